@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record
     from oomlint.model.project import Module
     from oomlint.model.values import Alternative, Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
     Made = Callable[..., "Asked"]
 

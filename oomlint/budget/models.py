@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DEEPEST: Final = 12
 _MOST: Final = 400  # layers

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _MOST: Final = 4000  # functions
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.model.values import Bound, FunctionRef
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 class Called(Protocol):

@@ -21,11 +21,11 @@ from oomlint.model.values import (
     Step,
     Value,
 )
-from oomlint.syntax.walk import REBINDS
+from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 class Attributes(Questions):

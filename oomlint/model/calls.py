@@ -14,7 +14,7 @@ from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _MOST_FRAMES = 16
 _MOST_SITES = 2 * _MOST_FRAMES

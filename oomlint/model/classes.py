@@ -24,7 +24,7 @@ from oomlint.model.values import (
 if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 _LONGEST_LINE = 20  # classes

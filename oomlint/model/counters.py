@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.events import Event
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _COUNTS: Final = frozenset({"range", "trange", "xrange", "count", "arange"})
 _STEPS_SO_FAR: Final = frozenset({"global_step", "global_iter"})  # what trainers count themselves

@@ -27,7 +27,7 @@ from oomlint.model.values import (
     Unknown,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
-from oomlint.syntax.walk import DEFINES, REBINDS, Effect
+from oomlint.syntax.scopes import DEFINES, REBINDS, Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.reach import Condition, Payload
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 _BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}

@@ -18,7 +18,7 @@ from oomlint.model.values import (
     Frame,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
-from oomlint.syntax.walk import CHANGES
+from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor

@@ -31,7 +31,7 @@ from oomlint.model.values import (
 if TYPE_CHECKING:
     from oomlint.model.project import Project
     from oomlint.model.reach import Conditions
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
     Verdicts = list[tuple[bool, Picks, int]]
     States = list[tuple[Picks, int]]

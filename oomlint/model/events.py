@@ -12,7 +12,7 @@ from oomlint.model.held import Held, Ids, Mode, Path
 if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 @dataclass(slots=True, eq=False)

@@ -169,8 +169,8 @@ class FlowDefinitions(Flowing):
             if last[:1].isupper():
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
                 path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
-                frozen, dims = PARAMETERLESS.search(last) is not None, self._axes(last, call, frame, depth)
-                return module_of(value=External(name), frozen=frozen, moved=path, dims=dims, size=self._width(last, call, frame, depth))
+                dims, size = self._output(last, call, frame, depth)
+                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path, dims=dims, size=size)
         if name.startswith(TRAINABLE_FACTORIES):
             parts = name.split(".")
             aside = "utils" in parts[1:-1] or any(part.endswith(_NO_MODULES) for part in parts)
@@ -199,46 +199,39 @@ class FlowDefinitions(Flowing):
             return Held(Kind.ARRAY, sure=True, device=Device.HOST)
         return Held(Kind.OBJECT, value=ExternalCall(name, call, frame))
 
-    def _axes(self, last: str, call: cst.Call, frame: Frame, depth: int) -> int:
-        """How many axes the result of a layer has at least; 0 where that depends on what it is given."""
+    def _output(self, last: str, call: cst.Call, frame: Frame, depth: int) -> tuple[int, Size]:
+        """How many axes the result of a layer has at least, and how much it is for each row.
+
+        0 where the axes depend on what it is given. `Size.SMALL` for a few numbers, as the last layer of a classifier gives.
+        """
         told = AXES.search(last)
         if told is not None:
-            return int(told.group(1) or 2) + 2
+            return int(told.group(1) or 2) + 2, Size.UNKNOWN
         if last in SEQUENCES:
-            return MAP
+            return MAP, Size.UNKNOWN
+        if last == "Linear":
+            number = arguments.argument_for(call, "out_features", place=1)
+            # What `forward` gives is learnt once a class: whoever makes one of it counts.
+            frames = (frame, *self.evaluator.calls.frames(frame.module, frame.scope))
+            return 0, Size.SMALL if number is not None and all(self._is_few(number, one) for one in frames) else Size.UNKNOWN
         if last != "Sequential" or depth > _DEEPEST_STATIC:
-            return 0
+            return 0, Size.UNKNOWN
+        size: Size | None = None
         for arg in reversed(call.args):
             layer = self.static(arg.value, frame, depth + 1) if not arg.star else UNKNOWN
-            if layer.dims:
-                return layer.dims
             kind = layer.value.name.rpartition(".")[2] if isinstance(layer.value, External) else ""
-            if kind == "Flatten":
-                return 2  # a row for each sample
+            if size is None and not (layer.frozen and kind):
+                size = layer.size if layer.kind is Kind.MODULE else Size.UNKNOWN
+            if layer.dims or kind == "Flatten":
+                return layer.dims or 2, size or Size.UNKNOWN  # flattened: a row for each sample
             if kind != "Linear" and (PARAMETERLESS.search(kind) is None or kind.endswith("latten")):
-                return 0
-        return 0
+                break
+        return 0, size or Size.UNKNOWN
 
-    def _width(self, last: str, call: cst.Call, frame: Frame, depth: int) -> Size:
-        """`Size.SMALL` for a layer that gives a few numbers for each row, as the last one of a classifier does."""
-        if last == "Linear":
-            told = arguments.argument_for(call, "out_features", place=1)
-            # What `forward` gives is learnt once a class: whoever makes one of it counts.
-            small = self._is_few(told, frame) and all(self._is_few(told, other) for other in self.evaluator.calls.frames(frame.module, frame.scope))
-            return Size.SMALL if small else Size.UNKNOWN
-        if last == "Sequential" and depth <= _DEEPEST_STATIC:
-            for arg in reversed(call.args):
-                layer = self.static(arg.value, frame, depth + 1) if not arg.star else UNKNOWN
-                if not layer.frozen or not isinstance(layer.value, External):
-                    return layer.size if layer.kind is Kind.MODULE else Size.UNKNOWN
-        return Size.UNKNOWN
-
-    def _is_few(self, number: cst.BaseExpression | None, frame: Frame) -> bool:
+    def _is_few(self, number: cst.BaseExpression, frame: Frame) -> bool:
         """Whether a number is known, and no more than a sample's label may have."""
-        if number is None or isinstance(number, cst.Integer):
-            return number is not None and int(number.value, 0) <= FEW
-        values = [alt.value for alt in self.evaluator.values(number, frame)]
-        return bool(values) and all(isinstance(value, Const) and isinstance(value.value, int) and value.value <= FEW for value in values)
+        found = self.evaluator.values(number, frame)
+        return bool(found) and all(isinstance(alt.const, int) and alt.const <= FEW for alt in found)
 
     def _made_by(self, factory: cst.BaseExpression, frame: Frame) -> Held | None:
         """What the factory of a defaultdict makes."""

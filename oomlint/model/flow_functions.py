@@ -17,7 +17,7 @@ from oomlint.syntax.nodes import block_of
 if TYPE_CHECKING:
     from oomlint.model.held import Mode, Path
     from oomlint.model.values import ClassRef, FunctionRef
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _OWN_CONSTRUCTION: Final = ("__init__", "__post_init__")  # code that decides what an object of a dataclass holds
 

@@ -12,7 +12,7 @@ from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DEEPEST_PARTS: Final = 6  # modules inside modules
 

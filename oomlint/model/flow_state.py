@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.readings import Readings
     from oomlint.model.values import Frame, FunctionRef
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
     # What memory/ says of an expression that is iterated: a loader, or None.
     LoaderOf = Callable[[cst.BaseExpression, Module, Scope, Frame], object]

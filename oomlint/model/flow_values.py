@@ -16,7 +16,7 @@ from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, M
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
-from oomlint.syntax.walk import DEFINES
+from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DEEPEST: Final = 5
 _MOST_SITES: Final = 6  # calls of a function that are looked at

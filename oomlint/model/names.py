@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import GOES_OVER
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 BUILTINS = frozenset(dir(builtins))
 

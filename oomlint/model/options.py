@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DECLARES = frozenset({"add_argument", "add_option", "add_arg", "option", "argument"})
 _ABSL = re.compile(r"^DEFINE_(integer|bool|boolean|float|string|enum)$")

@@ -23,7 +23,7 @@ from oomlint.model.values import (
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Effect
+    from oomlint.syntax.scopes import Effect
 
 
 class Outside(Questions):

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.model.readings import Search
     from oomlint.source import Source
-    from oomlint.syntax.walk import Scope, Walk
+    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 _CALLED = re.compile(rb"\b(?<!def )(?<!class )(\w++)\s*\(")  # what a word has taken it keeps: what is behind it is no word
 _WORD = re.compile(r"\w+")

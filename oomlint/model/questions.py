@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.model.reach import Conditions
     from oomlint.model.values import Alternatives, Bound, ClassRef, FunctionRef, Instance, ModuleRef, Picks, Value
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 MOST = 32  # alternatives that are kept for one expression
 DEEPEST = 40  # nested questions

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oomlint.model.values import Alternatives
-    from oomlint.syntax.walk import Effect, Scope, Walk
+    from oomlint.syntax.scopes import Effect, Scope
+    from oomlint.syntax.walk import Walk
 
     # What the asker makes of an effect: alternatives, or how to get them once the conditions are known to hold together.
     Payload = Alternatives | Callable[[], Alternatives]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _MOST_FILES = 24
 _MOST = 12  # classes that are looked at for one key

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oomlint.model.events import Forward, Loop
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DRAWS: Final = frozenset("rand randn randint randperm normal uniform standard_normal rand_like randn_like choice".split())  # another thing in each call
 _MAKERS: Final = frozenset({"torch", "np", "numpy", "int", "float", "str", "len", "range", "print"})  # of tensors and numbers, from a number

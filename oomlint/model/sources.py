@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Effect
+    from oomlint.syntax.scopes import Effect
 
 # Calls that make an object of a class whose fields the command line may set; the class is the first argument, or has one of these names.
 _FILLS: Final = frozenset(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 Picks = frozenset[tuple[object, object]]
 FREE: Picks = frozenset()

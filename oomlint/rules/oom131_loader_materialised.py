@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 class LoaderMaterialised(Rule):

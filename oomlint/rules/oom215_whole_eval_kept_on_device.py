@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _ADVICE = Fix(Safety.DISPLAY, "reduce the logits in `preprocess_logits_for_metrics`, for example to their argmax")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.memory.handles.resource_state import Trail
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 _MANY = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES,))
@@ -175,7 +175,7 @@ def _message(opening: Opening, trail: Trail) -> Message:
     else:
         headline = f"This HDF5 file{mode} has no `with` and no `close()`"
     if opening.name in PYTABLES:
-        return Message(headline, "PyTables keeps it in its register of open files, and so open, until the program ends")
+        return Message(headline, "the register of PyTables holds it, and so keeps it open, until the program ends")
     if opening.mode is not None and not opening.reads_only:
         lost = "the new file is unreadable" if opening.mode.startswith(("w", "x")) else "what was written is lost"
         return Message(headline, f"if the process is killed before CPython closes it, {lost}")

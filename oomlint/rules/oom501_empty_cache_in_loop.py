@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Edit, Finding
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _CACHES = frozenset(
     {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _CUDA = re.compile(r"cuda|nccl")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.memory.buffers.optimizer_models import ModelPath
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _LIBRARIES = ("torch.optim.", "transformers.optimization.", "bitsandbytes.optim.", "apex.optimizers.", "torch_optimizer.", "timm.optim.")
 _ALONE = frozenset({"transformers.AdamW", "transformers.Adafactor"})

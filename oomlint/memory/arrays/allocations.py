@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.shared.array_shapes import Bytes
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _BASES: Final = ("torch.nn.Module", "lightning", "pytorch_lightning", "torch.nn.modules.module.Module")
 _LAZY: Final = frozenset({"numpy.zeros", "numpy.empty", "torch.empty"})  # pages come as they are written

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
 _THROUGH: Final = WRAPPERS | {"readlines", "splitlines", "list"}

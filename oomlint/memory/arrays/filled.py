@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.shared.array_shapes import Bytes
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 Loop = cst.For | cst.While
 _Fill = cst.Assign | cst.AugAssign

@@ -12,7 +12,8 @@ import libcst as cst
 
 from oomlint.api_names import ALLOCATORS, FACTS
 from oomlint.finding import Fix, Message, Safety, Severity
-from oomlint.memory.arrays.kept import Does, byte_range, kept_of
+from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.kept_forms import byte_range
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.array_shapes import Bytes
     from oomlint.memory.shared.content_kinds import Content
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _WIDE: Final = 8  # bytes of a float64
 _IN_PLACE: Final = r"(?!_)\w+(?<!_)_|sort|fill|put|partition|resize|setfield"

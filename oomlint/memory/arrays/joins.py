@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _MOST_RELATED: Final = 4
 _MOST_FRAMES: Final = 4

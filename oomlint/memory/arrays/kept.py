@@ -6,19 +6,19 @@ loader. What makes it small on the way (a length, a mean, a shape, one element) 
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import FACTS, PUTS_IN, VIEW_ATTRIBUTES, WRAPPERS
+from oomlint.api_names import FACTS, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
+from oomlint.memory.arrays.kept_forms import adds, byte_range, has_bounds, is_object, unpickles, works_on
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
-from oomlint.model import arguments, names
+from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import ExternalCall, FunctionRef
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Walk
 
 # Attributes and methods whose result is small whatever they are asked of.
-_BY_KEY: Final = frozenset({"get", "pop", "setdefault"})
-_PICKLES: Final = re.compile(r"(^|\.)(c?[Pp]ickle|_pickle|pickle5|cloudpickle|dill|joblib)\.load$")
 _SMALL_ATTRIBUTES: Final = FACTS | frozenset("columns index device name names".split())
 _SMALL_METHODS: Final = frozenset(
     "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
@@ -107,7 +105,7 @@ class Kept(KeptCalls):
         key = (node, index, all_of_it)
         known = self._memo.get(key)
         if known is None:
-            search = Search(origin=(module, node), pickled=_unpickles(node))
+            search = Search(origin=(module, node), pickled=unpickles(node))
             mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
             many = all_of_it or self.repeats(module, node)
             going = Going(many=many, index=index, listed=mapped, since=node, gathered=node if mapped or all_of_it else None)
@@ -122,7 +120,7 @@ class Kept(KeptCalls):
 
     def _of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
         """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
-        if keeper.many or keeper.module is not module or not _adds(keeper.node):
+        if keeper.many or keeper.module is not module or not adds(keeper.node):
             return keeper
         scope = module.walk.scope_at(node)
         if not scope.is_function or module.walk.scope_at(keeper.node) is not scope or len(names.parameters(scope)) <= names.is_method(scope):
@@ -198,7 +196,7 @@ class Kept(KeptCalls):
                         going = replace(going, hazy=True)
                     if going.inside:
                         return
-                    if not keeps and search.origin is not None and _is_object(search.origin[1]) and _works_on(parent):
+                    if not keeps and search.origin is not None and is_object(search.origin[1]) and works_on(parent):
                         return  # an object from a file, say a network, gives something of what it is handed
                     small = isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0))
                     if small and not (search.pickled and not going.part and isinstance(node, cst.Attribute) and node.attr.value == "item"):
@@ -375,7 +373,7 @@ class Kept(KeptCalls):
         """What an index leaves of the value; ``None`` where that is one element of many."""
         first = node.slice[0].slice
         if not isinstance(first, cst.Index):
-            return replace(going, index=None, some=going.some or self._is_short(module, first), cut=going.cut or _has_bounds(first))
+            return replace(going, index=None, some=going.some or self._is_short(module, first), cut=going.cut or has_bounds(first))
         key = first.value
         if len(node.slice) != 1:  # `rows[i, 0]` is of one row
             return replace(
@@ -460,12 +458,6 @@ class Kept(KeptCalls):
                     self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
 
 
-def _has_bounds(rows: cst.BaseSlice) -> bool:
-    """Whether a slice goes from one number that is computed to another."""
-    bounds = (rows.lower, rows.upper) if isinstance(rows, cst.Slice) else ()
-    return bool(bounds) and not any(bound is None or isinstance(bound, cst.BaseNumber | cst.UnaryOperation) for bound in bounds)
-
-
 def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:
     """The value after an operation whose result goes into the next one, while the array that has a name is still there."""
     if not isinstance(operand, cst.Name | cst.Attribute) or not going.whole:
@@ -476,39 +468,9 @@ def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, g
     return going.doing(Does.COMPUTES, module, outer) if outer is not node and isinstance(outer.operator, _ARITHMETIC) else going
 
 
-def byte_range(node: cst.BaseExpression) -> bool:
-    """Whether a number is the one that bytes are divided by."""
-    if isinstance(node, cst.Call) and node.args:  # np.float32(255)
-        node = node.args[0].value
-    return isinstance(node, cst.Integer | cst.Float) and float(node.evaluated_value) in {255.0, 256.0, 127.5, 128.0}
-
-
-def _unpickles(node: cst.CSTNode) -> bool:
-    """Whether a read gives an array that was saved with pickle: ``item`` takes the object out of it."""
-    return isinstance(node, cst.Call) and arguments.has(node, "allow_pickle")
-
-
-def _is_object(node: cst.CSTNode) -> bool:
-    """Whether a read gives whatever object was pickled."""
-    return isinstance(node, cst.Call) and _PICKLES.search(names.dotted(node.func)) is not None
-
-
-def _works_on(call: cst.Call) -> bool:
-    """Whether a call is handed more than settings, or a key: something that is no literal, as its first argument."""
-    first = call.args[0] if call.args and names.last_name(call.func) not in _BY_KEY else None
-    return first is not None and first.keyword is None and isinstance(first.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call)
-
-
-def _adds(node: cst.CSTNode) -> bool:
-    """Whether a statement puts something beside what a container holds: under a key, or at its end."""
-    if isinstance(node, cst.Assign):
-        return any(isinstance(target.target, cst.Subscript) for target in node.targets)
-    return isinstance(node, cst.Call) and names.last_name(node.func) in PUTS_IN
-
-
 def kept_of(project: Project) -> Kept:
     """Follows the data of a project."""
     return project.shared(Kept)
 
 
-__all__ = ["Does", "Keeper", "Kept", "byte_range", "kept_of"]
+__all__ = ["Does", "Keeper", "Kept", "kept_of"]

@@ -19,7 +19,7 @@ from oomlint.model.values import ClassRef, Const, External, FunctionRef, Instanc
 if TYPE_CHECKING:
     from oomlint.memory.arrays.kept_state import Passed
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # Functions whose result is small whatever they are asked of.
 _SMALL_FUNCTIONS: Final = frozenset(

@@ -9,19 +9,30 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import CONTAINERS
-from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search, names_of
+from oomlint.memory.arrays.kept_forms import (
+    block_around,
+    branches_beside,
+    functions_using,
+    in_main,
+    is_container,
+    is_key,
+    locals_by_name,
+    method_with,
+    shadowed,
+    stands_in,
+)
+from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Scope
 
 _MOST_SITES: Final = 6
 _CALLS_NOTHING: Final = ("torch.utils.data.", "builtins.object")
@@ -67,7 +78,7 @@ class KeptNames(Keeping):
                 if scope is module.root and going.gathered is not None and self._trains_beside(module, statement, target.value):
                     search.objects.append(going.kept_by(module, statement, f"`{target.value}`", target.value, live=True))
         elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
-            method = _method_with(scope, target.value.value)
+            method = method_with(scope, target.value.value)
             if method is not None:
                 self.follow_attribute(search, module, statement, method, target.attr.value, going)
 
@@ -82,7 +93,7 @@ class KeptNames(Keeping):
             effects = [effect for effect in scope.effects.get(name, ()) if not effect.path and effect.kind in _ENDS]
             if any(not around.isdisjoint(module.walk.ancestors(effect.statement)) for effect in effects):
                 return
-            made = [effect.statement for effect in effects if effect.kind == "assign" and _is_container(effect)]
+            made = [effect.statement for effect in effects if effect.kind == "assign" and is_container(effect)]
         if made and all(self.runs_once(module, one) for one in made):
             search.found.append(going.kept_by(module, statement, f"`{name}`", live=True))
 
@@ -177,14 +188,14 @@ class KeptNames(Keeping):
             return
         search.seen.add(key)
         going = replace(going, since=definition)
-        others = _others(module, definition) if definition is not None else ()
-        for inner in _inner(scope, name):
-            if _stands_in(module, inner.node, others) or (definition is not None and _stands_in(module, definition, _others(module, inner.node))):
+        others = branches_beside(module, definition) if definition is not None else ()
+        for inner in functions_using(scope, name):
+            if stands_in(module, inner.node, others) or (definition is not None and stands_in(module, definition, branches_beside(module, inner.node))):
                 continue  # the function is made where the name holds something else
             for _, use in self._uses_of(inner).get(name, ()):
-                if search.steps <= STEPS and not _shadowed(module, use):
+                if search.steps <= STEPS and not shadowed(module, use):
                     self.climb(search, module, use, going)
-        for looked_up in _by_name(scope, name) if "locals" in module.called else ():
+        for looked_up in locals_by_name(scope, name) if "locals" in module.called else ():
             self.climb(search, module, looked_up, going)
         order = self._ordered(scope)
         first = self._end(order, definition) if definition is not None else -1
@@ -199,12 +210,12 @@ class KeptNames(Keeping):
         ]
         last = min(stops, default=None)
         again = [
-            (self._end(order, effect.statement), _block(module, effect.statement))
+            (self._end(order, effect.statement), block_around(module, effect.statement))
             for effect in scope.effects.get(name, ())
             if not effect.path and effect.kind == "assign" and effect.statement is not definition and order.get(effect.statement, -1) > first
         ]
         for number, use in self._uses_of(scope).get(name, ()):
-            if number <= first or (last is not None and number > last) or _stands_in(module, use, others) or _shadowed(module, use):
+            if number <= first or (last is not None and number > last) or stands_in(module, use, others) or shadowed(module, use):
                 continue
             around = set(module.walk.ancestors(use)) if again else set()
             if any(end < number and block in around for end, block in again):
@@ -291,10 +302,10 @@ class KeptNames(Keeping):
 
     def _of_another_program(self, search: Search, site: Site) -> bool:
         """Whether a call stands in what only another file runs when it is started, and that file does not import the one that reads."""
-        if search.origin is None or not _in_main(site.module, site.call):
+        if search.origin is None or not in_main(site.module, site.call):
             return False
         module, node = search.origin
-        return site.module is not module and (_in_main(module, node) or not self.project.may_import(site.module.path, module.path))
+        return site.module is not module and (in_main(module, node) or not self.project.may_import(site.module.path, module.path))
 
     def is_repeated(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether a statement may run many times: in a loop of its function or of one that calls it, or in a function that nobody is seen to call."""
@@ -356,92 +367,6 @@ class KeptNames(Keeping):
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path, name) or _speaks_of_data(module.path, project.raw(module.path), name))
-
-
-def _method_with(scope: Scope, name: str) -> Scope | None:
-    """The method whose object, or class, a name is: its own, or that of the method around a function."""
-    here: Scope | None = scope
-    while here is not None and not here.is_class:
-        owner = here.parent
-        if names.self_name(here) == name or (owner is not None and owner.is_class and owner.name == name):
-            return here
-        if here.sets(name) or any(param.name.value == name for param in names.parameters(here)):
-            return None
-        here = owner
-    return None
-
-
-def _is_container(effect: Effect) -> bool:
-    """Whether an assignment gives its name a list or a dictionary that is made there."""
-    value = effect.value
-    for place in effect.index:
-        value = value.elements[place].value if isinstance(value, cst.Tuple | cst.List) and place < len(value.elements) else None
-    return isinstance(value, cst.List | cst.Dict) or (isinstance(value, cst.Call) and names.last_name(value.func) in CONTAINERS)
-
-
-def _in_main(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a node stands in what a file does only when it is started: ``if __name__ == "__main__"``."""
-    return any(isinstance(here, cst.If) and names.is_main(here.test) for here in module.walk.ancestors(node))
-
-
-def _block(module: Module, statement: cst.CSTNode) -> cst.CSTNode | None:
-    """The block that a simple statement stands in."""
-    line = module.walk.parents.get(statement)
-    return module.walk.parents.get(line) if isinstance(line, cst.SimpleStatementLine) else None
-
-
-def is_key(node: cst.Subscript) -> bool:
-    """Whether an index is a string: then it is one of a dictionary or a table."""
-    index = node.slice[0].slice
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.BaseString)
-
-
-def _inner(scope: Scope, name: str) -> Iterator[Scope]:
-    """Functions inside a scope that use its name: those that have no such name of their own."""
-    for child in scope.children:
-        own = not child.is_class and (
-            any(p.name.value == name for p in names.parameters(child)) or (child.sets(name) and name not in child.outer | child.enclosing)
-        )
-        if not own and not isinstance(child.node, cst.Lambda):
-            if not child.is_class:
-                yield child
-            yield from _inner(child, name)
-
-
-def _by_name(scope: Scope, name: str) -> Iterator[cst.Subscript]:
-    """``locals()["x_" + part]``: every local whose name the constant parts of the key fit."""
-    for node in scope.nodes(inner=False):
-        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call) and names.dotted(node.value.func) == "locals":
-            key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
-            sides = (key.left, key.right) if isinstance(key, cst.BinaryOperation) else (key, key)
-            start, end = (str(side.evaluated_value) if isinstance(side, cst.SimpleString) else "" for side in sides)
-            if (start or end) and name.startswith(start) and name.endswith(end):
-                yield node
-
-
-def _others(module: Module, definition: cst.CSTNode) -> Collection[cst.CSTNode]:
-    """The branches of ``if`` that are not run where a definition is."""
-    around = set(module.walk.ancestors(definition))
-    return [here.orelse for here in around if isinstance(here, cst.If) and here.orelse is not None and here.body in around]
-
-
-def _stands_in(module: Module, use: cst.CSTNode, branches: Collection[cst.CSTNode]) -> bool:
-    """Whether a use stands in one of these branches."""
-    return bool(branches) and (use in branches or any(here in branches for here in module.walk.ancestors(use)))
-
-
-def _shadowed(module: Module, use: cst.Name) -> bool:
-    """Whether the name is that of a comprehension's own variable."""
-    for here in module.walk.ancestors(use):
-        if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
-            loop: cst.CompFor | None = here.for_in
-            while loop is not None:
-                if use.value in names_of(loop.target):
-                    return True
-                loop = loop.inner_for_in
-        elif isinstance(here, cst.BaseStatement):
-            return False
-    return False
 
 
 @finder

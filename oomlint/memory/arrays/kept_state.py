@@ -23,7 +23,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import ClassRef
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 DEEPEST: Final = 12  # functions on the way
 STEPS: Final = 4_000  # for one read

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.read_calls import Read
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _LONGEST: Final = 7  # names on the way of a sample
 _MOST_FRAMES: Final = 4

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _PADS: Final = frozenset({"padding", "pad_to_max_length"})
 _CODES: Final = frozenset({"truncation", "max_length", "return_tensors", "add_special_tokens", "return_attention_mask"})

@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.api_names import COLLECTIONS, FACTS, GOES_OVER, LOOKS, OF_ARRAYS
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
-from oomlint.memory.arrays.kept_names import is_key
+from oomlint.memory.arrays.kept_forms import is_key
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.arrays.known_reads import Reads
 from oomlint.memory.datasets.serving import is_target, picks_some
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.arrays.read_calls import Read
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DIMENSIONS: Final = 3  # of an array that a loop takes apart: one of two is a table, and that is small
 _GOES: Final = GOES_OVER | COLLECTIONS

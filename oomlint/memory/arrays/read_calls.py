@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 _HAND_ON: Final = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.Subset"})

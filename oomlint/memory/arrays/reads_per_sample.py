@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.arrays.full_reads import WholeRead
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 # Calls and methods whose result has the same elements: an index behind them is an index of what they were given.
 _SAME_CALLS: Final = AS_ARRAY | TENSOR_TYPES | {"float32", "float64"}

@@ -15,7 +15,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from oomlint.memory.arrays.read_calls import Read
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|(?<=[A-Za-z])2(?=[A-Za-z])(?![dD](?![a-z]))")  # `word2id`, but not `pose2d` or `rgb21c`
 _DEEPEST_PATH: Final = 6  # calls and names between a path and its text

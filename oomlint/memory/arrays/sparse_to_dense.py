@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _SPARSE: Final = ("scipy.sparse.", "torch.sparse")
 _DOCUMENTS: Final = "sklearn.feature_extraction."

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 _IMPORTS: Final = re.compile(rb"\b(?:import|from)\b[^\n]*")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _NAMES: Final = Weighs(Consequence.ONCE, Resource.NAMES)
 _COUNTS: Final = frozenset({"arange", "permutation", "randperm"})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _SECTIONS = re.compile(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
 _WITHOUT_TENSORS = re.compile(r"sched|scaler|sampler|early_stop", re.IGNORECASE)  # their state is numbers

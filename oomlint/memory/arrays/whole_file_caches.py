@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.arrays.kept_state import Keeper
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 def whole_caches(module: Module, project: Project) -> Iterator[Cache]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 Rounds = cst.For | cst.While | cst.ListComp
 # Functions of NumPy and torch that give all of what they are given.

@@ -14,7 +14,7 @@ from oomlint.model import arguments, names
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 Loop = cst.For | cst.While
 

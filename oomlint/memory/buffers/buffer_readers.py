@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Store
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _METRICS: Final = ("sklearn.", "pyhealth.metrics.", "torcheval.metrics.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.

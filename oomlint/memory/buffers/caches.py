@@ -22,7 +22,7 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, descend
-from oomlint.syntax.walk import CHANGES
+from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.defaultdict"})
 _BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _ONCE: Final = frozenset({"__init__", "__setstate__", "__setitem__"})
 _RECORDS: Final = frozenset({Kind.OBJECTS, Kind.PATHS, Kind.BLOB})  # containers whose elements are Python objects, or files' names

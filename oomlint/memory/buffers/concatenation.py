@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop, Path
     from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 Join = cst.Call | cst.Subscript  # `np.r_[x, y]` is a join, too
 

@@ -17,14 +17,14 @@ from oomlint.model import names
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS
 from oomlint.model.values import External, FunctionRef
 from oomlint.syntax.nodes import descend
-from oomlint.syntax.walk import REBINDS
+from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oomlint.memory.shared.training_loops import Loop, Path
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _DEEPEST: Final = 6  # names between what is added and what was read
 _AXES: Final = 3  # of an array in which each sample is more than a row of numbers

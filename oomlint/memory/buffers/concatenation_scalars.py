@@ -14,7 +14,7 @@ from oomlint.model import arguments, names
 if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop, Path
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _SCALAR_NAME = re.compile(
     r"(^|_)(loss|losses|acc|accs|accuracy|accuracies|lr|lrs|err|error|errors|metric|metrics|history|log|logs|epoch|step|time|times|mse|mae|rmse|psnr|ssim|iou|miou|"

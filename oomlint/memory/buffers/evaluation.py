@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.memory.buffers.growth import Growth
     from oomlint.model.events import Forward, Loop, Record
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _MOST_SITES: Final = 4
 

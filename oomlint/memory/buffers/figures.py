@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop
     from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _LIBRARY: Final = re.compile(r"^(matplotlib\.pyplot|pylab|matplotlib\.pylab)\.(\w+)$")
 _MAKERS: Final = frozenset({"figure", "subplots", "subplot_mosaic"})

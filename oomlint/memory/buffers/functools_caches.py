@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _LOADS = re.compile(r"load|read|decode|fetch|open|image|img|frame|sample|item|video|audio|wav|mask|volume|feature", re.IGNORECASE)
 _SMALL_RETURNS = SCALARS | {"Path", "None"}

@@ -15,7 +15,7 @@ from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, Options, Written
 from oomlint.syntax.nodes import children_of, descend
-from oomlint.syntax.walk import DEFINES
+from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.memory.buffers.backward_regions import Region
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 Loop = cst.For | cst.While
 

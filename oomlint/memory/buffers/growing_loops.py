@@ -17,7 +17,8 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Reset, Store, Via
     from oomlint.model.project import Project
-    from oomlint.syntax.walk import Scope, Walk
+    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 _PLACES = frozenset({Content.ARRAY, Content.TENSOR})
 

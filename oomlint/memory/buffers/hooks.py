@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 REGISTERS: Final = frozenset(
     "register_forward_hook register_forward_pre_hook register_backward_hook register_full_backward_hook register_full_backward_pre_hook register_hook "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.buffers.hooks import Stored
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 Loop = cst.For | cst.While
 

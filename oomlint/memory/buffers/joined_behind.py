@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 def joins_of(stores: Iterable[Store], loop: Loop) -> list[cst.Call]:

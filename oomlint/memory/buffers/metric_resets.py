@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _STEP: Final = re.compile(r"^(training|validation)_step$|^on_(train|validation)_batch_(start|end)$")
 _UPDATES: Final = frozenset({"update", "forward", "compute", "to", "cpu", "cuda"})

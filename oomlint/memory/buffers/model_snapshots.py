@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.shared.training_loops import Loop, Path
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _MODEL = re.compile(
     r"(^|_)(model|net|network|encoder|decoder|generator|discriminator|classifier|backbone|student|teacher|policy|actor|critic|agent|unet|learner|ema)s?\d*$"

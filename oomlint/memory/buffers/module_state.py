@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.events import Record, Store
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _ONCE: Final = frozenset({"__init__", "__setstate__"})
 _ANY: Final = "*"  # an attribute whose name is computed

@@ -14,7 +14,7 @@ from oomlint.syntax.nodes import descend, path_of
 if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # What is done to a model that starts over, or of which other parameters are trained from now on.
 _STARTS_OVER = re.compile(

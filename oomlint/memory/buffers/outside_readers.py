@@ -11,7 +11,8 @@ from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Store
-    from oomlint.syntax.walk import Scope, Walk
+    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 # Calls that look at what they are given and let it go again.
 _LOOKS: Final = frozenset(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.buffers.recurrent_state import Step
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 Loop = cst.For | cst.While
 

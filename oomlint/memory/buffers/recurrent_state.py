@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _PAIRS: Final = frozenset({"torch.nn.LSTM", "torch.nn.LSTMCell"})
 _CELLS: Final = frozenset({"torch.nn.RNNCell", "torch.nn.GRUCell", "torch.nn.LSTMCell"})

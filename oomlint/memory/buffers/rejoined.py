@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.shared.training_loops import Loop, Path
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # Calls whose result is all of what they are given.
 _JOINS: Final = STACKS | AS_ARRAY | {"list", "tuple", "dict", "DataFrame", "normalize"}

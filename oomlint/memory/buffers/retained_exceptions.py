@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _MODEL = re.compile(r"(^|_)(model|net|network|module|backbone|encoder|decoder|generator|discriminator|critic|policy|unet|vae)\d*$")
 _BIG = 16 << 20  # bytes

@@ -14,14 +14,14 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
 from oomlint.syntax.nodes import descend
-from oomlint.syntax.walk import DEFINES
+from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.buffers.backward_regions import Region
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _GRADS: Final = frozenset({"grad", "jacobian", "hessian", "vjp", "jvp", "vhp", "hvp", "jacrev", "jacfwd", "autograd"})
 # What is given a loss after the backward and surely does not go back through it.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.events import Record
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 STEP: Final = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"

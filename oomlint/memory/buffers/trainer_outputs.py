@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.trainer.Trainer", "trl.SFTTrainer"})
 _OWN_WAY = ("evaluation_loop", "prediction_loop", "prediction_step", "evaluate", "predict")  # a trainer with one of these keeps what it likes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame, Instance
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # Classes of these libraries are called datasets, too, and no loader of torch reads them.
 _OTHER_LIBRARIES: Final = frozenset("h5py netCDF4 tensorflow tf datasets pyarrow xarray ray lance keras pandas".split())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.loads import Load
     from oomlint.memory.shared.array_shapes import Bytes
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _MOST_RELATED: Final = 4
 

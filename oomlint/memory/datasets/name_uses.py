@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.questions import Questions
     from oomlint.model.values import Instance
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _OF_PATHS: Final = ("os.", "posixpath.", "pathlib.", "builtins.open", "io.open", "shutil.", "zipfile.", "gzip.open")
 _SAME: Final = frozenset({"int", "str"})  # the name in another form

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _ITEM: Final = frozenset({"__getitem__", "__getitems__"})
 _CACHES: Final = re.compile(r"cache|memoi[sz]e|lazy", re.IGNORECASE)

@@ -20,7 +20,7 @@ from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 Loop = cst.For | cst.While
 Leaves = Callable[["Module", cst.BaseExpression], bool]

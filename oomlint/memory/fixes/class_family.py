@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 # Who defines one of these has a say in what is pickled, or in what an attribute is.
 _OWN_WAYS: Final = frozenset(

@@ -21,7 +21,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from oomlint.memory.buffers.evaluation import Evaluation
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _CALLBACK = re.compile(r"^on_|^fire|callback|^notify|^emit|^trigger|^hooks?$|^dispatch|^getattr$|^globals$|^eval$|^exec$", re.IGNORECASE)
 _HARMLESS = re.compile(

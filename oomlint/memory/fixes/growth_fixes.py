@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.memory.buffers.growth import Growth
     from oomlint.model.events import Store
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
     # An element that is stored, with what it holds, to the edits that mend it; None where it cannot be mended.
     Mend = Callable[[cst.BaseExpression, Held], list[Edit] | None]

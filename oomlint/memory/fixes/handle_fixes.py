@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.handles.dataset_handles import Handle
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Effect
+    from oomlint.syntax.scopes import Effect
 
 
 @dataclass(frozen=True, slots=True)

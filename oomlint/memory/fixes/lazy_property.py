@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Fix
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _READS: Final = {
     Opens.H5: frozenset({"h5py.File", "h5py._hl.files.File"}),

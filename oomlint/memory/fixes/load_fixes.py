@@ -18,7 +18,7 @@ from oomlint.syntax.edits import Text
 if TYPE_CHECKING:
     from oomlint.memory.arrays.loads import Load
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _FILLED: Final = Fix(Safety.DISPLAY, "allocate the array once, with shape and dtype of the first file, and fill it in the loop", ())
 _STREAMED: Final = Fix(Safety.DISPLAY, STREAMS, ())

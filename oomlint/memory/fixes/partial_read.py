@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.reads_per_sample import ItemRead
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _CONVERT: Final = frozenset({"float32", "float64", "asfortranarray"})  # the array has another type or order than the dataset
 _DEEPEST: Final = 8

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.fixes.class_family import Family
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 PATH_CALLS: Final = SAME_PATH | {"join", "joinpath", "format", "with_suffix"}
 # What else gives a name of a file, when a caller asks it.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Edit
     from oomlint.memory.datasets.dataset_classes import Holding
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 # Their elements are numbers, where no type is asked for.
 _NUMBERS: Final = frozenset("zeros ones empty arange linspace logspace eye fromfile loadtxt load zeros_like ones_like empty_like".split())

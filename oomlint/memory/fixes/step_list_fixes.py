@@ -18,7 +18,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from oomlint.memory.buffers.step_lists import StepList
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 def clearing(found: StepList, module: Module, project: Project) -> Fix | None:

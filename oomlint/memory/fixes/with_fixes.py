@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.memory.handles.resource_state import Trail
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _NAMES: Final = ("f", "h5", "h5_file", "h5_opened")
 _ADVICE: Final = "open it in a `with` block, and read what is needed (`[...]`, `[()]`) inside it"

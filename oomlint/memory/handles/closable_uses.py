@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _FACTS: Final = FACTS | H5_FACTS
 _WHOLE: Final = frozenset({"array", "asarray", "len", "float", "int"})  # of a dataset they give a copy, or a number

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 KEPT: Final = frozenset({Opens.H5, Opens.LMDB})
 # Methods of a handle that give another object of it.

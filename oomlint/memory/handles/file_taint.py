@@ -11,7 +11,7 @@ from oomlint.model import names
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # Functions that take numbers, strings and arrays out of what they are given.
 _TAKES_OUT: Final = frozenset("len int float str bool bytes sum max min abs round repr range print isinstance hash any all".split())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_readers import Reading
     from oomlint.memory.handles.dataset_handles import Handle
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _READ_BY_INDEX = frozenset({"__getitem__", "__iter__", "__getitems__"})
 

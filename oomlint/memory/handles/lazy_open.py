@@ -12,7 +12,7 @@ from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 def cached(scope: Scope) -> bool:

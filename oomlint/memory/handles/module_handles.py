@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_readers import Readers
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 @dataclass(frozen=True, slots=True)

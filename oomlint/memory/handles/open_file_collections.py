@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 MANY: Final = 100  # files: fewer are no harm
 LAZY_FILES: Final = frozenset({Opens.NPZ, Opens.MEMMAP, Opens.FILE, Opens.IMAGE, Opens.ARCHIVE, Opens.VIDEO})

@@ -17,7 +17,7 @@ from oomlint.model.values import Const, Each, External
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 class Opens(Enum):

@@ -21,7 +21,7 @@ from oomlint.model.values import ClassRef, External, FunctionRef, Instance, Part
 if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DEEPEST = 3
 # Libraries that read what they are given, and let it go.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opens
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)
 # Methods of h5py objects, and functions that call what they are given at once.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.handles.h5_api import Grip
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 
 class End(Enum):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.memory.handles.resource_state import Trail
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _DEEPEST: Final = 4  # callers of callers
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _ARGUMENTS = frozenset(
     {

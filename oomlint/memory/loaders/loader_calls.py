@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Picks, Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
 LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader", "webdataset.WebLoader"})

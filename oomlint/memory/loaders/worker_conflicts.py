@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Edit, Fact, Place
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Effect
+    from oomlint.syntax.scopes import Effect
 
 
 _MOST_RELATED = 12  # more places tell no story

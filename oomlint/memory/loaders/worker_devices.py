@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
     from oomlint.model.values import Alternative, Instance
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _PER_SAMPLE: Final = ("__getitem__", "__getitems__", "__iter__")
 _DEEPEST: Final = 3  # calls from a method that reads a sample to one that moves it

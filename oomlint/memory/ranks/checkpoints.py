@@ -19,14 +19,14 @@ from oomlint.model.reach import terminates
 from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import constant_key, descend
-from oomlint.syntax.walk import REBINDS
+from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.ranks.ranks import Ranks
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 LOADS: Final = frozenset({"torch.load", "torch.serialization.load"})
 _TAKES: Final = frozenset({"get", "pop"})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _CONFIG: Final = "FullStateDictConfig"
 _TO_HOST: Final = frozenset({"cpu", "numpy"})

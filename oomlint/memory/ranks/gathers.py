@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oomlint.memory.ranks.ranks import Ranks
     from oomlint.model.project import Module, Project
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
     Path = tuple[str, tuple[Accessor, ...]]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _SHARDS: Final = frozenset(
     {

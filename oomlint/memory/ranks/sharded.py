@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oomlint.memory.ranks.ranks import Ranks
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _SAMPLERS: Final = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
 _PAYLOAD: Final = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.BLOB})

@@ -16,7 +16,7 @@ from oomlint.scout.telling import is_data_class, makes_data
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # Methods that run once a sample or once a batch.
 _AT_START: Final = ("__init__", "__post_init__", "setup", "prepare_data")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.values import Instance
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Effect
+    from oomlint.syntax.scopes import Effect
 
 
 _GROWING = frozenset({"append", "extend", "augment"})

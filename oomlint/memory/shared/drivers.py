@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
     Called = tuple[cst.Call, Scope]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
     from oomlint.scout.telling import Words
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 # Other frameworks: what they call a model, and evaluate, records no graph of torch.
 _OTHER: Final = re.compile(r"^\s*(?:import|from)\s+(?:paddle|tensorflow|keras|mxnet|jax|flax|mindspore|chainer)\b", re.MULTILINE)

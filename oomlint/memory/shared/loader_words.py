@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _SPEAKS = re.compile(rb"[Ll]oader|(?:\b|_)dls?\d*(?:\b|_)")
 _NAMED = re.compile(r"loader|dls?\d*$", re.IGNORECASE)

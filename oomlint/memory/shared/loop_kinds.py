@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _LOADER_NAME = re.compile(r"(^|_)(data_?)?loader\d*$|(^|_)dl\d*$|dataloader\d*$|(^|_)loader(_\w+)?$", re.IGNORECASE)
 _EPOCH = re.compile(r"epoch", re.IGNORECASE)

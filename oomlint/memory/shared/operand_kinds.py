@@ -18,7 +18,7 @@ from oomlint.model.values import External
 if TYPE_CHECKING:
     from oomlint.memory.shared.content_kinds import Content
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _ANNOTATED: Final = (
     (re.compile(r"\b(ndarray|NDArray)\b"), Kind.ARRAY),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 MODULES = frozenset({"torch.nn.Module", "pytorch_lightning.LightningModule", "transformers.PreTrainedModel"})
 _OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)

@@ -11,7 +11,7 @@ from oomlint.model import names
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _RUNNERS: Final = re.compile(rb"^[ \t]*(?:import|from)[ \t]+(?:pytest|unittest|numpy\.testing|torch\.testing|absl\.testing|hypothesis)\b", re.MULTILINE)
 _COLLECTED: Final = re.compile(r"(^|[/\\\\])(test_[^/\\\\]*|[^/\\\\]*_test)\.py$")  # files that pytest looks into

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 Loop = cst.For | cst.While
 Path = tuple[str, tuple["Accessor", ...]]

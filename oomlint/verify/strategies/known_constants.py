@@ -11,7 +11,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model.values import Const
 from oomlint.source import SourceError
 from oomlint.syntax.nodes import descend
-from oomlint.syntax.walk import REBINDS
+from oomlint.syntax.scopes import REBINDS
 from oomlint.verify.ast_location import named
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
 
 _MOST: Final = 120  # expressions that are asked for
 _FRAMES: Final = 3  # callers

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding, Place
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.scopes import Scope
     from oomlint.verify.session import Session
 
 MOST: Final = 4  # datasets that are tried

@@ -1,0 +1,115 @@
+"""What happens in a scope: what it binds, changes, calls and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.syntax.nodes import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oomlint.syntax.nodes import Accessor
+
+# Kinds of effects: what gives a name its only value as a rule, and what gives it another one.
+DEFINES: Final = frozenset({"import", "from", "def", "class"})
+REBINDS: Final = frozenset({"assign", "augment", "for", "with"})
+CHANGES: Final = frozenset({"append", "extend", "augment", "update", "setdefault", "pop", "clear"})  # of a container that is there
+
+
+@dataclass(slots=True, eq=False)
+class Effect:
+    """Something that binds a name or changes what it holds.
+
+    ``path`` leads from the root name to what is set: ``args.n = 0`` has root ``args`` and path ``(("attr", "n"),)``.
+    ``index`` is the position inside an unpacked value. ``node`` is what a story points at.
+    """
+
+    root: str
+    path: tuple[Accessor, ...]
+    kind: str
+    statement: cst.CSTNode
+    node: cst.CSTNode
+    value: cst.BaseExpression | None = None
+    index: tuple[int, ...] = ()
+    call: cst.Call | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """A module, a class body, a function or a lambda, with what happens directly in it."""
+
+    node: cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda
+    parent: Scope | None
+    name: str
+    effects: dict[str, list[Effect]] = field(default_factory=dict)
+    containing: dict[str, set[cst.CSTNode]] = field(default_factory=dict)
+    calls: list[cst.Call] = field(default_factory=list)
+    returns: list[cst.Return] = field(default_factory=list)
+    yields: bool = False
+    outer: set[str] = field(default_factory=set)  # names declared global
+    enclosing: set[str] = field(default_factory=set)  # names declared nonlocal
+    children: list[Scope] = field(default_factory=list)
+    loops: list[cst.For | cst.While] = field(default_factory=list)
+    rows: list[cst.ListComp] = field(default_factory=list)
+    tries: list[cst.Try] = field(default_factory=list)
+    flows: dict[cst.CSTNode, object] = field(default_factory=dict)  # what its blocks bind to what, where somebody has asked
+    order: Sequence[cst.CSTNode] = ()  # all nodes of the file, in source order
+    whole: tuple[int, int] = (0, 0)  # where the definition lies in that
+    inside: tuple[int, int] = (0, 0)  # and its code
+    _own: list[cst.CSTNode] | None = None
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the scope has parameters."""
+        return isinstance(self.node, cst.FunctionDef | cst.Lambda)
+
+    @property
+    def is_class(self) -> bool:
+        """Whether the scope is a class body."""
+        return isinstance(self.node, cst.ClassDef)
+
+    @property
+    def suite(self) -> cst.CSTNode:
+        """What holds the scope's code: the body of a function, lambda or class, or the module."""
+        return self.node if isinstance(self.node, cst.Module) else self.node.body
+
+    def nodes(self, *, inner: bool = True) -> Sequence[cst.CSTNode]:
+        """All that its code is made of, in source order; what stands in functions, classes and lambdas within it only with ``inner``."""
+        at, end = self.inside
+        if inner:
+            return self.order[at:end]
+        if self._own is None:
+            if isinstance(self.suite, cst.Lambda):  # a lambda that gives another one
+                self._own = list(descend(self.suite, into_scopes=False))
+                return self._own
+            own: list[cst.CSTNode] = []
+            for child in self.children:
+                first, last = child.whole
+                if at <= first:  # else it stands in what another one is given: a decorator, a default
+                    own += self.order[at : first + 1]
+                    at = last
+            self._own = [*own, *self.order[at:end]]
+        return self._own
+
+    def sets(self, name: str) -> bool:
+        """Whether the scope binds the name itself, not only an attribute or an element of what it holds."""
+        return any(not effect.path and effect.kind in REBINDS | {"import", "from"} for effect in self.effects.get(name, ()))
+
+    @property
+    def qualname(self) -> str:
+        """Dotted name inside the module; empty for the module itself."""
+        if self.parent is None:
+            return ""
+        above = self.parent.qualname
+        return f"{above}.{self.name}" if above else self.name
+
+    def child(self, name: str) -> Scope | None:
+        """The last function or class of that name defined directly here."""
+        for scope in reversed(self.children):
+            if scope.name == name:
+                return scope
+        return None
