@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.arrays.known_reads import WHOLE, Reads
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.per_sample_code import ItemContexts, mentions
+from oomlint.memory.shared.known_reads import WHOLE, Reads
 from oomlint.model import names
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import libcst as cst
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_calls import JOINS, MAKES
-from oomlint.memory.arrays.known_reads import known_read
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.read_calls import runs_models
@@ -21,6 +20,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.known_reads import known_read
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import Display, ExternalCall

@@ -8,9 +8,9 @@ import libcst as cst
 
 from oomlint.finding import Consequence, Message, Multiplier, Weighs
 from oomlint.memory.arrays.kept import Does
-from oomlint.memory.arrays.known_reads import LAZY, Reads
 from oomlint.memory.arrays.piecewise import Taken
 from oomlint.memory.shared.array_shapes import commented
+from oomlint.memory.shared.known_reads import LAZY, Reads
 from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _MOST_RELATED: Final = 4
+_MOST_KEEPERS: Final = 2  # that are named before what is read beside
 _MOST_BESIDE: Final = 16
 _MOST_WITHIN: Final = 2  # reads of a function of the project
 
@@ -61,10 +62,12 @@ def related(load: Load) -> list[Place]:
             told[Does.READS] = "what was only opened is read into memory here"
         spots = (done.module.place(done.node, told[done.does]) for done in keeper.passed if done.does in told)
         found.extend(spot for spot in spots if spot not in found and (spot.path, spot.cell, spot.row) != (own.path, own.cell, own.row))
+    # Who keeps it says more than what else is read.
+    found = [*found[:_MOST_KEEPERS], *beside, *found[_MOST_KEEPERS:_MOST_RELATED]]
     if load.read is None:
-        return [*beside, *found[:_MOST_RELATED]]
+        return found
     within = (module.place(node, f"`{load.read.origin}` reads it here") for module, node in load.read.within[:_MOST_WITHIN])
-    return [*beside, *found[:_MOST_RELATED], *within]
+    return [*found, *within]
 
 
 def _room(module: Module, put: cst.CSTNode) -> cst.BaseExpression | None:

@@ -10,7 +10,6 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import Does, kept_of
-from oomlint.memory.arrays.known_reads import LAZY, WHOLE, Reads
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.arrays.small_files import of_small_file
@@ -23,6 +22,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import few_a_sample
 from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.known_reads import LAZY, WHOLE, Reads
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.reach import path_conditions

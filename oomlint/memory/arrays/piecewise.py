@@ -13,9 +13,9 @@ from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.kept_forms import is_key
 from oomlint.memory.arrays.kept_state import names_of
-from oomlint.memory.arrays.known_reads import Reads
 from oomlint.memory.datasets.serving import is_target, picks_some
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.known_reads import Reads
 from oomlint.model import names
 from oomlint.model.values import External
 from oomlint.scout.telling import ADDS

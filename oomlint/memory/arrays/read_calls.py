@@ -10,11 +10,11 @@ import libcst as cst
 from oomlint.api_names import PUTS_IN, SAME_PATH, WRAPPERS
 from oomlint.finding import Resource
 from oomlint.memory.arrays.kept import READING, kept_of
-from oomlint.memory.arrays.known_reads import BY_NAME, GIVEN, LAST, LAZY, SAMPLERS, TEXTS, Reads, known_read
 from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.known_reads import BY_NAME, GIVEN, LAST, LAZY, SAMPLERS, TEXTS, Reads, known_read
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory

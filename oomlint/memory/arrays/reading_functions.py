@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from oomlint.memory.arrays.known_reads import LAST, SAMPLING, TEXTS
+from oomlint.memory.shared.known_reads import LAST, SAMPLING, TEXTS
 from oomlint.model.readings import finder
 
 if TYPE_CHECKING:

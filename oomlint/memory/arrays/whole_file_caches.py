@@ -8,7 +8,6 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
-from oomlint.memory.arrays.known_reads import WHOLE
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.arrays.small_files import of_small_file
@@ -18,6 +17,7 @@ from oomlint.memory.buffers.caches import Cache
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.known_reads import WHOLE
 from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
 from oomlint.model.reach import path_conditions

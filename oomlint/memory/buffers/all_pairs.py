@@ -11,7 +11,6 @@ import libcst as cst
 from oomlint.api_names import TURNS
 from oomlint.memory.arrays.filled import rows_of_loaders
 from oomlint.memory.arrays.kept import kept_of
-from oomlint.memory.arrays.known_reads import Reads
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.buffers.bounds import bounded
@@ -20,6 +19,7 @@ from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.known_reads import Reads
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names

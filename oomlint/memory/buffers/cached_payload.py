@@ -10,10 +10,10 @@ import libcst as cst
 from oomlint.api_names import FACTS, REDUCTIONS
 from oomlint.finding import ContentKind, Resource
 from oomlint.memory.arrays.kept import READING
-from oomlint.memory.arrays.known_reads import LAZY
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Content, Kind
+from oomlint.memory.shared.known_reads import LAZY
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, Written
 from oomlint.syntax.nodes import descend

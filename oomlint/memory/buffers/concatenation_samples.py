@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.arrays.known_reads import Reads
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.known_reads import Reads
 from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, rounds, within
 from oomlint.model import names
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS

@@ -12,6 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind, worst
+from oomlint.memory.shared.known_reads import known_read
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.questions import Questions
     from oomlint.model.values import Value
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -46,10 +48,11 @@ DATASET_BASES = frozenset(
         "torch.utils.data.ConcatDataset",
     },
 )
-READS_FILE = frozenset(
-    "open imread load read_image loadtxt read_csv read_video File Image fromfile read_parquet imdecode read_json read_pickle genfromtxt memmap loadmat "
-    "sf_read VideoReader VideoCapture decode_image decode_jpeg open_memmap read_file download urlopen load_image pil_loader default_loader load_audio "
-    "load_wav get_image read_text read_bytes img_loader imread_rgb load_mesh load_obj loadz get_object begin cursor".split(),
+# Calls that read or open a file, by their last name; what the functions of libraries read is known besides.
+_READS_FILE = frozenset(
+    "open imread load read_image read_video File Image imdecode read_json memmap sf_read VideoReader VideoCapture decode_image decode_jpeg open_memmap "
+    "read_file download urlopen load_image pil_loader default_loader load_audio load_wav get_image read_text read_bytes img_loader imread_rgb load_mesh "
+    "load_obj loadz get_object begin cursor".split(),
 )
 _WORKS = frozenset(
     "tokenize encode encode_plus tokenizer transform transforms augment random shuffle choice randint uniform normal randn rand sample resize crop flip rotate "
@@ -403,13 +406,12 @@ class _Body:
             if isinstance(alt.value, FunctionRef) and alt.value.scope not in self._seen:
                 self._visit(alt.value, depth + 1)
                 return
-        if name in READS_FILE:
+        if reads_file(node, frame, self.evaluator):
             self.reads_files = True
-        elif not self._harmless(node, frame):
+            return
+        if not self._harmless(node, frame):
             self.unknown = True
-        if name in READS_FILE:
-            pass
-        elif (
+        if (
             name in _WORKS
             or any(word in name.lower() for word in _WORDS_OF_WORK)
             or (
@@ -430,6 +432,13 @@ class _Body:
             if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
                 return False
         return True
+
+
+def reads_file(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
+    """Whether a call reads or opens a file."""
+    if names.last_name(call.func) in _READS_FILE:
+        return True
+    return any(isinstance(alt.value, External) and known_read(alt.value.name) is not None for alt in evaluator.values(call.func, frame)[:2])
 
 
 def datasets_of(project: Project) -> Datasets:

@@ -12,11 +12,11 @@ from oomlint.finding import Message
 from oomlint.memory.arrays.filled import rows_of_all, rows_of_loaders
 from oomlint.memory.arrays.inflation import passed
 from oomlint.memory.arrays.kept import Does, kept_of
-from oomlint.memory.arrays.known_reads import Reads
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import allocation_fact, keeper_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.known_reads import Reads
 from oomlint.model import names
 from oomlint.model.held import MAP
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.datasets.dataset_classes import READS_FILE
+from oomlint.memory.datasets.dataset_classes import reads_file
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, FunctionRef
 from oomlint.syntax.nodes import descend
@@ -31,9 +31,9 @@ def names_files(instance: Instance | None, attribute: str, evaluator: Questions,
 
 def loads_itself(record: Instance, evaluator: Questions) -> bool:
     """Whether an object of a plain class knows where its data is: one of its methods reads a file."""
-    scopes = (scope for cls in evaluator.lineage(record.cls) if isinstance(cls, ClassRef) for scope in cls.scope.children if scope.is_function)
-    calls = (node for scope in scopes for node in scope.nodes() if isinstance(node, cst.Call))
-    return any(names.last_name(call.func) in READS_FILE for call in calls)
+    scopes = ((cls.module, scope) for cls in evaluator.lineage(record.cls) if isinstance(cls, ClassRef) for scope in cls.scope.children if scope.is_function)
+    frames = ((evaluator.calls.plain_frame(module, scope), scope) for module, scope in scopes)
+    return any(reads_file(node, frame, evaluator) for frame, scope in frames for node in scope.nodes() if isinstance(node, cst.Call))
 
 
 class _Reader:
@@ -125,17 +125,17 @@ class _Reader:
 
     def _takes_name(self, call: cst.Call, arg: cst.Arg, function: FunctionRef, depth: int) -> bool:
         base = call.func.value if isinstance(call.func, cst.Attribute) else None
+        frame = self.evaluator.calls.plain_frame(function.module, function.scope)
         callee = None
         if isinstance(base, cst.Name) and base.value == names.self_name(function.scope):
             callee = self.evaluator.method(self.instance, names.last_name(call.func))
         else:
-            frame = self.evaluator.calls.plain_frame(function.module, function.scope)
             for alt in self.evaluator.values(call.func, frame)[:2]:
                 if isinstance(alt.value, External) and alt.value.name.startswith(_OF_PATHS):
                     return True
                 callee = alt.value if isinstance(alt.value, FunctionRef) else callee
         if callee is None:
-            return names.last_name(call.func) in READS_FILE
+            return reads_file(call, frame, self.evaluator)
         given = arguments.parameter_of(callee, call, arg)
         if given is None:
             return False
