@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.arrays.eager_loads import torch_loads
-from oomlint.memory.arrays.load_messages import proven_small, related, told, weighs_of
+from oomlint.memory.arrays.eager_loads import told_with, torch_loads
+from oomlint.memory.arrays.load_messages import related, told, weighs_of
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import torch_mapped
 from oomlint.rule import Rule
@@ -15,7 +16,8 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Finding, Fix
+    from oomlint.memory.arrays.loads import Load
     from oomlint.model.project import Module, Project
 
 
@@ -112,11 +114,16 @@ class TorchLoadDataset(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the files of tensors that are read whole and kept by a dataset."""
+        groups: dict[object, list[tuple[Load, Fix | None]]] = {}
         for load in torch_loads(module, project):
-            if proven_small(module, load.node):
-                continue
+            fix = torch_mapped(load, project)
+            groups.setdefault((fix is None, *told_with(load)), []).append((load, fix))
+        for group in groups.values():
+            (first, fix), *others = group
+            load = replace(first, beside=tuple(other.node for other, _ in others))
+            fix = replace(fix, edits=tuple(edit for _, one in group if one is not None for edit in one.edits)) if fix is not None else None
             message = told(load, "All tensors of the file are read before the first sample")
-            fix, facts = torch_mapped(load, project), load_facts(load)
+            facts = load_facts(load)
             yield self.finding(
                 module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)
             )

@@ -11,7 +11,6 @@ import libcst as cst
 from oomlint.api_names import WRAPPERS
 from oomlint.memory.arrays.joins import joined
 from oomlint.memory.arrays.kept import kept_of
-from oomlint.memory.arrays.known_reads import Reads
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.padded import padded
@@ -19,6 +18,7 @@ from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.known_reads import Reads
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
 from oomlint.syntax.nodes import descend
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.scopes import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
 _THROUGH: Final = WRAPPERS | {"readlines", "splitlines", "list"}
@@ -44,10 +43,9 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
             continue
         if _mapped_instead(load, project):
             continue
-        owner = load.keeper.owner
-        one = owner.scope if owner is not None else load.keeper.node if load.keeper.live else load.node
-        groups.setdefault((load.scope, one), []).append(load)
-    for first, *others in groups.values():
+        groups.setdefault(told_with(load), []).append(load)
+    for group in groups.values():
+        first, *others = _gravest_first(group)
         name = first.read.name if first.read is not None else ""
         words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
@@ -56,34 +54,37 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     yield from padded(module, project)
 
 
-def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
-    """Whole reads of HDF5 datasets; columns that become one array are told beside what else the dataset reads, or once.
+def told_with(load: Load) -> tuple[object, ...]:
+    """Loads for which this is equal are one finding: read by one function for one dataset, for another object, or for one call that takes them."""
+    owner = load.keeper.owner
+    return load.scope, owner.scope if owner is not None else None if load.of_object else load.keeper.node
 
-    What one function reads for an object that is no dataset comes as one, too.
+
+def _gravest_first(group: list[Load]) -> list[Load]:
+    """Reads of many files before those of one."""
+    return sorted(group, key=lambda load: not load.many)
+
+
+def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
+    """Whole reads of HDF5 datasets: what one function reads for one attribute of a class comes as one load, with the other reads beside it.
+
+    Columns that a call puts together to one array are told beside what else the function reads for the class, or once.
     """
-    loads = [load for load in arrays_of(project).h5(module) if not load.joined and not proven_small(module, load.node)]
-    served: dict[Scope, list[Load]] = {}
-    for load in loads:
-        if load.of_object:
-            served.setdefault(load.scope, []).append(load)
-    for first, *others in served.values():
-        yield replace(first, beside=tuple(other.node for other in others))
-    loads = [load for load in loads if not load.of_object]
-    columns: dict[object, list[Load]] = {}
-    whole: dict[object, Load] = {}
-    for load in loads:
-        one = load.keeper.owner.scope if load.keeper.owner is not None else load.scope
+    groups: dict[tuple[object, ...], list[Load]] = {}
+    columns: dict[tuple[object, ...], list[Load]] = {}
+    for load in arrays_of(project).h5(module):
+        if load.joined or proven_small(module, load.node):
+            continue
+        key = told_with(load)
         if _is_column(load):
-            columns.setdefault(one, []).append(load)
+            columns.setdefault(key, []).append(load)
         else:
-            whole.setdefault(one, load)
-    for load in loads:
-        one = load.keeper.owner.scope if load.keeper.owner is not None else load.scope
-        beside = columns.get(one, [])
-        if load is whole.get(one) or (one not in whole and load is beside[0]):
-            yield replace(load, beside=(*load.beside, *(other.node for other in beside if other is not load)))
-        elif not _is_column(load):
-            yield load
+            groups.setdefault(key if load.of_object else (*key, load.keeper.attribute), []).append(load)
+    for key, group in groups.items():
+        group.extend(columns.pop(key[:2], []))
+    for group in (*groups.values(), *columns.values()):
+        first, *others = _gravest_first(group)
+        yield replace(first, beside=tuple(other.node for other in others))
 
 
 def _mapped_instead(load: Load, project: Project) -> bool:
@@ -133,7 +134,7 @@ def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
 def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     """Single files of tensors that the module reads for a dataset."""
     for load in arrays_of(project).files(module):
-        if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not _restores(load):
+        if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not (_restores(load) or proven_small(module, load.node)):
             yield load
 
 
