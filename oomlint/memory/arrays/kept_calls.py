@@ -126,10 +126,8 @@ class KeptCalls(KeptNames):
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
             going = going.doing(Does.COPIES, module, call)
         if search.inside is not None:  # an object is something else than what it was made of
-            made = last[:1].isupper() and last not in {"Tensor", "FloatTensor"}
-            return None if made else replace(going, index=None, hazy=going.hazy or not (last in KEEPS or last in JOINS or last in _ARRAYS))
-        scope = walk.scope_at(call)
-        frame = self.evaluator.calls.plain_frame(module, scope)
+            return self._inside(module, call, arg, going)
+        frame = self.evaluator.calls.plain_frame(module, walk.scope_at(call))
         for alt in self.evaluator.values(call.func, frame)[:3]:
             value = alt.value
             if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda):
@@ -152,6 +150,21 @@ class KeptCalls(KeptNames):
                     going = self.moved_by(search, module, call, going)
                 return self._given_by(going, call, known=_keeps_size(value.name))
         return self._given_by(going, call, known=last in KEEPS)
+
+    def _inside(self, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """What a call gives of the value, where only the function around is looked at."""
+        last = names.last_name(call.func)
+        if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
+            return None
+        if last in KEEPS or last in JOINS or last in _ARRAYS:
+            return replace(going, index=None)
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        for alt in self.evaluator.values(call.func, frame)[:3]:
+            if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda) and not arg.star:
+                name = parameter_of(alt.value, call, arg)
+                places = self._passed(alt.value, name)[0] if name is not None else {None}
+                return replace(going, index=next(iter(places)) if len(places) == 1 else None, hazy=True) if places else None
+        return replace(going, index=None, hazy=True)
 
     @staticmethod
     def moved_by(search: Search, module: Module, call: cst.Call, going: Going) -> Going:
