@@ -125,18 +125,15 @@ class Flow(FlowBindings):
         if True in verdicts:
             guards, tests = act.guards, act.tests
             act.guards, act.tests = (*guards, (len(act.loops), node.test)), tests if sure else (*tests, node.body)
-            then = self.block(block_of(node.body), state.copy())
+            then = self.block(block_of(node.body), self.assuming(node.test, state.copy(), came_out=True))
             act.guards, act.tests = guards, tests
         if False in verdicts:
             tests = act.tests
             act.tests = tests if sure else (*tests, node.orelse or node)
             rest = node.orelse
-            if rest is None:
-                other = state
-            elif isinstance(rest, cst.If):
-                other = self._if(rest, state.copy())
-            else:
-                other = self.block(block_of(rest.body), state.copy())
+            other = self.assuming(node.test, state if rest is None else state.copy(), came_out=False)
+            if rest is not None:
+                other = self._if(rest, other) if isinstance(rest, cst.If) else self.block(block_of(rest.body), other)
             act.tests = tests
         return joined(then, other)
 

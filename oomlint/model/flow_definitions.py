@@ -33,7 +33,7 @@ _SUMS: Final = {
 }
 _WRAPS_MODULE: Final = frozenset(
     "torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.nn.parallel.DataParallel torch.nn.SyncBatchNorm.convert_sync_batchnorm "
-    "apex.parallel.DistributedDataParallel torch.compile torch.jit.script torch.jit.trace copy.deepcopy "
+    "torch.optim.swa_utils.AveragedModel apex.parallel.DistributedDataParallel torch.compile torch.jit.script torch.jit.trace copy.deepcopy "
     "torch.nn.utils.weight_norm torch.nn.utils.spectral_norm".split()
 )
 
@@ -170,7 +170,8 @@ class FlowDefinitions(Flowing):
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
                 path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
                 dims, size = self._output(last, call, frame, depth)
-                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path, dims=dims, size=size)
+                frozen = PARAMETERLESS.search(last) is not None or (last == "Sequential" and self._only_transforms(call, frame, depth))
+                return module_of(value=External(name), frozen=frozen, moved=path, dims=dims, size=size)
         if name.startswith(TRAINABLE_FACTORIES):
             parts = name.split(".")
             aside = "utils" in parts[1:-1] or any(part.endswith(_NO_MODULES) for part in parts)
@@ -206,7 +207,7 @@ class FlowDefinitions(Flowing):
         """
         told = AXES.search(last)
         if told is not None:
-            return int(told.group(1) or 2) + 2, Size.UNKNOWN
+            return int(next(filter(None, told.groups()), 2)) + 2, Size.UNKNOWN
         if last in SEQUENCES:
             return MAP, Size.UNKNOWN
         if last == "Linear":
@@ -227,6 +228,13 @@ class FlowDefinitions(Flowing):
             if kind != "Linear" and (PARAMETERLESS.search(kind) is None or kind.endswith("latten")):
                 break
         return 0, size or Size.UNKNOWN
+
+    def _only_transforms(self, call: cst.Call, frame: Frame, depth: int) -> bool:
+        """Whether a `Sequential` is made of nothing that has parameters."""
+        if depth > _DEEPEST_STATIC or not call.args or any(arg.star for arg in call.args):
+            return False
+        parts = [self.static(arg.value, frame, depth + 1) for arg in call.args]
+        return all(part.frozen if part.kind is Kind.MODULE else part.kind is Kind.OBJECT for part in parts)
 
     def _is_few(self, number: cst.BaseExpression, frame: Frame) -> bool:
         """Whether a number is known, and no more than a sample's label may have."""

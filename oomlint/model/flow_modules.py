@@ -119,7 +119,7 @@ class FlowModules(FlowLayers):
                 State(state.env, mode, state.evaluates(module.home)),
                 by or name,
                 known=module.value is not None,
-                network=not (isinstance(value, External) and value.name.startswith("torch.nn.")),
+                network=not (isinstance(value, External) and value.name.startswith("torch.nn.") and value.name != "torch.nn.Sequential"),
                 trainable=not module.frozen,
                 plain=module.value is not None and module.moved != "fast",
                 tags=tags_of(given),

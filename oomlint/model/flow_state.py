@@ -12,7 +12,7 @@ import libcst as cst
 from oomlint.api_names import MOVES_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
-from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, join
+from oomlint.model.held import NONE, TOLD_PLAIN, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, join
 from oomlint.model.readings import Memory
 from oomlint.model.values import External, Instance
 
@@ -79,7 +79,7 @@ def joined(first: State | None, second: State | None) -> State | None:
     for path, held in second.env.items():
         known = env.get(path)
         # A path that one way does not know was not bound there: whoever reads it later came by the other.
-        env[path] = held if known is None else known if known is held else join(known, held)
+        env[path] = held if known is None or known is TOLD_PLAIN else known if known is held or held is TOLD_PLAIN else join(known, held)
     modules = first.modules
     if second.modules is not modules:
         # A module that only one way told of is as the other way left all of them.

@@ -10,8 +10,9 @@ import libcst as cst
 from oomlint.api_names import VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
-from oomlint.model.flow_state import instance_of, module_of
-from oomlint.model.held import MAP, PLAIN, SOME_LOADER, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, join, mixed, pack
+from oomlint.model.flow_state import State, instance_of, module_of
+from oomlint.model.held import MAP, PLAIN, SOME_LOADER, TOLD_PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, join, mixed, pack
+from oomlint.model.narrowing import plain_names
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
@@ -19,7 +20,6 @@ from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
-    from oomlint.model.flow_state import State
     from oomlint.model.held import Path
 
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
@@ -75,7 +75,9 @@ class FlowValues(FlowDefinitions):
             verdicts = self.verdicts(node.test)
             if len(verdicts) == 1:
                 return self.value(node.body if True in verdicts else node.orelse, state)
-            return join(self.value(node.body, state), self.value(node.orelse, state))
+            sides = ((node.body, True), (node.orelse, False))
+            then, other = (self.value(side, self.assuming(node.test, state, came_out=way)) for side, way in sides)
+            return join(then, other)
         if isinstance(node, cst.Tuple | cst.List | cst.Set):
             return self._display(node, state)
         if isinstance(node, cst.Dict):
@@ -121,6 +123,11 @@ class FlowValues(FlowDefinitions):
         return [self.value(arg.value, state) for arg in node.args]
 
     # -- tests ---------------------------------------------------------------------------------------------------------
+
+    def assuming(self, test: cst.BaseExpression, state: State, *, came_out: bool) -> State:
+        """The state where a test has come out so: what it says is a number or a text is one there."""
+        told = {self.act.path(name): TOLD_PLAIN for name in plain_names(test, came_out=came_out)}
+        return State({**state.env, **told}, state.mode, state.evaluating, state.modules) if told else state
 
     def verdicts(self, test: cst.BaseExpression) -> frozenset[bool]:
         """How a test can come out in this activation, where only constants of the call decide; both where anything else does."""

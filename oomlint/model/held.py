@@ -235,6 +235,7 @@ class Held:
 
 UNKNOWN = Held()
 PLAIN = Held(Kind.PLAIN, size=Size.SCALAR, device=Device.HOST, sure=True)
+TOLD_PLAIN = PLAIN.having()  # by a test of its type, on one side of it; where both sides come together, it is what it was
 
 
 def tensor(**fields: object) -> Held:

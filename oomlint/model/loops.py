@@ -39,7 +39,7 @@ def decide(record: Record) -> None:
         inner = [other for other in record.loops if loop in other.around and other.batches]
         if not loop.short:
             loop.batches = loop.proven or (loop.named and not inner)
-            loop.holds = bool(inner) and not loop.batches and _hands_on(loop, record)
+            loop.holds = bool(inner) and _hands_on(loop, record)
             loop.steps = not any(other.proven for other in loop.around) and _goes_backward(loop, record)
         within = [event.loops[event.loops.index(loop) + 1 :] for event in record.backwards if event.known and loop in event.loops and not loop.batches]
         inside = [loops for loops in within if any(other in inner for other in loops)]

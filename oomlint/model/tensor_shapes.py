@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oomlint.model.held import Held
 
 _DIMS: Final = frozenset({"dim", "axis"})
+_LEAST: Final = 3
 _MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}  # of `interpolate`, with the axes that each takes
 
 
@@ -66,12 +67,12 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
 
 
 def resized(node: cst.Call) -> int:
-    """How many axes ``interpolate`` proves what it is given to have; 0 where its call does not tell."""
+    """How many axes ``interpolate`` proves what it is given to have: samples, channels, and at least one behind them."""
     for arg in node.args:
         if arg.keyword is not None and arg.keyword.value == "mode":
-            return _MODES.get(constant_key(arg.value), 0)
+            return _MODES.get(constant_key(arg.value), _LEAST)
     size = next((arg.value for arg in node.args[1:] if arg.keyword is None or arg.keyword.value in {"size", "scale_factor"}), None)
-    return len(size.elements) + 2 if isinstance(size, cst.Tuple | cst.List) else 0
+    return len(size.elements) + 2 if isinstance(size, cst.Tuple | cst.List) else _LEAST
 
 
 def _is_rest(node: cst.BaseExpression) -> bool:

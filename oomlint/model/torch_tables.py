@@ -37,6 +37,7 @@ CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype
 # Layers whose result has as many axes as their name says, batch and channels included: `Conv2d` gives four.
 AXES: Final = re.compile(
     r"^(?:Lazy)?(?:Conv|ConvTranspose|BatchNorm|InstanceNorm|MaxPool|AvgPool|MaxUnpool|ReflectionPad|ReplicationPad|Dropout|ZeroPad)([23])d$|^(?:PixelShuffle|Upsampling\w+)()$"
+    r"|^(?:Lazy)?(?:Conv|ConvTranspose|MaxPool|AvgPool)(1)d$"
 )
 # Layers that give an array for each sample: (samples, steps, width).
 SEQUENCES: Final = frozenset(
