@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import STACKS, WRITES
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -27,6 +27,7 @@ _STACKS: Final = frozenset({"stack", "array", "asarray"})
 AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = WRITES | {"array", "asarray", "concatenate"}
 _PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
+_LIBRARIES: Final = frozenset({"torch", "np", "numpy", "F", "nn.functional", "torch.nn.functional"})
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
 _METRIC_NAME: Final = re.compile(
     r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
@@ -127,6 +128,66 @@ def feeds_metric(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
             if _is_metric(call.func, frame, evaluator):
                 return True
     return False
+
+
+def class_scores(store: Store, loop: Loop) -> bool:
+    """Whether the function of the loop tells that scores of classes are collected: it brings them to a scale, or takes the best of them."""
+    if store.scope is not loop.scope or store.expression is None:
+        return False
+    stored = {node.value for node in descend(store.expression) if isinstance(node, cst.Name)}
+    made = [effect.value for name in stored for effect in loop.scope.effects.get(name, ()) if effect.value is not None and effect.kind == "assign"]
+    if any(_is_scaled(value) for value in (store.expression, *made)):
+        return True
+    words = {*(name for name in stored if loop.scope.sets(name)), *_names_of(store, loop, 1)}
+    found = (_scaled(call) or _best_of(call, loop.module) for call in loop.scope.calls)
+    return any(node is not None and _root_of(node) in words for node in found)
+
+
+def _is_scaled(node: cst.BaseExpression) -> bool:
+    """Whether an expression is what a softmax gives, or asks that for something that leaves it whole: ``softmax(x, 1).cpu().numpy()``."""
+    while isinstance(node, cst.Attribute | cst.Call):
+        if isinstance(node, cst.Call) and _scaled(node) is not None:
+            return True
+        node = node.value if isinstance(node, cst.Attribute) else node.func
+    return False
+
+
+def _scaled(call: cst.Call) -> cst.BaseExpression | None:
+    """What a call brings to a scale, as it is done with the scores of classes."""
+    return _operand(call) if names.last_name(call.func) in {"softmax", "log_softmax"} else None
+
+
+def _best_of(call: cst.Call, module: Module) -> cst.BaseExpression | None:
+    """Of what a call takes the best of the classes of each sample: ``scores.argmax(1)``, ``_, best = torch.max(scores, 1)``."""
+    word = names.last_name(call.func)
+    axis = arguments.argument_for(call, "dim", "axis", place=_is_function(call)) if word in {"max", "argmax"} else None
+    if axis is None or (isinstance(axis, cst.Integer) and axis.value == "0"):
+        return None
+    holder = module.walk.parents.get(call)
+    part = holder.slice[0].slice if isinstance(holder, cst.Subscript) else None
+    second = isinstance(part, cst.Index) and constant_key(part.value) == 1
+    indices = second or (isinstance(holder, cst.Attribute) and holder.attr.value == "indices")
+    both = isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Tuple)
+    return _operand(call) if word == "argmax" or indices or both else None
+
+
+def _is_function(call: cst.Call) -> bool:
+    """Whether a function of a library is called, and not a method of an array."""
+    return isinstance(call.func, cst.Name) or (isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) in _LIBRARIES)
+
+
+def _operand(call: cst.Call) -> cst.BaseExpression | None:
+    """What a function or method works on."""
+    if _is_function(call):
+        return call.args[0].value if call.args else None
+    return call.func.value if isinstance(call.func, cst.Attribute) else None
+
+
+def _root_of(node: cst.BaseExpression) -> str:
+    """The name of an array of which something is asked that leaves it whole: ``scores.data.cpu()``."""
+    while isinstance(node, cst.Attribute | cst.Call):
+        node = node.value if isinstance(node, cst.Attribute) else node.func
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 def averaged(store: Store, loop: Loop, evaluator: Evaluator) -> bool:

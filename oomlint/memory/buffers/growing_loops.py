@@ -94,15 +94,27 @@ def accumulates(store: Store, record: Record, loop: Loop) -> bool:
     """Whether a sum starts again with each step of the optimizer, which is made now and then: what gradient accumulation adds up."""
     walk = loop.module.walk
     steps = [use.node for use in record.uses if use.what == "step"]
+    clearing = set(filter(_clears, descend(loop.node.body)))
     for reset in record.resets:
         if reset.path != store.path or reset.node is store.node or reset.module is not loop.module or loop not in reset.loops:
             continue
         for here in walk.ancestors(reset.node):
             if here is loop.node:
                 break
-            if isinstance(here, cst.If) and (any(map(_at_step, descend(here.test))) or any(here in walk.ancestors(step) for step in steps)):
+            if not isinstance(here, cst.If):
+                continue
+            if (
+                any(map(_at_step, descend(here.test)))
+                or any(here in walk.ancestors(step) for step in steps)
+                or (clearing and clearing <= set(descend(here.body)))
+            ):
                 return True
     return False
+
+
+def _clears(node: cst.CSTNode) -> bool:
+    """Whether it is a call that clears gradients, whatever made the optimizer."""
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "zero_grad"
 
 
 def _at_step(node: cst.CSTNode) -> bool:

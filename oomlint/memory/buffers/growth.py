@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, parts_of_one, stops
-from oomlint.memory.buffers.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
+from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
 from oomlint.memory.buffers.metric_states import grows, list_metric
@@ -28,7 +28,7 @@ from oomlint.model.readings import Memory
 from oomlint.model.values import Const
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from oomlint.model.events import Loop, Record, Store, Via
     from oomlint.model.project import Module, Project
@@ -102,9 +102,12 @@ class Buffers:
                     best[key] = growth
         groups: dict[tuple[str, Severity, cst.CSTNode], list[Growth]] = {}
         grave = {growth.loop.node for growth in best.values() if growth.code == "OOM219" and growth.severity is Severity.WARNING}
-        for growth in best.values():
+        for key, growth in list(best.items()):
             if growth.code == "OOM219" and growth.loop.node in grave and growth.severity is Severity.NOTE:
-                continue  # told with what weighs more
+                del best[key]  # told with what weighs more
+                if growth.store.module is module and not growth.store.via:
+                    beside.setdefault(growth.loop.node, {})[growth.store.node] = growth.store
+                continue
             groups.setdefault((growth.code, growth.severity, growth.loop.node), []).append(growth)
         for group in groups.values():
             group.sort(key=lambda growth: module.tree.span(growth.node))
@@ -145,7 +148,7 @@ class Buffers:
             return None
         if is_flushed(store, record, growing):
             return None
-        return self._kept(store, record, node, loop)
+        return self._kept(store, record, node, growing)
 
     @staticmethod
     def _spot(store: Store, module: Module) -> tuple[cst.CSTNode | None, Via | None]:
@@ -244,7 +247,8 @@ class Buffers:
 
     # -- no graph, but kept --------------------------------------------------------------------------------------------
 
-    def _kept(self, store: Store, record: Record, node: cst.CSTNode, loop: Loop) -> Growth | None:
+    def _kept(self, store: Store, record: Record, node: cst.CSTNode, growing: Sequence[Loop]) -> Growth | None:
+        loop = growing[-1]
         if store.kind in {"augment", "concat"}:
             return None
         leaves = [leaf for leaf in store.value.leaves() if leaf.tensorlike]
@@ -259,7 +263,7 @@ class Buffers:
             found = self._loader_owned(store, record, node, owned)
             if found is not None:
                 return found
-        if _goes_on(store, record, loop) or (not loop.batches and not any(other.batches for other in store.loops)):
+        if _goes_on(store, record, loop) or not any(one.batches for one in growing):
             return None
         off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
@@ -271,11 +275,14 @@ class Buffers:
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
         maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
         spared = bool(dense) and ((not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator))
+        few = bool(dense) and not maps and class_scores(store, loop)  # for each sample as many numbers as there are classes
         if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
-            return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
+            return Growth(
+                "OOM220", Severity.NOTE if few else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation}
+            )
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
-            asked = not maps and is_result(store, loop, self.runs.evaluator)
+            asked = few or (not maps and is_result(store, loop, self.runs.evaluator))
             return Growth("OOM219", Severity.NOTE if asked else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
         if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):
