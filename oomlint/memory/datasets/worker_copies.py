@@ -372,6 +372,8 @@ def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
     if dataset.iterable or dataset.opens_files:
         return []
     whole = [h for h in held if h.read and h.content.kind in IN_MEMORY]
+    if all(h.content.kind is Kind.ARRAY and h.content.numbers for h in whole):
+        return []  # a number for each sample, which comes from elsewhere
     return [] if dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole) else whole  # a table of file names is not the data
 
 

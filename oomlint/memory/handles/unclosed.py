@@ -13,6 +13,7 @@ from oomlint.memory.handles.resource_flow import trail_of
 from oomlint.memory.handles.resource_state import SETTLES, End
 from oomlint.memory.handles.unclosed_paths import left_open
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef
 from oomlint.syntax.nodes import descend
@@ -68,13 +69,30 @@ def opened_once(opening: Opening, project: Project) -> bool:
     return not _repeats(opening.module, opening.scope, opening.call, project, _DEEPEST)
 
 
-def _repeats(module: Module, scope: Scope, node: cst.CSTNode, project: Project, deepest: int) -> bool:
-    """Whether a node may be evaluated more than once, or for a dataset."""
+def opened_in_init(opening: Opening, project: Project) -> bool:
+    """Whether an object opens the file once, while it is made, and no round of a loop and no sample makes such objects."""
+    module, scope = opening.module, opening.scope
+    if scope.name != "__init__" or _in_round(module, scope, opening.call):
+        return False
+    constructions = constructions_of(project)
+    sites = evaluator_of(project).calls.sites(module, scope)
+    return not any(_in_round(site.module, site.scope, site.call) or constructions.per_item(site.module, site.scope) for site in sites)
+
+
+def _in_round(module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+    """Whether a loop of the function evaluates a node."""
     for here in module.walk.ancestors(node):
         if here is scope.node:
             break
         if isinstance(here, cst.For | cst.While | cst.BaseComp):
             return True
+    return False
+
+
+def _repeats(module: Module, scope: Scope, node: cst.CSTNode, project: Project, deepest: int) -> bool:
+    """Whether a node may be evaluated more than once, or for a dataset."""
+    if _in_round(module, scope, node):
+        return True
     if scope.parent is None:
         return False
     if scope.parent.is_class and readers_of(project).is_dataset(ClassRef(module, scope.parent)):

@@ -161,7 +161,10 @@ class Libraries(Classifier):
         if last in STACKS:
             return Content(Kind.ARRAY, "a NumPy array", module, call)
         size = allocated(name if name.count(".") == 1 else f"numpy.{last}", call, self.evaluator, frame)
-        return Content(Kind.ARRAY, "a NumPy array", module, call, size=size)
+        shape = call.args[0].value if call.args and last in ALLOCATORS else None
+        plain = not isinstance(arguments.named(call, "dtype"), cst.Tuple)
+        column = plain and isinstance(shape, cst.Call) and names.dotted(shape.func) == "len"  # `np.zeros(len(rows))`: a number for each
+        return Content(Kind.ARRAY, "a NumPy array", module, call, size=size, numbers=column)
 
     def _tensor_size(self, name: str, last: str, call: cst.Call, frame: Frame) -> Size:
         if last in ALLOCATORS | {"rand", "randn", "arange"}:
