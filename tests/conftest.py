@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -33,6 +34,10 @@ RUNNER: Final = Path(__file__).parent / "run_programs.py"
 READER: Final = Path(__file__).parent / "run_datasets.py"
 LIMIT: Final = 60  # seconds for one program
 ONE_THREAD: Final = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
+
+# A shell has what it starts in the background ignore interrupts, and the programs that tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Run(Protocol):
