@@ -34,7 +34,8 @@ class EvalKeepsOutputs(Rule):
     that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 
     It is a note where a function gives back all that it collects and its callers need it at once, or nobody knows them: embeddings, predictions.
-    Maps stay a warning, and so does what all callers only average or write to a file.
+    Maps stay a warning, and so does what all callers only average or write to a file. The scores of classes, which the loop brings to a scale
+    (`softmax`) or takes the best of, are a note, too, unless they are known to be maps.
 
     ## Why is this bad
 
