@@ -50,7 +50,8 @@ def target_of(store: Store) -> str:
 
 def what_of(store: Store) -> str:
     """What is added, as it is written."""
-    return short(_written(store.expression, store), 50) if store.expression is not None else "what is added"
+    added = store.node.value if store.expression is None and isinstance(store.node, cst.AugAssign) else store.expression
+    return short(_written(added, store), 50) if added is not None else "what is added"
 
 
 def deleted_late(growth: Growth) -> str:
