@@ -11,9 +11,10 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
-from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, Kind, worst
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.model import names
+from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.values import (
     Alternative,
@@ -294,8 +295,10 @@ class Datasets:
                         continue
                     content = replace(content, doubt=content.doubt + likely)
                 known = found.get(name)
+                if known is not None and self._open_or_read(known, Holding(name, content, effect, frame.module, read=False), frame):
+                    content = NOTHING
                 # A later assignment replaces what an earlier one held, unless nothing is known of it.
-                if known is not None and (
+                elif known is not None and (
                     content.kind in {Kind.UNKNOWN, Kind.SCALAR} or (content.gravity, content.doubt) > (known.content.gravity, known.content.doubt)
                 ):
                     continue
@@ -308,6 +311,14 @@ class Datasets:
         if not ways:
             return None
         return 0 if any(is_usual(picks) for picks in ways) else 2
+
+    def _open_or_read(self, first: Holding, second: Holding, frame: Frame) -> bool:
+        """Whether an attribute is a dataset of an open HDF5 file or all that is in it, and nobody can tell which."""
+        loaded = [one.effect for one in (first, second) if one.content.kind in IN_MEMORY and one.effect is not None]
+        if len(loaded) != 1 or Kind.H5 not in {first.content.kind, second.content.kind}:
+            return False
+        tests = path_conditions(frame.module.walk, frame.scope, loaded[0].statement)
+        return any({verdict for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)} != {wanted} for test, wanted in tests)
 
     def _content(self, effect: Effect, frame: Frame) -> Content | None:
         if effect.value is None:
