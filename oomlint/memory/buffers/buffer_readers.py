@@ -27,7 +27,6 @@ _STACKS: Final = frozenset({"stack", "array", "asarray"})
 AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = WRITES | {"array", "asarray", "concatenate"}
 _PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
-_LIBRARIES: Final = frozenset({"torch", "np", "numpy", "F", "nn.functional", "torch.nn.functional"})
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
 _METRIC_NAME: Final = re.compile(
     r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
@@ -130,61 +129,63 @@ def feeds_metric(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     return False
 
 
-def class_scores(store: Store, loop: Loop) -> bool:
+def class_scores(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether the function of the loop tells that scores of classes are collected: it brings them to a scale, or takes the best of them."""
     if store.scope is not loop.scope or store.expression is None:
         return False
     stored = {node.value for node in descend(store.expression) if isinstance(node, cst.Name)}
     made = [effect.value for name in stored for effect in loop.scope.effects.get(name, ()) if effect.value is not None and effect.kind == "assign"]
-    if any(_is_scaled(value) for value in (store.expression, *made)):
+    if any(map(_is_scaled, (store.expression, *made))):
         return True
     words = {*(name for name in stored if loop.scope.sets(name)), *_names_of(store, loop, 1)}
-    found = (_scaled(call) or _best_of(call, loop.module) for call in loop.scope.calls)
-    return any(node is not None and _root_of(node) in words for node in found)
+    frame = evaluator.calls.plain_frame(loop.module, loop.scope)
+    for call in loop.scope.calls:
+        if _scales(call) or names.last_name(call.func) in {"max", "argmax"}:
+            function = _is_function(call, frame, evaluator)
+            if (_scales(call) or _takes_best(call, loop.module, function=function)) and _operand_root(call, function=function) in words:
+                return True
+    return False
 
 
 def _is_scaled(node: cst.BaseExpression) -> bool:
     """Whether an expression is what a softmax gives, or asks that for something that leaves it whole: ``softmax(x, 1).cpu().numpy()``."""
     while isinstance(node, cst.Attribute | cst.Call):
-        if isinstance(node, cst.Call) and _scaled(node) is not None:
+        if isinstance(node, cst.Call) and _scales(node):
             return True
         node = node.value if isinstance(node, cst.Attribute) else node.func
     return False
 
 
-def _scaled(call: cst.Call) -> cst.BaseExpression | None:
-    """What a call brings to a scale, as it is done with the scores of classes."""
-    return _operand(call) if names.last_name(call.func) in {"softmax", "log_softmax"} else None
+def _scales(call: cst.Call) -> bool:
+    """Whether a call brings something to a scale, as it is done with the scores of classes."""
+    return names.last_name(call.func) in {"softmax", "log_softmax"}
 
 
-def _best_of(call: cst.Call, module: Module) -> cst.BaseExpression | None:
-    """Of what a call takes the best of the classes of each sample: ``scores.argmax(1)``, ``_, best = torch.max(scores, 1)``."""
-    word = names.last_name(call.func)
-    axis = arguments.argument_for(call, "dim", "axis", place=_is_function(call)) if word in {"max", "argmax"} else None
+def _takes_best(call: cst.Call, module: Module, *, function: bool) -> bool:
+    """Whether a call takes the best of the classes of each sample: ``scores.argmax(1)``, ``_, best = torch.max(scores, 1)``."""
+    axis = arguments.argument_for(call, "dim", "axis", place=function)
     if axis is None or (isinstance(axis, cst.Integer) and axis.value == "0"):
-        return None
+        return False
     holder = module.walk.parents.get(call)
     part = holder.slice[0].slice if isinstance(holder, cst.Subscript) else None
     second = isinstance(part, cst.Index) and constant_key(part.value) == 1
     indices = second or (isinstance(holder, cst.Attribute) and holder.attr.value == "indices")
     both = isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Tuple)
-    return _operand(call) if word == "argmax" or indices or both else None
+    return names.last_name(call.func) == "argmax" or indices or both
 
 
-def _is_function(call: cst.Call) -> bool:
-    """Whether a function of a library is called, and not a method of an array."""
-    return isinstance(call.func, cst.Name) or (isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) in _LIBRARIES)
+def _is_function(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool:
+    """Whether a function is called, and not a method of an array."""
+    return isinstance(call.func, cst.Name) or any(isinstance(alt.value, External | FunctionRef) for alt in evaluator.values(call.func, frame)[:1])
 
 
-def _operand(call: cst.Call) -> cst.BaseExpression | None:
-    """What a function or method works on."""
-    if _is_function(call):
-        return call.args[0].value if call.args else None
-    return call.func.value if isinstance(call.func, cst.Attribute) else None
-
-
-def _root_of(node: cst.BaseExpression) -> str:
-    """The name of an array of which something is asked that leaves it whole: ``scores.data.cpu()``."""
+def _operand_root(call: cst.Call, *, function: bool) -> str:
+    """The name of the array that a function or method works on, or of one that leaves it whole: ``scores.data.cpu()``; empty where it is something else."""
+    node: cst.BaseExpression = call.func
+    if function:
+        if not call.args:
+            return ""
+        node = call.args[0].value
     while isinstance(node, cst.Attribute | cst.Call):
         node = node.value if isinstance(node, cst.Attribute) else node.func
     return node.value if isinstance(node, cst.Name) else ""

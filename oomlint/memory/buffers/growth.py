@@ -275,7 +275,7 @@ class Buffers:
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
         maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
         spared = bool(dense) and ((not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator))
-        few = bool(dense) and not maps and class_scores(store, loop)  # for each sample as many numbers as there are classes
+        few = bool(dense) and not maps and class_scores(store, loop, self.runs.evaluator)  # for each sample as many numbers as there are classes
         if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
             return Growth(
                 "OOM220", Severity.NOTE if few else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation}
