@@ -12,6 +12,8 @@ from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
     from oomlint.syntax.scopes import Scope
@@ -126,16 +128,18 @@ class Calls:
         return found
 
     def _calls_of(self, caller: Module, name: str) -> list[tuple[cst.Call, Scope]]:
-        """The calls in a module that may be of ``name``: as it is, as the module imports it, or as something that ``partial`` has made."""
+        """The calls in a module that may be of ``name``: as it is, as the module imports or names it, or as something that ``partial`` has made."""
         aliases = self._aliases.get(caller)
         if aliases is None:
             aliases = self._aliases[caller] = {}
-            for written in caller.called:
-                for effect in caller.root.effects.get(written, ()):
-                    if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
-                        aliases.setdefault(names.dotted(effect.node.name), set()).add(written)
-                    if effect.kind == "assign" and isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "partial":
-                        aliases.setdefault(_ANY, set()).add(written)
+            for scope in caller.walk.scopes:
+                for written in caller.called.keys() & scope.effects.keys():
+                    for effect in scope.effects[written]:
+                        if scope is caller.root and effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
+                            aliases.setdefault(names.dotted(effect.node.name), set()).add(written)
+                        elif effect.kind == "assign" and not (effect.path or effect.index) and effect.value is not None:
+                            for other in _named(effect.value):
+                                aliases.setdefault(other, set()).add(written)
         return caller.calls_of({name, *aliases.get(name, ()), *aliases.get(_ANY, ())})
 
     def plain_frame(self, module: Module, scope: Scope) -> Frame:
@@ -278,6 +282,17 @@ class Calls:
                 break
         self._subclasses[cls] = found
         return found
+
+
+def _named(value: cst.BaseExpression) -> Iterator[str]:
+    """The functions or classes that get another name where a statement binds it to an expression, by the last names that they had."""
+    if isinstance(value, cst.Name | cst.Attribute):
+        yield names.last_name(value)
+    elif isinstance(value, cst.IfExp):
+        yield from _named(value.body)
+        yield from _named(value.orelse)
+    elif isinstance(value, cst.Call) and names.last_name(value.func) == "partial":
+        yield _ANY
 
 
 def _started(call: cst.Call) -> tuple[cst.Arg, ...] | None:

@@ -88,6 +88,14 @@ class Classes(Questions):
                     return FunctionRef(cls.module, scope, instance)
         return None
 
+    def filled_in(self, method: FunctionRef, name: str) -> list[FunctionRef]:
+        """What a call of a method may run: where its class only says that there is one, what the derived classes make of it."""
+        if method.this is None or not names.is_open(method.scope):
+            return [method]
+        derived = (self.method(Instance(cls, None), name) for cls in self.calls.subclasses(method.this.cls))
+        found = {one.scope: FunctionRef(one.module, one.scope, method.this) for one in derived if one is not None and one.scope is not method.scope}
+        return list(found.values()) or [method]
+
     def class_member(self, cls: ClassRef, name: str, rest: tuple[Accessor, ...], this: Instance | None) -> Alternatives:
         """What class bodies say of a name; methods are bound to ``this``."""
         for base in self.lineage(cls):
@@ -101,9 +109,10 @@ class Classes(Questions):
                 if scope is None:
                     return [Alternative(UNKNOWN)]
                 function = FunctionRef(base.module, scope, this if not names.is_static(scope) else None)
+                found = self.filled_in(function, name)
                 if names.is_property(scope) and this is not None:
-                    return self.returned(function, (), rest)
-                return self.reach_into(Alternative(function), rest)
+                    return [alt for one in found for alt in self.returned(one, (), rest)]
+                return [alt for one in found for alt in self.reach_into(Alternative(one), rest)]
             return self.resolve(name, rest, Frame(base.module, base.scope), None)
         if any(isinstance(base, External) and not base.name.startswith("builtins.") for base in self.lineage(cls)):
             return [Alternative(UNKNOWN)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.api_names import GOES_OVER
+from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
@@ -96,6 +97,16 @@ def parameters(scope: Scope) -> list[cst.Param]:
 def is_static(scope: Scope) -> bool:
     """Whether a method is a ``staticmethod``."""
     return isinstance(scope.node, cst.FunctionDef) and any(dotted(d.decorator) == "staticmethod" for d in scope.node.decorators)
+
+
+def is_open(scope: Scope) -> bool:
+    """Whether a method only says that derived classes have it: all that it does is to raise, or its decorator says so."""
+    if not isinstance(scope.node, cst.FunctionDef):
+        return False
+    if any(last_name(d.decorator) == "abstractmethod" for d in scope.node.decorators):
+        return True
+    done = [one for one in block_of(scope.node.body) if not (isinstance(one, cst.Expr) and isinstance(one.value, cst.BaseString))]
+    return len(done) == 1 and isinstance(done[0], cst.Raise)
 
 
 def is_property(scope: Scope) -> bool:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _CALLED = re.compile(rb"\b(?<!def )(?<!class )(\w++)\s*\(")  # what a word has taken it keeps: what is behind it is no word
 _WORD = re.compile(r"\w+")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
+_ASSIGNED = re.compile(  # `cls = Images`, `build = resnet if args.small else vgg`
+    rb"^[ \t]*(\w+)[ \t]*=[ \t]*(?:\w+\.)*([A-Za-z_]\w*)(?:[ \t]+if\b.*[ \t]else[ \t]+(?:\w+\.)*([A-Za-z_]\w*))?[ \t]*(?:#.*)?\r?$", re.MULTILINE
+)
 _ALIAS = re.compile(rb"\b(\w++)[ \t]+as[ \t]+(\w+)")
 _MOST_LAUNCH_FILES = 400  # more scripts than anyone reads
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
@@ -71,9 +74,10 @@ def _imports(index: Index | None, names: Iterable[str], owner: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _called(data: bytes) -> frozenset[bytes]:
-    """Names that are called, as they are or as they are imported, or handed to ``partial``."""
+    """Names that are called, as they are, as they are imported or as a statement names them anew, or handed to ``partial``."""
     called = frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
-    return called.union(name for name, alias in _ALIAS.findall(data) if alias in called)
+    assigned = (name for alias, *named in _ASSIGNED.findall(data) if alias in called for name in named if name)
+    return called.union((name for name, alias in _ALIAS.findall(data) if alias in called), assigned)
 
 
 @finder

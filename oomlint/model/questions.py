@@ -173,6 +173,10 @@ class Questions(ABC):
         """A method by the order of inheritance."""
 
     @abstractmethod
+    def filled_in(self, method: FunctionRef, name: str) -> list[FunctionRef]:
+        """What a call of a method may run: where its class only says that there is one, what the derived classes make of it."""
+
+    @abstractmethod
     def class_member(self, cls: ClassRef, name: str, rest: tuple[Accessor, ...], this: Instance | None) -> Alternatives:
         """What class bodies say of a name; methods are bound to ``this``."""
 

@@ -11,6 +11,7 @@ from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
 from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -62,7 +63,9 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
                 facts = (allocation_fact(module, call), *keeper_facts(keeper))
                 related = () if (own.path, own.row) == (there.path, there.row) else (there,)
-                of_names = keeper.owner is not None and names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project))
+                of_names = keeper.owner is not None and (
+                    names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project)) or datasets_of(project).opens_files(keeper.owner)
+                )
                 severity, weighs = (Severity.NOTE, _NAMES) if of_names and content.size.exact is None and content.count is None else (None, None)
                 yield Inflation(call, message, related, None, facts, severity, weighs)
 

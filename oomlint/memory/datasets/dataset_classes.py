@@ -135,6 +135,11 @@ class Datasets:
                 found.append(replace(one, alternative=alt))
         return found
 
+    def opens_files(self, cls: ClassRef) -> bool:
+        """Whether objects of a class read a file for each sample."""
+        one = self.of_value(Instance(cls, None))
+        return one is not None and one.opens_files
+
     def of_value(self, value: Value, depth: int = 0) -> Dataset | None:
         """The dataset behind a value, or ``None`` where it is not known."""
         if depth > _DEEPEST:
@@ -403,7 +408,8 @@ class _Body:
         if isinstance(base, cst.Name) and base.value == this:
             method = self.evaluator.method(function.this or self.instance, name)  # what a sample is read with has methods of its own
             if method is not None:
-                self._visit(method, depth + 1)
+                for one in self.evaluator.filled_in(method, name):
+                    self._visit(one, depth + 1)
                 return
             # A callable that somebody gave the dataset: a transform, a tokenizer, a loader of files.
             lowered = name.lower()
