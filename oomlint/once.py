@@ -40,8 +40,12 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[
     Files ``beside`` what is checked come last.
     """
     groups: dict[object, list[Finding]] = {}
+    at_place: set[object] = set()
     for item in findings:
-        groups.setdefault(_subject(item) or item, []).append(item)
+        here = (item.code, item.headline, item.place)
+        if not item.code or here not in at_place:  # what several loads or callers make true of one place is one problem
+            at_place.add(here)
+            groups.setdefault(_subject(item) or item, []).append(item)
     copied = {_container(group[0]): group for group in groups.values() if group[0].code == _COPIED}
     for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
         made = groups.pop(key)
@@ -197,16 +201,18 @@ class _Blocks:
             self._tree = None
 
     def at(self, place: Place) -> str:
-        """What is written in the outermost loop of the function around a place, or in the function; empty where there is neither."""
+        """What is written in the outermost loop of the function around a place, or in the function, or in the statement of a script; empty if none is read."""
         row = place.row + self._starts.get(place.cell, 1) - 1
         function: ast.AST | None = None
         loop: ast.AST | None = None
+        statement: ast.AST | None = None
         for node in self._around(row):
+            statement = node
             if isinstance(node, _FUNCTIONS):
                 function, loop = node, None
             elif isinstance(node, _LOOPS) and loop is None:
                 loop = node
-        block = loop or function
+        block = loop or function or statement
         if block is None:
             return ""
         first = row - getattr(block, "lineno", row)

@@ -125,6 +125,22 @@ def test_what_says_the_same_of_the_same_place_is_said_once(folder: Path, fake: F
     assert said(check(folder)) == [("a.py", 2, "once")]
 
 
+def test_one_place_is_told_once_whatever_comes_of_it(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.py").write_text(program("say: error high moved: for a loader"))
+    once = fake.check
+    other = lambda module, project: (replace(item, consequence="for a subset") for item in once(module, project))  # noqa: E731 - beside its use
+    monkeypatch.setattr(fake, "check", lambda module, project: [*once(module, project), *other(module, project)])
+    assert len(said(check(folder))) == 1
+
+
+def test_a_statement_that_several_scripts_repeat_is_told_once(folder: Path) -> None:
+    line = "loader = DataLoader(x, num_workers=0)  # say: error high read whole\n"
+    (folder / "first.py").write_text(LOADER + line)
+    (folder / "second.py").write_text(LOADER + "\nx = 1\nif x:\n    " + line)
+    (folder / "third.py").write_text(LOADER + line.replace("0)", "0, batch_size=2)"))
+    assert said(check(folder)) == [("first.py", 2, "read whole: also in 1 more file"), ("third.py", 2, "read whole")]
+
+
 def test_what_is_said_of_copies_of_a_loop_is_said_once(folder: Path) -> None:
     loop = "def train(x):\n    for epoch in x:\n        DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n"
     (folder / "a.py").write_text(LOADER + loop)
@@ -611,7 +627,7 @@ def asking(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("options", [{}, {"processes": 2}, {"cache": True}, {"fix": True}])
 def test_the_budget_of_a_file_is_its_own_and_its_end_is_a_notice(folder: Path, options: dict[str, Any]) -> None:
     for name, steps in {"a": 40, "b": 60, "c": 100, "d": 101, "e": 10**6, "f": 40}.items():
-        (folder / f"{name}.py").write_text(program("say: error high words") + f"# ask: {steps}\n")
+        (folder / f"{name}.py").write_text(program(f"say: error high words of {name}") + f"# ask: {steps}\n")
     aged(folder)
     for _ in range(2):
         report = check(folder, **options)

@@ -10,12 +10,12 @@ from oomlint.model import arguments, names
 from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, State
-from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, pack, tags_of
+from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, pack, tags_of
 from oomlint.model.values import Bound, Frame, Instance
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
-    from oomlint.model.held import Mode, Path
+    from oomlint.model.held import Path
     from oomlint.model.values import ClassRef, FunctionRef
     from oomlint.syntax.scopes import Scope
 
@@ -107,13 +107,15 @@ class FlowFunctions(FlowLibraries):
         inner.stack = [*self.stack, method.scope]
         inner.limit = FORWARD_BUDGET
         inner.act.params.update(_defaults(method.scope, inner.act.params))
-        mode = self.gradients.decorated(method.scope, method.module) or mode
+        entry, mode = mode, self.gradients.decorated(method.scope, method.module) or mode
         inner.block(method.module.walk.body(method.scope), State({}, mode))
         found = inner.act.returned
         if inner.asks:
             self.known.asking.add(method.scope)
         if method.scope.yields or inner.spent > inner.limit:
             found = None
+        if entry is not Mode.OFF and inner.modes == {Mode.OFF} and found is not None and found.carries is Graph.NO:
+            self.known.switching.add((method.scope, cls))
         self.known.outputs[key] = found
         return found
 

@@ -14,7 +14,7 @@ from oomlint.model.flow_definitions import adds_up, is_metric
 from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, mixed, pack, tags_of, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Mode, Size, Storage, join_all, mixed, pack, tags_of, tensor
 from oomlint.model.names import short
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
 from oomlint.model.values import External
@@ -93,6 +93,9 @@ class FlowModules(FlowLayers):
             method = self.evaluator.method(this, "forward")
             if method is not None:
                 mode = self.gradients.decorated(method.scope, method.module) or mode
+                inner = self.output_of(method, bound_arguments(method.scope, node, given), mode, node)
+                if (method.scope, this.cls) in self.known.switching:
+                    mode = Mode.OFF
             if own:
                 self.went_forward(
                     node,
@@ -104,10 +107,8 @@ class FlowModules(FlowLayers):
                     plain=self.is_plain(this.cls),
                     tags=tags_of(given),
                 )
-            if method is not None:
-                inner = self.output_of(method, bound_arguments(method.scope, node, given), mode, node)
-                if method.scope in self.known.asking:
-                    self.used(node, state, "gradients")
+            if method is not None and method.scope in self.known.asking:
+                self.used(node, state, "gradients")
             if not own:
                 loss = self.loss_of(given)
                 if inner is not None and inner.kind is not Kind.UNKNOWN:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.gradients import Gradients
     from oomlint.model.project import Module
     from oomlint.model.readings import Readings
-    from oomlint.model.values import Frame, FunctionRef
+    from oomlint.model.values import ClassRef, Frame, FunctionRef
     from oomlint.syntax.scopes import Scope
 
     # What memory/ says of an expression that is iterated: a loader, or None.
@@ -138,6 +138,7 @@ class Known:
         self.trainable: Memory[Scope, bool] = Memory(readings)  # classes that may have parameters
         self.fast: Memory[Scope, bool] = Memory(readings)  # classes that hold layers with another path for inference
         self.asking: set[Scope] = set()  # `forward` methods that ask for gradients themselves
+        self.switching: set[tuple[Scope, ClassRef | None]] = set()  # `forward` methods that run all parts of their module without gradients
 
 
 class Flowing(ABC):
@@ -152,6 +153,7 @@ class Flowing(ABC):
         self.loader_of = loader_of
         self.known = known
         self.asks = False  # whether gradients were asked for
+        self.modes: set[Mode] = set()  # in which modules ran that have parameters
         self.device = Device.UNKNOWN  # where modules run of which nothing tells
         self.record = Record()
         self.recording = True
@@ -251,6 +253,8 @@ class Flowing(ABC):
         self, node: cst.CSTNode, state: State, name: str, *, known: bool, network: bool, trainable: bool, plain: bool = False, tags: Ids = NONE
     ) -> None:
         """Note a module's call."""
+        if trainable:
+            self.modes.add(state.mode)
         if self.recording:
             self.record.forwards.append(Forward(node, *self._around(state), name, known, network, trainable, plain, state.evaluating, tags))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.arrays.eager_loads import told_with, torch_loads
+from oomlint.memory.arrays.eager_loads import chosen_by_base, told_with, torch_loads
 from oomlint.memory.arrays.load_messages import related, told, weighs_of
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import torch_mapped
@@ -30,7 +30,8 @@ class TorchLoadDataset(Rule):
     that passes the result to a dataset.
 
     It is silent for checkpoints, weights and states of optimizers, for one small file per sample in `__getitem__`, for labels, splits and
-    statistics, and where `mmap` is given. For a loop over many files OOM402 speaks.
+    statistics, and where `mmap` is given. For a loop over many files OOM402 speaks. In a class derived from torch_geometric's `InMemoryDataset`, whose
+    data is in memory by definition, it is a note.
 
     ## Why is this bad
 
@@ -124,6 +125,8 @@ class TorchLoadDataset(Rule):
             fix = replace(fix, edits=tuple(edit for _, one in group if one is not None for edit in one.edits)) if fix is not None else None
             message = told(load, "All tensors of the file are read before the first sample")
             facts = load_facts(load)
+            severity = Severity.NOTE if chosen_by_base(load, project) else None
             yield self.finding(
-                module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)
-            )
+                module.place(load.node), message, severity=severity, confidence=Confidence.MEDIUM,
+                related=related(load), fix=fix, facts=facts, weighs=weighs_of(load),
+            )  # fmt: skip

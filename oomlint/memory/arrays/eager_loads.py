@@ -20,7 +20,7 @@ from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import Reads
 from oomlint.model import arguments, names
-from oomlint.model.values import ExternalCall
+from oomlint.model.values import ClassRef, External, ExternalCall
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -136,6 +136,13 @@ def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     for load in arrays_of(project).files(module):
         if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not (_restores(load) or proven_small(module, load.node)):
             yield load
+
+
+def chosen_by_base(load: Load, project: Project) -> bool:
+    """Whether the class that reads it derives from the one of torch_geometric whose data is in memory by definition."""
+    cls = load.scope.parent
+    bases = evaluator_of(project).lineage(ClassRef(load.module, cls)) if cls is not None and cls.is_class else []
+    return any(isinstance(base, External) and base.name.startswith("torch_geometric.") and base.name.endswith(".InMemoryDataset") for base in bases)
 
 
 def _restores(load: Load) -> bool:

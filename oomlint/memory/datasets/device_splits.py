@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Message
+from oomlint.memory.arrays.eager_loads import chosen_by_base
 from oomlint.memory.arrays.filled import rows_of_all, rows_of_loaders
 from oomlint.memory.arrays.inflation import passed
 from oomlint.memory.arrays.kept import Does, kept_of
@@ -66,7 +67,7 @@ def beside(module: Module, project: Project) -> Iterator[Split]:
     told: set[cst.CSTNode] = {node for node, _, _ in passed(module, project, Does.MOVES)}
     groups: dict[Scope, list[tuple[Keeper, Load, Keeper]]] = {}
     for load in arrays.files(module):
-        for place in load.read.places if load.read is not None and not load.many else ():
+        for place in load.read.places if load.read is not None and not (load.many or chosen_by_base(load, project)) else ():
             for spot in kept.moved(module, load.node, place):
                 keeper = _serving(load, spot, (*kept.of(module, load.node, place), *kept.objects(module, load.node, place)))
                 if keeper is not None and spot.node not in told and not kept.repeats(spot.module, spot.node):
