@@ -130,7 +130,7 @@ def _is_sent(project: Project, module: Module, scope: Scope, node: cst.BaseExpre
 def _is_heavy(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     """Whether it is the data themselves, not a record of each sample."""
     owner = owner_of(dataset, holding)
-    if is_light(holding, owner, loader):
+    if is_light(holding, owner, loader) or is_small(holding.content, loader.module.project.settings):
         return False
     if holding.content.kind in _PAYLOAD:
         return True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, Classifier, Content, Kind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
@@ -41,6 +42,7 @@ _OF: dict[Kind, tuple[Kind, str]] = {
     Kind.TEXT: (Kind.OBJECTS, "strings"),
     Kind.SCALAR: (Kind.OBJECTS, "numbers"),
 }
+_PAYLOAD = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS})
 _RECORDS = frozenset({Kind.ARRAYS, Kind.TENSORS, Kind.OBJECTS, Kind.UNKNOWN})
 _NAMED_BY_ELEMENT = frozenset({Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB})
 _LIKE_ELEMENT = frozenset({Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK})
@@ -65,7 +67,8 @@ class Containers(Classifier):
             word = _WORDS[type(node)]
             if isinstance(inner, cst.Integer | cst.SimpleString) or (isinstance(inner, cst.Name) and inner.value in {"None", "True", "False"}):
                 return Content(Kind.SMALL, f"a {word} of one value", module, node, element, count)
-            return self.container(word, element, count, module, node)
+            size = Size(element.size.exact * count) if element.size.exact and count is not None else Size()
+            return replace(self.container(word, element, count, module, node), size=size)
         if isinstance(node, cst.Call):
             return Content(Kind.OBJECTS, "a dict", module, node, count=len(node.args))
         literal = self._literal(node, frame)
@@ -78,6 +81,9 @@ class Containers(Classifier):
         word = _WORDS.get(type(node), "container")
         starred = any(isinstance(e, cst.StarredElement | cst.StarredDictElement) for e in elements)
         content = self.container(word, worst(inner), None if starred else len(elements), frame.module, node)
+        each = [one.size.exact for one in inner if one.size.exact]  # what is empty is there to be filled
+        known = len(each) == len(elements) and all(one.kind in _PAYLOAD for one in inner)
+        content = replace(content, size=Size(sum(each)) if known else Size())
         if not inner:
             return replace(content, kind=Kind.SMALL, words=f"an empty {word}", count=0)
         if content.kind is Kind.UNKNOWN:
