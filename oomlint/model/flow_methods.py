@@ -384,7 +384,6 @@ def _of_batch(method: str, base: Held) -> Held:
 
 
 def _on_host(base: Held, proven: Held, written: str) -> Held:
-    """A tensor on the host: a copy of its own only where it lay on the device."""
-    own = base.device is Device.ACCELERATOR
-    storage = Storage.OWN if own else base.storage
-    return proven.having(device=Device.HOST, storage=storage, view=base.view and not own, moved=written if base.graph else "", home=())
+    """A tensor on the host: a copy of its own only where it lay on the device, as whoever writes the call believes."""
+    storage = Storage.OWN if base.device is Device.ACCELERATOR else base.storage
+    return proven.having(device=Device.HOST, storage=storage, view=False, moved=written if base.graph else "", home=())

@@ -112,7 +112,9 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
                 continue
             element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
             keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
-            if keeper is not None and not keeper.many:  # else it is one of many, and what is copied is as small as one
+            if keeper is None or (keeper.hazy and element.kind is Kind.UNKNOWN):
+                continue
+            if not keeper.many:  # else it is one of many, and what is copied is as small as one
                 found.append((call, keeper))
         if found:
             (node, keeper), *others = found
@@ -138,7 +140,8 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             if held.kind not in _LISTS or not may_be_large(project, held):
                 continue
             keeper = keeper_of(module, project, call) or next((one for one in kept.filled(module, call) if one.saver and not one.hazy), None)
-            if keeper is not None and (keeper.saver or not keeper.many) and not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
+            one_of_many = keeper is not None and (kept.runs_often(module, call) if keeper.saver else keeper.many)
+            if keeper is not None and not one_of_many and not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
                 found.append((call, keeper))
         if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
             (node, keeper), *others = found
