@@ -18,6 +18,7 @@ from oomlint.model.values import (
     ClassRef,
     Const,
     Display,
+    Each,
     Element,
     External,
     ExternalCall,
@@ -30,6 +31,7 @@ from oomlint.model.values import (
     Namespace,
     Options,
     Partial,
+    PartOfEach,
     Settings,
     Several,
     Unknown,
@@ -176,7 +178,7 @@ class Access(Questions):
             return self.reach_into(Alternative(value.parts[int(str(name))] if known else UNKNOWN), rest)
         if isinstance(value, ExternalCall):
             return self.sources.member(value, accessors) or [Alternative(Element(value, accessors))]
-        return [Alternative(UNKNOWN)]
+        return [Alternative(PartOfEach("", value, accessors) if isinstance(value, Each) else UNKNOWN)]
 
     def _merged(self, value: Merged, accessors: tuple[Accessor, ...]) -> Alternatives:
         out: Alternatives = []

@@ -104,10 +104,8 @@ class Definitions(Questions):
                     out.extend(m for a in self.access(element, into, alt.value.frame) if (m := a.under(pick)) is not None)
             elif isinstance(alt.value, Display) and isinstance(alt.value.node, cst.ListComp | cst.GeneratorExp | cst.SetComp):
                 out.extend(self.access(alt.value.node.elt, into, alt.value.frame))
-            elif accessors:
-                return [Alternative(UNKNOWN)]
             else:
-                out.append(Alternative(Each("", iterable, frame, index)))
+                out.extend(self.reach_into(Alternative(Each("", iterable, frame, index)), accessors))
         return trim(out) or [Alternative(UNKNOWN)]
 
     def search(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:

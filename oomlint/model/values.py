@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.model.project import Module
+    from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
 
 Picks = frozenset[tuple[object, object]]
@@ -214,6 +215,14 @@ class Each(Unknown):
     iterable: cst.BaseExpression | None = None
     frame: Frame | None = None
     index: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartOfEach(Unknown):
+    """An attribute or entry of what a loop variable goes through."""
+
+    whole: Each | None = None
+    accessors: tuple[Accessor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, Classifier, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, Classifier, Content, Kind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
 
@@ -99,6 +99,8 @@ class Containers(Classifier):
             kind, words = Kind.OBJECTS, f"a {word} of dicts"
         elif inner is Kind.BLOB and "torch.load" in element.words:
             kind, words = Kind.TENSORS, f"a {word} of tensors"
+        elif element.words == CELL.words:
+            kind, words = Kind.OBJECTS, f"a {word} of values of a table"
         elif inner in _OF:
             kind, elements = _OF[inner]
             words = f"a {word} of {elements}"
@@ -108,7 +110,7 @@ class Containers(Classifier):
             kind, words = Kind.OBJECTS, f"a {word} of {element.words} objects"
         elif inner in _LIKE_ELEMENT:
             kind, words = inner, f"a {word} of {_plural(element.words)}"
-        strings = kind is Kind.OBJECTS and inner is Kind.TEXT
+        strings = kind is Kind.OBJECTS and inner is Kind.TEXT and element.words != CELL.words
         numbers = inner is Kind.SCALAR and element.numbers
         return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=element.dataset)
 

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.memory.shared.containers import Containers
 from oomlint.memory.shared.content_by_syntax import WrittenForms
-from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, ROW, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import Libraries
+from oomlint.model import names
 from oomlint.model.readings import Memory
-from oomlint.model.values import Alternative, Const, Display, Each, Element, ExternalCall, Frame, FunctionRef, Instance, Merged, Settings, Value, Written
+from oomlint.model.values import (
+    Alternative,
+    Const,
+    Display,
+    Each,
+    Element,
+    ExternalCall,
+    Frame,
+    FunctionRef,
+    Instance,
+    Merged,
+    PartOfEach,
+    Settings,
+    Value,
+    Written,
+)
 
 if TYPE_CHECKING:
     from oomlint.model.questions import Questions
+
+
+# What gives the rows of a table, by where the row stands in what it gives for each.
+_ROWS: Final[dict[tuple[int, ...], str]] = {(): "`itertuples`", (1,): "`iterrows`"}
 
 
 class Contents(Containers, Libraries, WrittenForms):
@@ -70,7 +90,12 @@ class Contents(Containers, Libraries, WrittenForms):
         if isinstance(value, Settings | Merged):
             return Content(Kind.SMALL, "settings")
         if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
+            pairs = value.iterable.func if isinstance(value.iterable, cst.Call) and names.last_name(value.iterable.func) == "items" else None
+            if isinstance(pairs, cst.Attribute) and value.index == (1,):  # the values of a dictionary
+                return self._one_of(self.of(pairs.value, value.frame), ())
             return self._one_of(self.of(value.iterable, value.frame), value.index)
+        if isinstance(value, PartOfEach) and value.whole is not None and len(value.accessors) == 1:
+            return CELL if self._of_value(value.whole).words == ROW.words else NOTHING
         if isinstance(value, Written) and value.node is not None and value.frame is not None:
             return self.written(value.node, value.frame)
         return NOTHING
@@ -78,6 +103,8 @@ class Contents(Containers, Libraries, WrittenForms):
     @staticmethod
     def _one_of(whole: Content, index: tuple[int, ...]) -> Content:
         """An element of what a loop goes through."""
+        if index in _ROWS and _ROWS[index] in whole.words:
+            return ROW
         if index:
             return NOTHING
         if whole.kind is Kind.PATHS:

@@ -79,6 +79,8 @@ class Content:
         return _GRAVITY.index(self.kind)
 
 
+ROW = Content(Kind.SMALL, "a row of a table")
+CELL = Content(Kind.TEXT, "a value of a table")  # a string or a number: a Python object
 NOTHING = Content(Kind.UNKNOWN, "something unknown")
 
 
