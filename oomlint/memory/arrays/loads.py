@@ -257,8 +257,9 @@ class Arrays:
     def _counts(self, read: Read, keeper: Keeper) -> bool:
         """Whether what is kept may be the samples of a dataset."""
         if keeper.saver:
-            # Of records, tables and objects a script takes the few values that it needs; what it decodes, it needs as it is.
-            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.origin == "numpy.load")
+            # Of records and tables a script takes the few values that it needs, and of objects, unless it keeps them as they are; it needs what it decodes.
+            whole = read.kind is Reads.OBJECT and keeper.many and not keeper.collected
+            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.origin == "numpy.load" or whole)
         if (
             read.kind not in WHOLE
             and (read.kind is not Reads.SAMPLE or keeper.hazy)
