@@ -40,7 +40,19 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
-LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader", "webdataset.WebLoader"})
+# PyTorch's loader, and classes of libraries that derive from it and take the same arguments.
+LOADER_CLASSES = frozenset(
+    {
+        "torch.utils.data.DataLoader",
+        "torchdata.stateful_dataloader.StatefulDataLoader",
+        "webdataset.WebLoader",
+        "torch_geometric.loader.DataLoader",
+        "torch_geometric.loader.DenseDataLoader",
+        "torch_geometric.data.DataLoader",
+        "torch_geometric.data.DenseDataLoader",
+        "monai.data.DataLoader",
+    }
+)
 # Positions of torch 2.13's DataLoader.__init__; what comes after `generator` is keyword-only.
 PARAMETERS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",
