@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
-# PyTorch's loader, and classes of libraries that derive from it and take the same arguments.
+# PyTorch's loader, and classes of libraries that derive from it and hand its keyword arguments on: read in `torch_geometric/loader/dataloader.py` and
+# `monai/data/dataloader.py`.
 LOADER_CLASSES = frozenset(
     {
         "torch.utils.data.DataLoader",
