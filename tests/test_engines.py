@@ -216,14 +216,64 @@ def test_what_a_round_takes_its_batch_from_does_not_matter(head: str, program: M
         "for layer in net.children():\n    x = layer(x)\n    ask()",
         "for name in names:\n    print(name)\n    ask()",
         "for x in data:\n    net(x)\n    ask()\n    break",
+        "for n, name in enumerate(['cat', 'dog', 'frog']):\n    net(torch.load(name))\n    ask()",
     ],
-    ids=["layers", "no model", "first round only"],
+    ids=["layers", "no model", "first round only", "a few rounds"],
 )
 def test_what_is_no_loop_over_batches(body: str, program: Made) -> None:
     asked = program(f"{MODEL}def f(net, x, names, data):\n{textwrap.indent(body, '    ')}\n    for z in data:\n        net(z)\n")
     node = next(above for above in asked.module.walk.ancestors(asked.call) if isinstance(above, cst.For))
     found = runs_of(asked.project).loop(node, asked.module, asked.scope)
     assert found is None or not found.batches
+
+
+RESULTS = """\
+def scored(results, net):
+    net.eval()
+    results["number"] = results["scores"].argmax(1).tolist()
+    results["kept"] = results["scores"]
+    return results
+
+
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 2)
+
+    def forward(self, results):
+        results["scores"] = self.layer(results["x"])
+        return results
+
+
+def run(data):
+    net, kept = Scores(), []
+    for results in data:
+        results = net(results)
+        results = scored(results, net)
+        kept.append(results[{key}])
+        ask()
+"""
+
+
+@pytest.mark.parametrize(("key", "carries"), [("'number'", False), ("'kept'", True), ("'scores'", True)])
+def test_what_a_function_does_to_what_it_returns_is_seen(key: str, carries: bool, program: Made) -> None:  # noqa: FBT001 - a parameter
+    asked = program(MODEL + RESULTS.replace("{key}", key))
+    (store,) = [store for record in asked.records() for store in record.stores if asked.module.code(store.node).startswith("kept.append")]
+    assert (store.value.carries > 0) == carries
+
+
+def test_a_helper_that_returns_something_leaves_a_model_in_evaluation(program: Made) -> None:
+    helper = "def ready(net):\n    net.eval()\n    return 1\n\n\n"
+    asked = program(f"{MODEL}{helper}def f(data):\n    net = nn.Linear(8, 2)\n    ready(net)\n    for x in data:\n        net(x)\n        ask()\n")
+    assert [forward.evaluating for record in asked.records() for forward in record.forwards] == [True]
+
+
+def test_a_dictionary_that_another_updates_has_the_entries_of_both(program: Made) -> None:
+    update = "losses.update({'loss': net(x).sum(), 'right': 1})"
+    body = f"    for x in data:\n        losses = {{}}\n        {update}\n        kept.append(losses['right'])\n        ask()\n"
+    asked = program(f"{MODEL}def f(net, data, kept=[]):\n{body}")
+    (store,) = [store for record in asked.records() for store in record.stores if asked.module.code(store.node).startswith("kept.append")]
+    assert store.value.carries == 0
 
 
 def test_a_loop_around_training_goes_over_epochs(program: Made) -> None:

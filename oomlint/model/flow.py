@@ -104,6 +104,7 @@ class Flow(FlowBindings):
         elif isinstance(node, cst.Return):
             held = self.value(node.value, state) if node.value is not None else PLAIN
             self.act.returned = held if self.act.returned is None else join(self.act.returned, held)
+            self.act.left = joined(self.act.left, state)
             return None
         elif isinstance(node, cst.Raise | cst.Continue | cst.Break):
             return None

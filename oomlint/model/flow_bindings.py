@@ -67,14 +67,16 @@ class FlowBindings(FlowCalls):
     def _assign_element(
         self, target: cst.Subscript, base: Held, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
     ) -> None:
+        key = _key_of(target)
+        path = (*base.home, key)
         if base.tensorlike or base.kind is Kind.UNKNOWN:
             self.wrote(statement, state, base.home, held, base)
         if base.tensorlike:
             # Writing into a tensor that was there before.
             state.env[base.home] = mixed([base, held]).having(kind=base.kind, home=base.home, tags=base.tags | held.tags)
+            if base.kind is Kind.OPAQUE and isinstance(key, str) and key != "*":  # a dictionary of results, of which this entry is known from now on
+                state.env[path] = held
             return
-        key = _key_of(target)
-        path = (*base.home, key)
         if isinstance(target.slice[0].slice, cst.Slice):
             self.was_reset(statement, state, base.home, bound=True)
         elif key == "*":
@@ -89,9 +91,9 @@ class FlowBindings(FlowCalls):
 
     @staticmethod
     def _put(path: Path, held: Held, state: State) -> None:
-        """Bind a path, and forget the parts of the object that it replaces."""
+        """Bind a path, and forget the parts of the object that it replaces, unless it is the same: ``results = score(results)``."""
         size = len(path)
-        for other in [other for other in state.env if len(other) > size and other[:size] == path]:
+        for other in [other for other in state.env if len(other) > size and other[:size] == path] if held.home != path else ():
             del state.env[other]
         state.env[path] = held if held.home else held.having(home=path)
 

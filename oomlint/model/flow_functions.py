@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
-from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, State
+from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, State, joined
 from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, pack, tags_of
 from oomlint.model.values import Bound, Frame, Instance
 from oomlint.syntax.nodes import block_of
@@ -64,7 +64,8 @@ class FlowFunctions(FlowLibraries):
             if mode is not None:
                 state.mode = mode
             act.params.update(_defaults(scope, act.params))
-            after = self.block(function.module.walk.body(scope), state.copy())
+            through = self.block(function.module.walk.body(scope), state.copy())
+            after = joined(through, act.left)
             if after is not None:
                 state.env.update({path: held for path, held in after.env.items() if path and not (isinstance(path[0], tuple) and path[0][0] == act.number)})
                 state.evaluating, state.modules = after.evaluating, after.modules
@@ -72,7 +73,7 @@ class FlowFunctions(FlowLibraries):
                 each = act.yielded or UNKNOWN
                 return Held(Kind.ITERABLE, each=each, tags=each.tags, loader=act.source, moved="yielded")
             found = act.returned if act.returned is not None else PLAIN
-            if after is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
+            if through is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
                 return found
             local = bool(found.home) and isinstance(found.home[0], tuple) and found.home[0][0] == act.number
             return found.having(home=NOWHERE) if local else found

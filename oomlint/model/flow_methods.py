@@ -222,6 +222,12 @@ class FlowMethods(FlowModules):
             if item is not None and path:
                 state.env[path] = base.having(items=tuple((name, held) for name, held in base.items if name != key))
             return item if item is not None else base.any()
+        if method == "update" and args and path and base.kind is Kind.PACK and args[0].exact and all(isinstance(key, str) for key, _ in args[0].items):
+            for key, held in args[0].items:
+                base = base.with_item(key, held.having(home=()))
+                state.env[(*path, key)] = held.having(home=held.home or (*path, key))
+            state.env[path] = base
+            return PLAIN
         if method == "update" and args:
             added = args[0].any() if args[0].kind is Kind.PACK else args[0]
             if base.kind is Kind.PACK and args[0].kind is Kind.PACK and not args[0].exact:
@@ -229,11 +235,11 @@ class FlowMethods(FlowModules):
             self._grow(path, base, added, node, state)
             return PLAIN
         if method == "items":
-            each = pack([(0, PLAIN), (1, base.any().having(home=(*path, "*") if path else ()))])
+            each = pack([(0, PLAIN), (1, base.gone_through().having(home=(*path, "*") if path else ()))])
             known = tuple((n, pack([(0, PLAIN), (1, held)])) for n, (_, held) in enumerate(base.items)) if base.exact else ()
             return Held(Kind.ITERABLE, each=each, tags=base.tags, items=known, exact=bool(known))
         if method == "values":
-            return Held(Kind.ITERABLE, each=base.any().having(home=(*path, "*") if path else ()), tags=base.tags)
+            return Held(Kind.ITERABLE, each=base.gone_through().having(home=(*path, "*") if path else ()), tags=base.tags)
         if method == "keys":
             return Held(Kind.ITERABLE, each=PLAIN)
         if method in {"get", "setdefault"} and node.args:

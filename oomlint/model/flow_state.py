@@ -101,6 +101,7 @@ class Activation:
     via: tuple[Via, ...]
     this: Path = ()
     returned: Held | None = None
+    left: State | None = None  # what holds where it returns
     yielded: Held | None = None
     source: object = None  # the loader whose batches it yields something for
     params: dict[str, Held] = field(default_factory=dict)

@@ -295,8 +295,8 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
         return True
     record = content.element
-    if record is not None and record.words == CELL.words and dataset.opens_files:
-        return True  # a table with a row for each file
+    if record is not None and record.words == CELL.words and (dataset.opens_files or any(one.content.kind in _PAYLOAD for one in dataset.every() if one.read)):
+        return True  # a table says something of each sample, which is somewhere else
     if record is not None and record.dataset is not None:
         return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)
     return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
