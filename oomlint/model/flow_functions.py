@@ -115,7 +115,8 @@ class FlowFunctions(FlowLibraries):
             self.known.asking.add(method.scope)
         if method.scope.yields or inner.spent > inner.limit:
             found = None
-        if entry is not Mode.OFF and inner.modes == {Mode.OFF} and found is not None and found.carries is Graph.NO:
+        alone = not inner.modes and found is not None and all(leaf.tensorlike for leaf in found.leaves())  # it runs no module, and makes its result itself
+        if entry is not Mode.OFF and (alone or inner.modes == {Mode.OFF}) and found is not None and found.carries is Graph.NO:
             self.known.switching.add((method.scope, cls))
         self.known.outputs[key] = found
         return found

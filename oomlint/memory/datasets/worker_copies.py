@@ -13,7 +13,7 @@ from oomlint.memory.datasets.name_uses import loads_itself, names_files
 from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_numpy, one_a_sample, takes_index
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
-from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, Content, Kind
+from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, Kind
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
 from oomlint.weighing import words
@@ -295,7 +295,7 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
         return True
     record = content.element
-    if record is not None and record.words == CELL.words and (dataset.opens_files or any(one.content.kind in _PAYLOAD for one in dataset.every() if one.read)):
+    if record is not None and record.words == CELL.words and (dataset.opens_files or any(one.content.kind in PAYLOAD for one in dataset.every() if one.read)):
         return True  # a table says something of each sample, which is somewhere else
     if record is not None and record.dataset is not None:
         return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)

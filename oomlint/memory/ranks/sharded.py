@@ -12,7 +12,7 @@ from oomlint.memory.datasets.sample_uses import has_arrays
 from oomlint.memory.datasets.worker_copies import as_used, is_light, is_small, owner_of, wholly_held
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.ranks.ranks import SPAWN, ranks_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PAYLOAD, Kind
 from oomlint.memory.shared.step_contexts import library_name, project_function
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _SAMPLERS: Final = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
-_PAYLOAD: Final = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.BLOB})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +131,6 @@ def _is_heavy(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     owner = owner_of(dataset, holding)
     if is_light(holding, owner, loader) or is_small(holding.content, loader.module.project.settings):
         return False
-    if holding.content.kind in _PAYLOAD:
+    if holding.content.kind in PAYLOAD | {Kind.BLOB}:
         return True
     return holding.content.kind is Kind.OBJECTS and has_arrays(owner, holding.name, datasets_of(loader.module.project).evaluator)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, Classifier, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, PAYLOAD, Classifier, Content, Kind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
 
@@ -42,7 +42,6 @@ _OF: dict[Kind, tuple[Kind, str]] = {
     Kind.TEXT: (Kind.OBJECTS, "strings"),
     Kind.SCALAR: (Kind.OBJECTS, "numbers"),
 }
-_PAYLOAD = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS})
 _RECORDS = frozenset({Kind.ARRAYS, Kind.TENSORS, Kind.OBJECTS, Kind.UNKNOWN})
 _NAMED_BY_ELEMENT = frozenset({Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB})
 _LIKE_ELEMENT = frozenset({Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK})
@@ -82,7 +81,7 @@ class Containers(Classifier):
         starred = any(isinstance(e, cst.StarredElement | cst.StarredDictElement) for e in elements)
         content = self.container(word, worst(inner), None if starred else len(elements), frame.module, node)
         each = [one.size.exact for one in inner if one.size.exact]  # what is empty is there to be filled
-        known = len(each) == len(elements) and all(one.kind in _PAYLOAD for one in inner)
+        known = len(each) == len(elements) and all(one.kind in PAYLOAD for one in inner)
         content = replace(content, size=Size(sum(each)) if known else Size())
         if not inner:
             return replace(content, kind=Kind.SMALL, words=f"an empty {word}", count=0)

@@ -50,6 +50,7 @@ class Kind(Enum):
 
 
 IN_MEMORY = frozenset({Kind.OBJECTS, Kind.BLOB, Kind.ARRAY, Kind.OBJECT_ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME})
+PAYLOAD = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS})  # what samples are made of
 _GRAVITY = [
     Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.TENSORS, Kind.BLOB, Kind.ARRAYS, Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.MEMMAP, Kind.H5, Kind.HANDLE,
     Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION, Kind.PATHS, Kind.SHARED, Kind.DATASET, Kind.TEXT, Kind.SMALL, Kind.SCALAR, Kind.UNKNOWN,
