@@ -135,11 +135,13 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
     if dataset.iterable:
         return None
     held = [as_used(h, dataset, loader) for h in dataset.every() if not is_small(h.content, settings)]
+    note: Case | None = None  # it hides nothing graver
     for code in _JUDGES if _many(workers) else ("OOM110",):
         case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
-        if case is not None:
+        if case is not None and case.severity is not Severity.NOTE:
             return case
-    return None
+        note = note or case
+    return note
 
 
 def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
