@@ -186,7 +186,7 @@ class Flow(FlowBindings):
             each = Held(Kind.MODULE)
         self._freezes(node, state)
         loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
-        loop.short = self._is_short(node.iter, iterable)
+        loop.short = self._is_short(node.iter, iterable, state)
         loop.generated = iterable.moved == "yielded"
         loop.counts = iterable.kind is Kind.ITERABLE and each.kind is Kind.PLAIN
 
@@ -204,7 +204,7 @@ class Flow(FlowBindings):
             return []
         return [_named_literals(node.target, element.value) for element in display.node.elements]
 
-    def _is_short(self, node: cst.BaseExpression, iterable: Held) -> bool:
+    def _is_short(self, node: cst.BaseExpression, iterable: Held, state: State) -> bool:
         """Whether a loop is known to go round a few times at most: over a short display, or a range of a known small number."""
         if iterable.exact and iterable.kind in {Kind.PACK, Kind.ITERABLE}:
             return len(iterable.items) <= FEW
@@ -213,7 +213,10 @@ class Flow(FlowBindings):
                 ends = [self._number(arg.value) for arg in node.args[:2] if arg.keyword is None]
                 return all(end is not None for end in ends) and ends[-1] - (ends[0] if len(ends) > 1 else 0) <= FEW  # type: ignore[operator] # no None is left
             node = node.args[0].value
-        return False
+        if isinstance(node, cst.List | cst.Tuple):
+            return len(node.elements) <= FEW
+        held = state.env.get(self.act.path(node.value)) if isinstance(node, cst.Name) else None
+        return held is not None and held.kind is Kind.PACK and held.exact and len(held.items) <= FEW
 
     def _number(self, node: cst.BaseExpression) -> int | None:
         """The greatest whole number that an expression can be, where all that it can be is known."""

@@ -115,11 +115,18 @@ class FlowFunctions(FlowLibraries):
             self.known.asking.add(method.scope)
         if method.scope.yields or inner.spent > inner.limit:
             found = None
-        alone = not inner.modes and found is not None and all(leaf.tensorlike for leaf in found.leaves())  # it runs no module, and makes its result itself
-        if entry is not Mode.OFF and (alone or inner.modes == {Mode.OFF}) and found is not None and found.carries is Graph.NO:
+        off = inner.modes == {Mode.OFF} or self._is_switched_off(method, frame)
+        if entry is not Mode.OFF and off and found is not None and found.carries is Graph.NO:
             self.known.switching.add((method.scope, cls))
         self.known.outputs[key] = found
         return found
+
+    def _is_switched_off(self, method: FunctionRef, frame: Frame) -> bool:
+        """Whether all that a function does, but for what it returns then, stands in one block without gradients."""
+        body = method.module.walk.body(method.scope)
+        done = [node for node in body if not isinstance(node, cst.Return | cst.Expr)]
+        block = done[0] if len(done) == 1 and isinstance(done[0], cst.With) else None
+        return block is not None and any(self.gradients.context(item.item, frame) is Mode.OFF for item in block.items)
 
     def construct(self, cls: ClassRef, node: cst.Call, args: list[Held]) -> Held:
         """A new object of a class of the project; that of a dataclass or named tuple holds what it is given."""

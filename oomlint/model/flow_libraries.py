@@ -84,9 +84,7 @@ class FlowLibraries(FlowValues):
     def _builtin(self, last: str, node: cst.Call, args: list[Held], state: State) -> Held:
         if last == "enumerate" and args:
             each = pack([(0, PLAIN), (1, self.element_of(args[0]))])
-            moved = args[0].moved if args[0].kind is Kind.ITERABLE else ""
-            known = tuple((n, pack([(0, PLAIN), (1, held)])) for n, (_, held) in enumerate(args[0].items)) if args[0].exact else ()
-            return Held(Kind.ITERABLE, each=each, loader=args[0].loader, tags=args[0].tags, moved=moved, items=known, exact=bool(known))
+            return Held(Kind.ITERABLE, each=each, loader=args[0].loader, tags=args[0].tags, moved=args[0].moved if args[0].kind is Kind.ITERABLE else "")
         if last == "zip" and args:
             loader = next((held.loader for held in args if held.loader is not None), None)
             return Held(

@@ -235,11 +235,11 @@ class FlowMethods(FlowModules):
             self._grow(path, base, added, node, state)
             return PLAIN
         if method == "items":
-            each = pack([(0, PLAIN), (1, base.gone_through().having(home=(*path, "*") if path else ()))])
+            each = pack([(0, PLAIN), (1, base.any().having(home=(*path, "*") if path else ()))])
             known = tuple((n, pack([(0, PLAIN), (1, held)])) for n, (_, held) in enumerate(base.items)) if base.exact else ()
             return Held(Kind.ITERABLE, each=each, tags=base.tags, items=known, exact=bool(known))
         if method == "values":
-            return Held(Kind.ITERABLE, each=base.gone_through().having(home=(*path, "*") if path else ()), tags=base.tags)
+            return Held(Kind.ITERABLE, each=base.any().having(home=(*path, "*") if path else ()), tags=base.tags)
         if method == "keys":
             return Held(Kind.ITERABLE, each=PLAIN)
         if method in {"get", "setdefault"} and node.args:

@@ -345,7 +345,7 @@ class FlowValues(FlowDefinitions):
         if held.each is not None:
             return held.each
         if held.kind is Kind.PACK:
-            return held.gone_through().having(home=(*held.home, "*") if held.home else ())
+            return held.any().having(home=(*held.home, "*") if held.home else ())
         if held.kind is Kind.ARRAY and held.size in {Size.SMALL, Size.SCALAR}:
             return PLAIN  # the elements of a vector are numbers of their own
         if held.kind in {Kind.TENSOR, Kind.ARRAY}:

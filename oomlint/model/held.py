@@ -212,11 +212,6 @@ class Held:
         found = join_all(parts) if parts else UNKNOWN
         return found.having(tags=found.tags | self.tags) if self.tags else found
 
-    def gone_through(self) -> Held:
-        """What an element is in a loop over all of them: a graph that hangs on one of them comes by."""
-        found = self.any()
-        return found.having(graph=self.carries, sources=self.all_sources) if self.carries is Graph.YES and found.graph is Graph.MAYBE else found
-
     def unrecorded(self, depth: int = 0) -> Held:
         """The same without a graph: what an operation gives where none is recorded."""
         if self.holds and depth < _DEEPEST:

@@ -134,10 +134,12 @@ def _many(alt: Alternative) -> int:
 def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
     if dataset.iterable:
         return None
-    held = [as_used(h, dataset, loader) for h in dataset.every() if not is_small(h.content, settings)]
+    every = [(as_used(h, dataset, loader), is_small(h.content, settings)) for h in dataset.every()]
+    held = [h for h, small in every if not small]
+    tensors = [h for h, small in every if not small or (h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]  # however small they are
     note: Case | None = None  # it hides nothing graver
     for code in _JUDGES if _many(workers) else ("OOM110",):
-        case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
+        case = _JUDGES[code](loader, dataset, tensors if code == "OOM113" else held, workers, methods, settings)
         if case is not None and case.severity is not Severity.NOTE:
             return case
         note = note or case
@@ -297,11 +299,16 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
         return True
     record = content.element
-    if record is not None and record.words == CELL.words and (dataset.opens_files or any(one.content.kind in PAYLOAD for one in dataset.every() if one.read)):
+    if _is_beside(content) and (dataset.opens_files or any(one.content.kind in PAYLOAD for one in dataset.every() if one.read)):
         return True  # a table says something of each sample, which is somewhere else
     if record is not None and record.dataset is not None:
         return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)
     return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
+
+
+def _is_beside(content: Content) -> bool:
+    """Whether a container has a value of a table for each sample."""
+    return content.element is not None and content.element.words == CELL.words
 
 
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
@@ -341,7 +348,7 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
     if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None
-    holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))
+    holding = min(whole, key=lambda h: (_is_beside(h.content), h.content.kind in shared, h.content.doubt))
     costs = f"costs {FORKED_MIB} MiB plus its batches in flight"
     much = _much(holding)
     weighs = _COPIES

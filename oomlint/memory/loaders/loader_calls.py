@@ -40,20 +40,14 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
-# PyTorch's loader, and classes of libraries that derive from it and hand its keyword arguments on: read in `torch_geometric/loader/dataloader.py` and
-# `monai/data/dataloader.py`.
-LOADER_CLASSES = frozenset(
-    {
-        "torch.utils.data.DataLoader",
-        "torchdata.stateful_dataloader.StatefulDataLoader",
-        "webdataset.WebLoader",
-        "torch_geometric.loader.DataLoader",
-        "torch_geometric.loader.DenseDataLoader",
-        "torch_geometric.data.DataLoader",
-        "torch_geometric.data.DenseDataLoader",
-        "monai.data.DataLoader",
-    }
-)
+# Classes of libraries that derive from PyTorch's loader and hand its keyword arguments on: how many they take by position as it does, and what they take
+# and throw away. Read in `torch_geometric/loader/dataloader.py` and `monai/data/dataloader.py`.
+_DERIVED = {
+    "torch_geometric.loader.DataLoader": (3, frozenset({"collate_fn"})),
+    "torch_geometric.data.DataLoader": (3, frozenset({"collate_fn"})),
+    "monai.data.DataLoader": (1, frozenset()),
+}
+LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader", "webdataset.WebLoader", *_DERIVED})
 # Positions of torch 2.13's DataLoader.__init__; what comes after `generator` is keyword-only.
 PARAMETERS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",
@@ -79,6 +73,7 @@ class Loader:
     call: cst.Call
     layers: tuple[Bound, ...] = ()
     written: str = "DataLoader"
+    ignores: frozenset[str] = frozenset()  # arguments that its class throws away
 
     def bound(self, frame: Frame) -> tuple[Bound, ...]:
         """All arguments, evaluated in ``frame``."""
@@ -86,6 +81,8 @@ class Loader:
 
     def explicit(self, name: str) -> cst.Arg | None:
         """The argument as it is written in the call itself, by keyword or position."""
+        if name in self.ignores:
+            return None
         return arguments.arg_for(self.call, name, place=PARAMETERS.index(name) if name in PARAMETERS and not self.layers else -1)
 
     @property
@@ -152,7 +149,9 @@ class Loaders:
                 layers = (value.bound, *layers)
                 value = value.func
             if isinstance(value, External) and names.canonical(value.name) in LOADER_CLASSES:
-                return Loader(module, scope, call, layers, value.name.rpartition(".")[2])
+                places, ignores = _DERIVED.get(names.canonical(value.name), (len(PARAMETERS), frozenset()))
+                if len(arguments.positionals(call)) <= places:
+                    return Loader(module, scope, call, layers, value.name.rpartition(".")[2], ignores)
             if (
                 isinstance(value, ClassRef)
                 and self.evaluator.derives(value, *LOADER_CLASSES)
@@ -275,6 +274,8 @@ class Loaders:
         return known
 
     def _argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
+        if name in loader.ignores:
+            return [Alternative(ABSENT)]
         bound = loader.bound(frame)
         given = arguments.given(bound, name, PARAMETERS)
         if given is not None:

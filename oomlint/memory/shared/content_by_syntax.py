@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import COLLECTIONS, DRAWS
 from oomlint.memory.shared.byte_size import Size, allocated
-from oomlint.memory.shared.content_kinds import CELL, NOTHING, ROW, Classifier, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import ExternalCall, Frame
 
@@ -50,8 +50,6 @@ class WrittenForms(Classifier):
             return self._subscript(node, frame)
         if isinstance(node, cst.Call):
             return self._method(node, frame)
-        if isinstance(node, cst.Attribute) and self.of(node.value, frame).words == ROW.words:
-            return CELL
         return NOTHING
 
     def _operation(self, node: cst.BinaryOperation, frame: Frame) -> Content:
@@ -69,8 +67,6 @@ class WrittenForms(Classifier):
 
     def _subscript(self, node: cst.Subscript, frame: Frame) -> Content:
         base = self.of(node.value, frame)
-        if base.words == ROW.words:
-            return CELL
         if base.kind is Kind.H5:
             return Content(Kind.ARRAY, "an array read whole from HDF5", frame.module, node)
         if base.kind in {Kind.MEMMAP, Kind.SHARED}:

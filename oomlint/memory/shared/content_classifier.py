@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 # What gives the rows of a table, by where the row stands in what it gives for each.
 _ROWS: Final[dict[tuple[int, ...], str]] = {(): "`itertuples`", (1,): "`iterrows`"}
+_OF_ROWS: Final = frozenset("values array index name iloc loc at iat T".split())  # attributes of a row that are no column
 
 
 class Contents(Containers, Libraries, WrittenForms):
@@ -92,10 +93,12 @@ class Contents(Containers, Libraries, WrittenForms):
         if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
             pairs = value.iterable.func if isinstance(value.iterable, cst.Call) and names.last_name(value.iterable.func) == "items" else None
             if isinstance(pairs, cst.Attribute) and value.index == (1,):  # the values of a dictionary
-                return self._one_of(self.of(pairs.value, value.frame), ())
+                return self.of(pairs.value, value.frame).element or NOTHING
             return self._one_of(self.of(value.iterable, value.frame), value.index)
         if isinstance(value, PartOfEach) and value.whole is not None and len(value.accessors) == 1:
-            return CELL if self._of_value(value.whole).words == ROW.words else NOTHING
+            how, name = value.accessors[0]
+            cell = isinstance(name, str) and (how == "item" or name not in _OF_ROWS)
+            return CELL if cell and self._of_value(value.whole).words == ROW.words else NOTHING
         if isinstance(value, Written) and value.node is not None and value.frame is not None:
             return self.written(value.node, value.frame)
         return NOTHING
