@@ -39,13 +39,13 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[
 
     Files ``beside`` what is checked come last.
     """
-    groups: dict[object, list[Finding]] = {}
-    at_place: set[object] = set()
+    at_place: dict[object, Finding] = {}  # what several loads or callers make true of one place is one problem
     for item in findings:
-        here = (item.code, item.headline, item.place)
-        if not item.code or here not in at_place:  # what several loads or callers make true of one place is one problem
-            at_place.add(here)
-            groups.setdefault(_subject(item) or item, []).append(item)
+        here = (item.code, item.headline, item.place) if item.code else item
+        at_place[here] = min(at_place.get(here, item), item, key=_weight)
+    groups: dict[object, list[Finding]] = {}
+    for item in at_place.values():
+        groups.setdefault(_subject(item) or item, []).append(item)
     copied = {_container(group[0]): group for group in groups.values() if group[0].code == _COPIED}
     for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
         made = groups.pop(key)

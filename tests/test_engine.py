@@ -128,9 +128,13 @@ def test_what_says_the_same_of_the_same_place_is_said_once(folder: Path, fake: F
 def test_one_place_is_told_once_whatever_comes_of_it(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a.py").write_text(program("say: error high moved: for a loader"))
     once = fake.check
-    other = lambda module, project: (replace(item, consequence="for a subset") for item in once(module, project))  # noqa: E731 - beside its use
-    monkeypatch.setattr(fake, "check", lambda module, project: [*once(module, project), *other(module, project)])
-    assert len(said(check(folder))) == 1
+
+    def both(module: Module, project: Project) -> Iterator[Finding]:
+        yield from (replace(item, consequence="for a subset", severity=Severity.NOTE) for item in once(module, project))
+        yield from once(module, project)
+
+    monkeypatch.setattr(fake, "check", both)
+    assert [item.severity for item in check(folder).findings] == [Severity.ERROR]
 
 
 def test_a_statement_that_several_scripts_repeat_is_told_once(folder: Path) -> None:
