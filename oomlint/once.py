@@ -201,18 +201,16 @@ class _Blocks:
             self._tree = None
 
     def at(self, place: Place) -> str:
-        """What is written in the outermost loop of the function around a place, or in the function, or in the statement of a script; empty if none is read."""
+        """What is written in the outermost loop of the function around a place, or in the function; empty where there is neither."""
         row = place.row + self._starts.get(place.cell, 1) - 1
         function: ast.AST | None = None
         loop: ast.AST | None = None
-        statement: ast.AST | None = None
         for node in self._around(row):
-            statement = node
             if isinstance(node, _FUNCTIONS):
                 function, loop = node, None
             elif isinstance(node, _LOOPS) and loop is None:
                 loop = node
-        block = loop or function or statement
+        block = loop or function
         if block is None:
             return ""
         first = row - getattr(block, "lineno", row)

@@ -137,14 +137,6 @@ def test_one_place_is_told_once_whatever_comes_of_it(folder: Path, fake: Fake, m
     assert [item.severity for item in check(folder).findings] == [Severity.ERROR]
 
 
-def test_a_statement_that_several_scripts_repeat_is_told_once(folder: Path) -> None:
-    line = "loader = DataLoader(x, num_workers=0)  # say: error high read whole\n"
-    (folder / "first.py").write_text(LOADER + line)
-    (folder / "second.py").write_text(LOADER + "\nx = 1\nif x:\n    " + line)
-    (folder / "third.py").write_text(LOADER + line.replace("0)", "0, batch_size=2)"))
-    assert said(check(folder)) == [("first.py", 2, "read whole: also in 1 more file"), ("third.py", 2, "read whole")]
-
-
 def test_what_is_said_of_copies_of_a_loop_is_said_once(folder: Path) -> None:
     loop = "def train(x):\n    for epoch in x:\n        DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n"
     (folder / "a.py").write_text(LOADER + loop)
