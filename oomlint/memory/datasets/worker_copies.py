@@ -137,13 +137,11 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
     every = [(as_used(h, dataset, loader), is_small(h.content, settings)) for h in dataset.every()]
     held = [h for h, small in every if not small]
     tensors = [h for h, small in every if not small or (h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]  # however small they are
-    note: Case | None = None  # it hides nothing graver
     for code in _JUDGES if _many(workers) else ("OOM110",):
         case = _JUDGES[code](loader, dataset, tensors if code == "OOM113" else held, workers, methods, settings)
-        if case is not None and case.severity is not Severity.NOTE:
+        if case is not None:
             return case
-        note = note or case
-    return note
+    return None
 
 
 def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
