@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
-from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, State, joined
+from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, Output, State, joined
 from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, pack, tags_of
 from oomlint.model.values import Bound, Frame, Instance
 from oomlint.syntax.nodes import block_of
@@ -82,7 +82,7 @@ class FlowFunctions(FlowLibraries):
             self.act = outer
             self.stack.pop()
 
-    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode, call: cst.Call | None = None) -> Held | None:
+    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode, call: cst.Call | None = None) -> Output:
         """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on.
 
         A call that turns something on or off, such as `model(x, features=True)`, is learnt by itself.
@@ -93,9 +93,9 @@ class FlowFunctions(FlowLibraries):
         key = (method.scope, cls, mode, shape, call if bound is not None else None, self.act.frame if bound is not None else None)
         if key in self.known.outputs:
             return self.known.outputs[key]
-        self.known.outputs.assume(key, None)  # a module that calls itself
+        self.known.outputs.assume(key, Output())  # a module that calls itself
         if len(self.stack) > DEEPEST or method.scope in self.stack:
-            return None
+            return Output()
         inner = type(self)(self.evaluator, self.gradients, self.loader_of, self.known)
         inner.recording = False
         frame = Frame(method.module, method.scope, (bound,) if bound is not None else None, method.this)
@@ -108,7 +108,7 @@ class FlowFunctions(FlowLibraries):
         inner.stack = [*self.stack, method.scope]
         inner.limit = FORWARD_BUDGET
         inner.act.params.update(_defaults(method.scope, inner.act.params))
-        entry, mode = mode, self.gradients.decorated(method.scope, method.module) or mode
+        mode = self.gradients.decorated(method.scope, method.module) or mode
         inner.block(method.module.walk.body(method.scope), State({}, mode))
         found = inner.act.returned
         if inner.asks:
@@ -116,10 +116,8 @@ class FlowFunctions(FlowLibraries):
         if method.scope.yields or inner.spent > inner.limit:
             found = None
         off = inner.modes == {Mode.OFF} or self._is_switched_off(method, frame)
-        if entry is not Mode.OFF and off and found is not None and found.carries is Graph.NO:
-            self.known.switching.add((method.scope, cls))
-        self.known.outputs[key] = found
-        return found
+        output = self.known.outputs[key] = Output(found, off and found is not None and found.carries is Graph.NO)
+        return output
 
     def _is_switched_off(self, method: FunctionRef, frame: Frame) -> bool:
         """Whether all that a function does, but for what it returns then, stands in one block without gradients."""

@@ -93,9 +93,8 @@ class FlowModules(FlowLayers):
             method = self.evaluator.method(this, "forward")
             if method is not None:
                 mode = self.gradients.decorated(method.scope, method.module) or mode
-                inner = self.output_of(method, bound_arguments(method.scope, node, given), mode, node)
-                if (method.scope, this.cls) in self.known.switching:
-                    mode = Mode.OFF
+                output = self.output_of(method, bound_arguments(method.scope, node, given), mode, node)
+                inner, mode = output.held, Mode.OFF if output.unrecorded else mode
             if own:
                 self.went_forward(
                     node,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.gradients import Gradients
     from oomlint.model.project import Module
     from oomlint.model.readings import Readings
-    from oomlint.model.values import ClassRef, Frame, FunctionRef
+    from oomlint.model.values import Frame, FunctionRef
     from oomlint.syntax.scopes import Scope
 
     # What memory/ says of an expression that is iterated: a loader, or None.
@@ -126,20 +126,27 @@ class Activation:
         return ((self.number, name),)
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What `forward` of a class gives in a mode."""
+
+    held: Held | None = None
+    unrecorded: bool = False  # it runs all parts of its module without gradients, whatever the mode
+
+
 class Known:
     """What all runs of a project share."""
 
     def __init__(self, readings: Readings, hooked_of: HookedOf) -> None:
         self.hooked_of = hooked_of
         self.module_names: dict[str, frozenset[str]] = {}  # file -> expressions that it treats as modules
-        self.outputs: Memory[object, Held | None] = Memory(readings)  # what `forward` of a class returns
+        self.outputs: Memory[object, Output] = Memory(readings)  # what `forward` of a class gives
         self.codes: dict[cst.CSTNode, str] = {}
         self.frames: dict[object, Frame] = {}  # of functions that are run in place: the same object for the same call, as most that is remembered asks for it
         self.statics: Memory[object, Held] = Memory(readings)
         self.trainable: Memory[Scope, bool] = Memory(readings)  # classes that may have parameters
         self.fast: Memory[Scope, bool] = Memory(readings)  # classes that hold layers with another path for inference
         self.asking: set[Scope] = set()  # `forward` methods that ask for gradients themselves
-        self.switching: set[tuple[Scope, ClassRef | None]] = set()  # `forward` methods that run all parts of their module without gradients
 
 
 class Flowing(ABC):

@@ -20,7 +20,7 @@ from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import Reads
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef, External, ExternalCall
+from oomlint.model.values import ClassRef, ExternalCall
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
+_IN_MEMORY: Final = ("torch_geometric.data.InMemoryDataset", "torch_geometric.data.in_memory_dataset.InMemoryDataset")
 _THROUGH: Final = WRAPPERS | {"readlines", "splitlines", "list"}
 
 
@@ -141,8 +142,7 @@ def torch_loads(module: Module, project: Project) -> Iterator[Load]:
 def chosen_by_base(load: Load, project: Project) -> bool:
     """Whether the class that reads it derives from the one of torch_geometric whose data is in memory by definition."""
     cls = load.scope.parent
-    bases = evaluator_of(project).lineage(ClassRef(load.module, cls)) if cls is not None and cls.is_class else []
-    return any(isinstance(base, External) and base.name.startswith("torch_geometric.") and base.name.endswith(".InMemoryDataset") for base in bases)
+    return cls is not None and cls.is_class and evaluator_of(project).derives(ClassRef(load.module, cls), *_IN_MEMORY)
 
 
 def _restores(load: Load) -> bool:

@@ -140,8 +140,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             if held.kind not in _LISTS or not may_be_large(project, held):
                 continue
             keeper = keeper_of(module, project, call) or next((one for one in kept.filled(module, call) if one.saver and not one.hazy), None)
-            one_of_many = keeper is not None and (kept.runs_often(module, call) if keeper.saver else keeper.many)
-            if keeper is not None and not one_of_many and not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
+            if keeper is not None and (keeper.saver or not keeper.many) and not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
                 found.append((call, keeper))
         if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
             (node, keeper), *others = found

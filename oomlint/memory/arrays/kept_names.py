@@ -342,14 +342,6 @@ class KeptNames(Keeping):
             return bool(scope.node.decorators)
         return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
 
-    def runs_often(self, module: Module, node: cst.CSTNode, depth: int = 0) -> bool:
-        """Whether a loop evaluates an expression many times: around it, or around every call of its function."""
-        if self.repeats(module, node):
-            return True
-        scope = module.walk.scope_at(node)
-        sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES) if depth < _DEEPEST_CALLS and isinstance(scope.node, cst.FunctionDef) else []
-        return bool(sites) and all(self.runs_often(one.module, one.call, depth + 1) for one in sites)
-
     def _may_be_called_back(self, module: Module, scope: Scope) -> bool:
         """Whether a base of its class may call a method: what comes from ``torch.utils.data`` calls nothing but what runs for each sample."""
         cls = scope.parent

@@ -269,7 +269,8 @@ class Arrays:
         if keeper.many:
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
             if read.kind is Reads.RECORDS or read.origin.startswith("pandas."):
-                return self.kept.over_files(read.module, read.node) and not self._indexes(keeper)
+                index = keeper.owner is not None and datasets_of(self.project).opens_files(keeper.owner)
+                return self.kept.over_files(read.module, read.node) and not index
             return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
             return False
@@ -277,17 +278,11 @@ class Arrays:
             return False
         if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
             return True
-        if self._indexes(keeper):
-            return False
         one = datasets_of(self.project).of_value(Instance(keeper.owner, None))
-        if one is None:
-            return True
+        if one is None or one.opens_files:
+            return one is None  # where `__getitem__` reads a file for each sample, what was loaded before is an index of them
         # Where it calls what nobody can look into, a name may tell.
         return not (one.unknown and annotates(keeper.names[-1])) or self._slices(keeper.owner, keeper.attribute)
-
-    def _indexes(self, keeper: Keeper) -> bool:
-        """Whether `__getitem__` of who keeps it reads a file for each sample: what was loaded before is an index of them."""
-        return keeper.owner is not None and datasets_of(self.project).opens_files(keeper.owner)
 
     def _slices(self, owner: ClassRef, attribute: str) -> bool:
         """Whether a sample is a slice of what the attribute holds, from one index to another: then it holds the samples themselves."""
