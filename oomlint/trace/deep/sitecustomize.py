@@ -7,6 +7,8 @@ Standard library only; it is run by the interpreter of the traced program before
 import os
 import sys
 
+_UNHURRIED = 3  # looks before their cost decides how often
+
 
 def _watch(folder: str) -> None:
     import json  # noqa: PLC0415 - only where it is asked for
@@ -27,11 +29,14 @@ def _watch(folder: str) -> None:
             file.write(json.dumps({"at": time.monotonic() - begin, "lines": rows}) + "\n")
 
     def look_again() -> None:
-        pause = 0.5
+        pause, looks = 0.5, 0
         while not done.wait(pause):
             before = time.thread_time()
             look()
-            pause = max(pause, 30 * (time.thread_time() - before))
+            looks += 1
+            # A run of a few seconds must still show a trend, however slow the machine is.
+            if looks > _UNHURRIED:
+                pause = max(pause, 30 * (time.thread_time() - before))
 
     def start() -> None:
         threading.Thread(target=look_again, daemon=True, name="oomlint trace").start()
