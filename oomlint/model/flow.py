@@ -15,6 +15,7 @@ from oomlint.model.events import Loop, Record
 from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
+from oomlint.model.freezing import frozen_by
 from oomlint.model.held import PLAIN, SOME_LOADER, UNKNOWN, Device, Graph, Held, Kind, Storage, join
 from oomlint.model.loops import FEW, decide
 from oomlint.model.values import Const, Display
@@ -226,15 +227,9 @@ class Flow(FlowBindings):
 
     def _freezes(self, node: cst.For, state: State) -> None:
         """``for p in model.parameters(): p.requires_grad = False``: nothing of the model asks for gradients."""
-        iterated = node.iter
-        if not (isinstance(iterated, cst.Call) and isinstance(iterated.func, cst.Attribute) and iterated.func.attr.value in {"parameters", "named_parameters"}):
-            return
-        statements = block_of(node.body)
-        if len(statements) != 1:
-            return
-        code = self.code(statements[0])
-        if "requires_grad = False" in code or "requires_grad_(False)" in code:
-            held = self.value(iterated.func.value, state)
+        frozen = frozen_by(node)
+        if frozen is not None:
+            held = self.value(frozen, state)
             if held.home:
                 state.env[held.home] = held.having(kind=Kind.MODULE, frozen=True, sure=True)
 

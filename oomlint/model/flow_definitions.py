@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.api_names import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, module_of
+from oomlint.model.freezing import ALL, frozen_parts
 from oomlint.model.held import FEW, MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, SEQUENCES, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
@@ -67,8 +68,18 @@ class FlowDefinitions(Flowing):
         found = _likeliest(self._classified(alt.value, None, self.act.frame, 0) for alt in self.members(value, name)[:4])
         if found.kind is Kind.UNKNOWN and isinstance(value, Instance) and name in WEIGHTS and self._is_layer(value):
             found = tensor(graph=Graph.YES, sources=frozenset({id(value.cls.scope)}), size=Size.UNKNOWN)
+        frozen = self.frozen_parts(value.cls) if isinstance(value, Instance) else ()
+        if name in frozen or (found.kind is Kind.MODULE and ALL in frozen):
+            found = (found if found.kind is Kind.MODULE else Held(Kind.MODULE)).having(frozen=True, sure=True)
         self.known.statics[key] = found
         return found
+
+    def frozen_parts(self, cls: ClassRef) -> frozenset[str]:
+        """The attributes whose modules the constructor of a class freezes."""
+        known = self.known.frozen.get(cls.scope)
+        if known is None:
+            known = self.known.frozen[cls.scope] = frozen_parts(cls, self.evaluator)
+        return known
 
     def _is_layer(self, value: Instance) -> bool:
         """Whether the class of an object derives from a layer of torch that has weights."""

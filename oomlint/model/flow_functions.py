@@ -11,7 +11,7 @@ from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, Output, State, joined
 from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, pack, tags_of
-from oomlint.model.values import Bound, Frame, Instance
+from oomlint.model.values import Bound, Const, Frame, Instance
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
@@ -85,12 +85,13 @@ class FlowFunctions(FlowLibraries):
     def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode, call: cst.Call | None = None) -> Output:
         """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on.
 
-        A call that turns something on or off, such as `model(x, features=True)`, is learnt by itself.
+        What a call turns on or off, as in `model(x, features=True)`, or leaves to its default, is part of the shape.
         """
         shape = tuple(sorted((name, held.kind.value, int(held.carries), held.dims) for name, held in given.items()))
         cls = method.this.cls if method.this is not None else None
-        bound = Bound(tuple(call.args), self.act.frame, call) if call is not None and any(map(_is_switch, call.args)) else None
-        key = (method.scope, cls, mode, shape, call if bound is not None else None, self.act.frame if bound is not None else None)
+        switches = self._switches(method, call, given) if call is not None and not arguments.has_stars(call) else None
+        bound = Bound(tuple(call.args), self.act.frame, call) if call is not None and switches is not None else None
+        key = (method.scope, cls, mode, shape, switches)
         if key in self.known.outputs:
             return self.known.outputs[key]
         self.known.outputs.assume(key, Output())  # a module that calls itself
@@ -118,6 +119,16 @@ class FlowFunctions(FlowLibraries):
         off = inner.modes == {Mode.OFF} or self._is_switched_off(method, frame)
         output = self.known.outputs[key] = Output(found, off and found is not None and found.carries is Graph.NO)
         return output
+
+    def _switches(self, method: FunctionRef, call: cst.Call, given: dict[str, Held]) -> frozenset[tuple[str, object]]:
+        """What the arguments of a call are that are no tensors, by parameter: tests of the method come out by them."""
+        found: set[tuple[str, object]] = set()
+        for arg in call.args:
+            name = arguments.parameter_of(method, call, arg)
+            if name is not None and name in given and not given[name].tensorlike:
+                values = frozenset(one.value if isinstance(one.value, Const) else type(one.value) for one in self.evaluator.values(arg.value, self.act.frame))
+                found.add((name, values))
+        return frozenset(found)
 
     def _is_switched_off(self, method: FunctionRef, frame: Frame) -> bool:
         """Whether all that a function does, but for what it returns then, stands in one block without gradients."""
@@ -193,7 +204,3 @@ def bound_arguments(scope: Scope, node: cst.Call, args: list[Held]) -> dict[str,
         known = {p.name.value for p in names.parameters(scope)}
         params[own.star_kwarg.name.value] = pack((key, held) for key, held in named if key not in known)
     return params
-
-
-def _is_switch(arg: cst.Arg) -> bool:
-    return isinstance(arg.value, cst.Name) and arg.value.value in {"True", "False"}

@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.flow_functions import FlowFunctions
+from oomlint.model.freezing import ALL
 from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 
@@ -27,23 +28,28 @@ class FlowLayers(FlowFunctions):
             return known
         self.known.trainable.assume(cls.scope, answer=False)
         found = depth > _DEEPEST_PARTS
-        for base in self.evaluator.lineage(cls):
+        frozen = self.frozen_parts(cls)
+        for base in self.evaluator.lineage(cls) if ALL not in frozen else ():
             if not isinstance(base, ClassRef):
                 found = found or base.name not in {"torch.nn.Module", "builtins.object", "abc.ABC"}
                 continue
             for scope in base.scope.children:
-                found = found or self._makes_parameters(base, scope, depth)
+                found = found or self._makes_parameters(base, scope, depth, frozen)
         self.known.trainable[cls.scope] = found
         return found
 
-    def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int) -> bool:
+    def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int, frozen: frozenset[str]) -> bool:
+        stored = scope.effects.get(names.self_name(scope) or "", ())
+        aside = {id(effect.statement) for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen}
         own = {p.name.value for p in names.parameters(scope) if not isinstance(p.default, cst.BaseNumber | cst.BaseString)}
-        for effect in scope.effects.get(names.self_name(scope) or "", ()):
+        for effect in stored:
             if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
                 return True  # what somebody hands over may be a module
         frame = self.evaluator.calls.plain_frame(base.module, scope)
         for call in scope.calls:
             if isinstance(call.func, cst.Attribute) and names.dotted(call.func).startswith(("self.register_buffer", "super")):
+                continue
+            if aside and any(id(above) in aside for above in base.module.walk.ancestors(call)):
                 continue
             found = self.evaluator.values(call.func, frame)[:2]
             for alt in found:

@@ -8,13 +8,13 @@ import libcst as cst
 
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, TENSOR_TYPES
 from oomlint.model import arguments, names
-from oomlint.model.flow_state import flag, makes_step
+from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join_all, mixed, pack, smaller, tags_of, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
-from oomlint.syntax.nodes import constant_key
+from oomlint.syntax.nodes import UNKNOWN_KEY, beginning, constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
@@ -122,12 +122,28 @@ class FlowLibraries(FlowValues):
         return PLAIN
 
     def _by_computed_name(self, node: cst.Call, args: list[Held], state: State) -> Held:
-        """``getattr(x, "name")``: an attribute, of which only the object is known where the name is computed."""
+        """``getattr(x, "name")``: an attribute, of which only the object is known where the name is computed.
+
+        What a network is asked for by a computed name, and what is called then, is one of its layers, unless it can be a method.
+        """
+        if len(args) > 1 and args[0].kind is Kind.MODULE and constant_key(node.args[1].value) is UNKNOWN_KEY:
+            above = self.act.module.walk.parents.get(node)
+            if isinstance(above, cst.Call) and above.func is node and not self._can_be_method(args[0], node.args[1].value):
+                return part_of(args[0])
         if len(args) < 2 or not args[0].home:  # noqa: PLR2004 - an object and a name
             return UNKNOWN
         key = constant_key(node.args[1].value)
         path = (*args[0].home, key if isinstance(key, str) else "*")
         return state.env.get(path) or UNKNOWN.having(home=path)
+
+    def _can_be_method(self, module: Held, name: cst.BaseExpression) -> bool:
+        """Whether a computed name can be that of a method: one begins like it. Of a name without a beginning, whether no layer is stored under such a one."""
+        this = instance_of(module)
+        line = self.evaluator.line(this.cls) if this is not None else []
+        start = beginning(name)
+        if not start:
+            return not any(names.last_name(call.func) in {"add_module", "setattr"} for cls in line for scope in cls.scope.children for call in scope.calls)
+        return any(scope.name.startswith(start) for cls in line for scope in cls.scope.children)
 
     def _torch(self, name: str, last: str, node: cst.Call, args: list[Held]) -> Held:
         if last in {"no_grad", "enable_grad", "inference_mode"}:

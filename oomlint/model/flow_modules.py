@@ -13,7 +13,7 @@ from oomlint.model.events import Via
 from oomlint.model.flow_definitions import adds_up, is_metric
 from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
-from oomlint.model.flow_state import State, flag, instance_of, module_of
+from oomlint.model.flow_state import State, flag, instance_of, module_of, part_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Mode, Size, Storage, join_all, mixed, pack, tags_of, tensor
 from oomlint.model.names import short
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
@@ -68,7 +68,8 @@ class FlowModules(FlowLayers):
         value = module.value
         if value is None and not given:  # only a name says that it is a module: it may as well be a class that is called
             return UNKNOWN
-        name = "module" if isinstance(node.func, cst.Call) else names.last_name(node.func) or short(self.code(node.func))
+        made = isinstance(node.func, cst.Call) and names.last_name(node.func.func) != "getattr"
+        name = "module" if made else names.last_name(node.func) or short(self.code(node.func))
         if name in {"forward", "__call__"} and isinstance(node.func, cst.Attribute):
             name = names.last_name(node.func.value)
         last = value.name.rpartition(".")[2] if isinstance(value, External) else ""
@@ -232,7 +233,13 @@ class FlowModules(FlowLayers):
             return PLAIN
         if method in {"zero_grad", "load_state_dict", "log", "log_dict", "save_hyperparameters", "print", "save_pretrained"}:
             return PLAIN
-        if method in {"parameters", "named_parameters", "buffers", "modules", "named_modules", "children", "state_dict", "named_children"}:
+        if method in {"modules", "children"}:
+            return Held(Kind.ITERABLE, each=part_of(base))
+        if method in {"named_modules", "named_children"}:
+            return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, part_of(base))]))
+        if method == "get_submodule":
+            return part_of(base)
+        if method in {"parameters", "named_parameters", "buffers", "state_dict"}:
             return UNKNOWN
         this = instance_of(base)
         if this is not None:

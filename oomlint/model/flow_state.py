@@ -145,6 +145,7 @@ class Known:
         self.frames: dict[object, Frame] = {}  # of functions that are run in place: the same object for the same call, as most that is remembered asks for it
         self.statics: Memory[object, Held] = Memory(readings)
         self.trainable: Memory[Scope, bool] = Memory(readings)  # classes that may have parameters
+        self.frozen: dict[Scope, frozenset[str]] = {}  # attributes that constructors freeze
         self.fast: Memory[Scope, bool] = Memory(readings)  # classes that hold layers with another path for inference
         self.asking: set[Scope] = set()  # `forward` methods that ask for gradients themselves
 
@@ -348,6 +349,11 @@ def instance_of(held: Held) -> Instance | None:
 def module_of(**fields: object) -> Held:
     """A module."""
     return Held(Kind.MODULE).having(**fields)
+
+
+def part_of(module: Held) -> Held:
+    """One of the modules that a module is made of, where nobody can tell which."""
+    return module_of(frozen=module.frozen, sure=module.sure)
 
 
 def flag(node: cst.Call, name: str) -> bool:

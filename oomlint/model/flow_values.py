@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
-from oomlint.model.flow_state import State, instance_of, module_of
+from oomlint.model.flow_state import State, instance_of, module_of, part_of
 from oomlint.model.held import MAP, PLAIN, SOME_LOADER, TOLD_PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, join, mixed, pack
 from oomlint.model.narrowing import plain_names
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
@@ -237,6 +237,8 @@ class FlowValues(FlowDefinitions):
             return PLAIN
         if base.kind is Kind.MODULE and word == "module":
             return base
+        if base.kind is Kind.MODULE and word == "_modules":
+            return Held(Kind.PACK, inside=part_of(base), sure=True)
         this = instance_of(base)
         if this is not None and (path or base.items) and not base.frozen:
             getter = self.evaluator.method(this, word)

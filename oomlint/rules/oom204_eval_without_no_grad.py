@@ -45,7 +45,8 @@ class EvalWithoutNoGrad(Rule):
 
     `torch.no_grad()` and `torch.inference_mode()` are looked for around the loop, in the function, in its decorators, in the model and in all
     callers. An evaluation that needs gradients says nothing: attacks, saliency maps, adaptation at test time, forces as derivatives of an
-    energy. Neither do the steps of Lightning and the like, where the framework turns gradients off.
+    energy. Neither do the steps of Lightning and the like, where the framework turns gradients off, and a network that is frozen: by a loop over
+    its parameters, by `requires_grad_(False)`, or by its own constructor.
 
     ## Why is this bad
 

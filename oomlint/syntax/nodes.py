@@ -112,6 +112,19 @@ def constant_key(node: cst.CSTNode) -> object:
     return UNKNOWN_KEY
 
 
+def beginning(node: cst.CSTNode) -> str:
+    """The text that a computed string begins with: ``layer`` of ``f"layer{i}"``, ``"layer" + i``, ``"layer%d" % i`` and ``"layer{}".format(i)``."""
+    if isinstance(node, cst.FormattedString):
+        first = node.parts[0] if node.parts else None
+        return first.value if isinstance(first, cst.FormattedStringText) else ""
+    if isinstance(node, cst.BinaryOperation):
+        return beginning(node.left).partition("%")[0]
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
+        return beginning(node.func.value).partition("{")[0]
+    known = constant_key(node)
+    return known if isinstance(known, str) else ""
+
+
 def path_of(node: cst.CSTNode) -> tuple[str, tuple[Accessor, ...]] | None:
     """``a.b["c"]`` as its root name and accessors; ``None`` where the expression is not such a chain."""
     accessors: list[Accessor] = []

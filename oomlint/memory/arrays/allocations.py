@@ -88,7 +88,12 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         size = max(sizes, key=lambda one: one.least)
         large = _is_large(project, size)
         by_use = not (size.dimensions and (counts_samples(size.dimensions[0]) or _of_shape(module, scope, call)))
-        each = not large and (not by_use or (_bound_to(module, call) == keeper.attribute and _has_each(project, keeper))) and _each_sample(module, size)
+        each = (
+            not large
+            and not keeper.many
+            and (not by_use or (_bound_to(module, call) == keeper.attribute and _has_each(project, keeper)))
+            and _each_sample(module, size)
+        )
         owner: str | None = keeper.words if large or each else None
         own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
         related = () if (own.path, own.row) == (there.path, there.row) else (there,)

@@ -48,9 +48,10 @@ def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) 
         return False
     if isinstance(path, cst.Call):
         plain = arguments.plain(path)
-        if names.last_name(path.func) == "open" and plain:
+        word = names.called(path.func, module.walk.root)
+        if word == "open" and plain:
             return small_file(module, plain[0], depth + 1)
-        if names.last_name(path.func) in SAME_PATH | {"join", "joinpath"} and plain:
+        if word in SAME_PATH | {"join", "joinpath"} and plain:
             return small_file(module, plain[-1], depth + 1)
         if isinstance(path.func, cst.Attribute) and path.func.attr.value in {"format", "replace"}:
             return small_file(module, path.func.value, depth + 1)

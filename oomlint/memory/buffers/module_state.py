@@ -15,6 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
+from oomlint.model.freezing import frozen_by, switches_gradients
 from oomlint.model.held import Graph, Kind, Mode
 from oomlint.model.values import ClassRef, External, ExternalCall
 from oomlint.scout.telling import IN_PLACE, STATES
@@ -163,7 +164,7 @@ def _of_frozen(cls: ClassRef, store: Store, record: Record, project: Project) ->
                 for effect in effects:
                     if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and (one.module is module):
                         words = {part.value for part in descend(effect.value) if isinstance(part, cst.Name)}
-                        if words & frozen or any(_freezes(part) for part in descend(effect.value)):
+                        if words & frozen or any(switches_gradients(part) for part in descend(effect.value)):
                             frozen.add(str(effect.path[0][1]))
         passed -= frozen
     return not passed
@@ -172,18 +173,9 @@ def _of_frozen(cls: ClassRef, store: Store, record: Record, project: Project) ->
 def _frozen(tree: cst.Module) -> Iterator[str]:
     """Last names of what is frozen in a file: by `x.requires_grad_(False)`, or in a loop over `x.parameters()`."""
     for node in descend(tree):
-        if _freezes(node) and isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            yield names.last_name(node.func.value)
-        asked = node.iter if isinstance(node, cst.For) and any(_freezes(part) for part in descend(node.body)) else None
-        if isinstance(asked, cst.Call) and isinstance(asked.func, cst.Attribute) and asked.func.attr.value in {"parameters", "named_parameters"}:
-            yield names.last_name(asked.func.value)
-
-
-def _freezes(node: cst.CSTNode) -> bool:
-    """Whether gradients are switched off here, of a module or of a parameter."""
-    if isinstance(node, cst.Assign):
-        return names.last_name(node.targets[0].target) == "requires_grad" and names.dotted(node.value) == "False"
-    return isinstance(node, cst.Call) and names.last_name(node.func) == "requires_grad_" and bool(node.args) and names.dotted(node.args[0].value) == "False"
+        frozen = frozen_by(node)
+        if frozen is not None:
+            yield names.last_name(frozen)
 
 
 def _spared(store: Store) -> bool:
