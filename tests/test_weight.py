@@ -123,6 +123,32 @@ def test_a_file_that_is_read_once_is_a_note(call: str, mode: str, severity: str,
     assert only(check(tmp_path, {"train.py": textwrap.dedent(READS).replace("MODE", mode).replace("CALL", call)}, "OOM307")).severity == severity
 
 
+SCORES = """\
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    def evaluate(network, dataset, words):
+        network.eval()
+        criterion = nn.CrossEntropyLoss()
+        parts = []
+        for inputs, targets in DataLoader(dataset, batch_size=8):
+            with torch.no_grad():
+                output = network(inputs)
+            parts.append(output.cpu())
+            print(criterion(SCORES, targets))
+        return torch.cat(parts)
+
+    def report(network, dataset, path):
+        torch.save(evaluate(network, dataset, 50_000), path)
+    """
+
+
+@pytest.mark.parametrize(("scores", "severity"), [("output", "note"), ("output.view(-1, words)", "warning")])
+def test_scores_of_the_classes_of_a_sample_are_a_note_and_those_of_each_token_a_warning(scores: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": textwrap.dedent(SCORES).replace("SCORES", scores)}, "OOM219")).severity == severity
+
+
 FUNCTION = """\
     import torch
 

@@ -12,6 +12,7 @@ import libcst as cst
 from oomlint.amounts import readable
 from oomlint.finding import Confidence, Message
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_uses import one_a_sample
 from oomlint.memory.facts import allocation_fact, keeper_facts
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _BASES: Final = ("torch.nn.Module", "lightning", "pytorch_lightning", "torch.nn.modules.module.Module")
 _LAZY: Final = frozenset({"numpy.zeros", "numpy.empty", "torch.empty"})  # pages come as they are written
 _FEW: Final = 64  # numbers of one sample that are not worth a word
+_ROW: Final = 512  # bytes of one of an unknown number of rows
+_SAMPLE: Final = 1 << 14  # bytes of one sample
 _CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
 _MOST_FRAMES: Final = 4
 _ENORMOUS: Final = 1 << 30  # bytes that are too many for one array, whoever keeps it
@@ -77,11 +80,12 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     size = allocation(made, call, evaluator, plain)
     if size is None or ((device := arguments.named(call, "device")) is not None and "meta" in module.code(device)):
         return None
-    large, each, by_use = _is_large(project, size), False, False
+    large, each, by_use, one_of_many = _is_large(project, size), False, False, False
     keeper: Keeper | None = None
     related: tuple[Place, ...] = ()
-    if speaks and (large or any(isinstance(number, str) for number in size.dimensions)):
-        keeper = _keeper(project, module, scope, call)
+    sample = not large and _is_sample(size)
+    if speaks and (large or sample or any(isinstance(number, str) for number in size.dimensions)):
+        keeper = _keeper(project, module, scope, call, named=not sample)
     if keeper is not None:
         frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
         sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
@@ -94,7 +98,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
             and (not by_use or (_bound_to(module, call) == keeper.attribute and _has_each(project, keeper)))
             and _each_sample(module, size)
         )
-        owner: str | None = keeper.words if large or each else None
+        one_of_many = sample and not large and keeper.many and not keeper.hazy and not _is_read_into(project, keeper)
+        owner: str | None = keeper.words if large or each or one_of_many else None
         own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
         related = () if (own.path, own.row) == (there.path, there.row) else (there,)
     else:
@@ -107,6 +112,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     count = size.words() if size.exact is not None or not large else f"at least {readable(size.least)} ({size.words()})"
     headline = f"`{names.dotted(call.func)}` allocates {owner} before the first {'sample' if keeper is not None else 'step'}"
     message = Message(headline, f"it takes {count}, {when}{', with one row per sample' if each else ''}")
+    if one_of_many:
+        message = Message(f"`{names.dotted(call.func)}` makes an array for each sample before the first one", f"all of them stay in {owner}, each {count}")
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
     return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts, by_use and each)
 
@@ -140,11 +147,11 @@ def _is_large(project: Project, size: Bytes) -> bool:
     return size.item is not None and size.least >= project.settings.array_bytes
 
 
-def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call) -> Keeper | None:
-    """The dataset that keeps the array, which it made itself."""
+def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call, *, named: bool) -> Keeper | None:
+    """The dataset that keeps the array, which it made itself; where its size says too little, its name may say that it is small."""
     for one in kept_of(project).of(module, call):
         made = not one.given and (one.owner is not None or _in_data_module(project, module, scope))
-        if made and not any(small_name(name) for name in (*one.names[:1], *one.names[-1:])):
+        if made and not (named and any(small_name(name) for name in (*one.names[:1], *one.names[-1:]))):
             return one
     return None
 
@@ -168,6 +175,19 @@ def _each_sample(module: Module, size: Bytes) -> bool:
     if all(isinstance(number, int) for number in rest):
         return known >= _FEW and (size.exact is None or size.exact >= module.project.settings.small_bytes)
     return not any(isinstance(number, str) and _CLASSES.search(number) for number in rest)
+
+
+def _is_read_into(project: Project, keeper: Keeper) -> bool:
+    """Whether files are read into the same container, which is told there."""
+    loads = arrays_of(project).files(keeper.module)
+    return any((one.owner, one.attribute) == (keeper.owner, keeper.attribute) for load in loads for one in load.keepers)
+
+
+def _is_sample(size: Bytes) -> bool:
+    """Whether an array that there is one of for each sample is more than a few numbers, such as boxes or a pose."""
+    known = prod(number for number in size.dimensions if isinstance(number, int)) * (size.item or 1)
+    unknown = sum(isinstance(number, str) for number in size.dimensions)
+    return len(size.dimensions) > 1 and (unknown > 1 or known >= (_ROW if unknown else _SAMPLE))
 
 
 def _has_each(project: Project, keeper: Keeper) -> bool:

@@ -9,6 +9,7 @@ import libcst as cst
 from oomlint.finding import Consequence, Message, Multiplier, Weighs
 from oomlint.memory.arrays.kept import Does
 from oomlint.memory.arrays.piecewise import Taken
+from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.shared.array_shapes import commented
 from oomlint.memory.shared.known_reads import LAZY, Reads
 from oomlint.syntax.nodes import path_of
@@ -115,7 +116,7 @@ def told(load: Load, headline: str) -> Message:
     if load.pooled:
         return Message(headline, f"all of it{much} is in {keeper.words} at once", "process one after the other: that needs the memory of one")
     stays = f"it {'stays in' if keeper.owner is not None or keeper.live else 'goes into'} {keeper.words}{much}"
-    return Message(headline, f"as long as the training runs, {stays}" if keeper.live else f"{stays}; {_workers(load)}")
+    return Message(headline, f"as long as the training runs, {stays}" if keeper.live else f"{stays}{_workers(load)}")
 
 
 def told_of_pieces(load: Load, taken: Taken) -> Message:
@@ -124,8 +125,14 @@ def told_of_pieces(load: Load, taken: Taken) -> Message:
 
 
 def _workers(load: Load) -> str:
-    """What worker processes do with the data."""
+    """What worker processes do with the data, if there are any."""
+    owner = load.keeper.owner
+    readers = readers_of(load.keeper.module.project).of(owner) if owner is not None else None
+    if readers is not None and readers.alone:
+        return ""
     objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
     if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
-        return "each worker copies the objects it reads"
-    return "each spawned worker gets a copy"
+        if readers is None or readers.helped is None or readers.workers == "1 worker":
+            return "; each worker copies the objects it reads"
+        return f"; each of {readers.workers} copies the objects it reads"
+    return "; each spawned worker gets a copy"

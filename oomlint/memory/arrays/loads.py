@@ -17,7 +17,7 @@ from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.serving import is_target, picks_some
 from oomlint.memory.handles.open_file_collections import keeps_many
-from oomlint.memory.handles.openings import openings_of
+from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import few_a_sample
 from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
@@ -198,6 +198,8 @@ class Arrays:
                 known = read.kind is Reads.SAMPLE
                 if self._handed_on(read) is not handed or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
                     continue
+                if self._mapped_otherwise(module, scope, read.node):
+                    continue
                 keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
                 keepers = tuple(k for k in keepers if not k.evaluated and self._counts(read, k))  # one file to evaluate is small most often
                 if not keepers and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
@@ -249,6 +251,21 @@ class Arrays:
         """Whether the call opens a file that is read later: a lazy image, an archive."""
         opening = openings_of(self.project).at(module, read.node) if isinstance(read.node, cst.Call) else None
         return opening is not None and keeps_many(opening, self.project)
+
+    def _mapped_otherwise(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+        """Whether the other branch of an ``if`` maps a file, and nothing says that this one is taken: whoever runs it has the choice."""
+        maps = [one for one in openings_of(self.project).of(module) if one.scope is scope and one.kind is Opens.MEMMAP]
+        around = list(module.walk.ancestors(node)) if maps else []
+        for above in around:
+            if not isinstance(above, cst.If):
+                continue
+            here = above.body in around
+            others = (list(module.walk.ancestors(one.call)) for one in maps)
+            if any(above in other and (above.body in other) is not here for other in others):
+                frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
+                verdicts = {verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(above.test, frame) if is_usual(picks)}
+                return verdicts != {here}
+        return False
 
     def _handed_on(self, read: Read) -> bool:
         """Whether the function that the read stands in is a reader itself: its callers are the place."""

@@ -27,6 +27,7 @@ _STACKS: Final = frozenset({"stack", "array", "asarray"})
 AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = WRITES | {"array", "asarray", "concatenate"}
 _PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
+_CROSS_ENTROPY: Final = frozenset({"torch.nn.CrossEntropyLoss", "torch.nn.functional.cross_entropy"})
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
 _METRIC_NAME: Final = re.compile(
     r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
@@ -130,7 +131,7 @@ def feeds_metric(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
 
 
 def class_scores(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
-    """Whether the function of the loop tells that scores of classes are collected: it brings them to a scale, or takes the best of them."""
+    """Whether the function of the loop tells that scores of classes are collected: it brings them to a scale, takes the best, or their cross-entropy."""
     if store.scope is not loop.scope or store.expression is None:
         return False
     stored = {node.value for node in descend(store.expression) if isinstance(node, cst.Name)}
@@ -144,7 +145,14 @@ def class_scores(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
             function = _is_function(call, frame, evaluator)
             if (_scales(call) or _takes_best(call, loop.module, function=function)) and _operand_root(call, function=function) in words:
                 return True
+        if call.args and isinstance(call.args[0].value, cst.Name) and call.args[0].value.value in words and _is_cross_entropy(call, frame, evaluator):
+            return True
     return False
+
+
+def _is_cross_entropy(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool:
+    """Whether a call compares scores of classes with the right one: the function, or an object that is made for it."""
+    return any(isinstance(alt.value, External | ExternalCall) and alt.value.name in _CROSS_ENTROPY for alt in evaluator.values(call.func, frame))
 
 
 def _is_scaled(node: cst.BaseExpression) -> bool:

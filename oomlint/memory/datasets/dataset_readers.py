@@ -90,6 +90,13 @@ class Readers:
         """Whether it is known that the objects are pickled."""
         return self.methods.known and self.methods.only_pickles
 
+    @property
+    def workers(self) -> str:
+        """How many workers read, in words, as far as it is known."""
+        reading = self.helped
+        count = reading.helped.const if reading is not None and reading.helped is not None else None
+        return f"{count} worker{'s' if count != 1 else ''}" if isinstance(count, int) else "its workers"
+
     def places(self) -> list[Place]:
         """The loaders, for the related places."""
         found: list[Place] = []

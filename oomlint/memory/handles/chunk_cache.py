@@ -10,7 +10,7 @@ from oomlint.finding import Confidence, Message, Place
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.facts import class_fact, handle_facts, loader_fact, opening_fact
-from oomlint.memory.handles.dataset_handle_findings import related_places, workers_words
+from oomlint.memory.handles.dataset_handle_findings import related_places
 from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.h5_options import chunk_cache, in_core
 from oomlint.memory.handles.openings import Opens, openings_of
@@ -79,7 +79,7 @@ def _whole(handle: Handle) -> Message:
     who = f"`{handle.owner.scope.name}.{handle.attribute}`"
     pickled = handle.readers.pickled
     if not handle.at_first:
-        how = f"each of {workers_words(handle.readers)} opens it, and {who} keeps it"
+        how = f"each of {handle.readers.workers} opens it, and {who} keeps it"
     elif handle.spared or not pickled:
         how = f"{who} keeps it in every process that opens the file"
     else:
@@ -92,11 +92,11 @@ def _cache(handle: Handle, size: int) -> Message:
     reading = handle.readers.helped
     count = reading.helped.const if reading is not None and reading.helped is not None else None
     total = f", {readable(size * count)} in all" if isinstance(count, int) and count > 1 else ""
-    return _cached(size, f"`{handle.owner.scope.name}` keeps one in each of {workers_words(handle.readers)}{total}")
+    return _cached(size, f"`{handle.owner.scope.name}` keeps one in each of {handle.readers.workers}{total}")
 
 
 def _for_workers(readers: Readers, *, core: bool, size: int) -> Message:
-    who = f"each of {workers_words(readers)}"
+    who = f"each of {readers.workers}"
     return Message(_CORE, f"{who} opens it", _PLAIN) if core else _cached(size, f"{who} keeps one")
 
 

@@ -16,7 +16,6 @@ from oomlint.model.values import is_usual
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oomlint.memory.datasets.dataset_readers import Readers
     from oomlint.memory.handles.dataset_handles import Handle
     from oomlint.model.project import Module, Project
 
@@ -122,12 +121,3 @@ def _what(handle: Handle) -> str:
     if handle.opening.kind is Opens.LMDB:
         return "an LMDB object" if handle.part else "an LMDB environment"
     return "an open HDF5 object" if handle.part else "an open HDF5 file"
-
-
-def workers_words(readers: Readers) -> str:
-    """How many workers read, as far as it is known."""
-    reading = readers.helped
-    count = reading.helped.const if reading is not None and reading.helped is not None else None
-    if isinstance(count, int):
-        return f"{count} worker{'s' if count != 1 else ''}"
-    return "its workers"
