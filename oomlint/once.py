@@ -144,7 +144,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
     """
     alike: dict[object, list[Finding]] = {}
     for item in findings:
-        alike.setdefault((item.code, item.message, any(place.message == ALSO for place in item.related)) if item.code else item, []).append(item)
+        alike.setdefault((item.code, item.headline, any(place.message == ALSO for place in item.related)) if item.code else item, []).append(item)
     blocks: dict[str, _Blocks] = {}
     kept: list[Finding] = []
     for group in alike.values():

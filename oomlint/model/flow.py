@@ -105,6 +105,7 @@ class Flow(FlowBindings):
         elif isinstance(node, cst.Return):
             held = self.value(node.value, state) if node.value is not None else PLAIN
             self.act.returned = held if self.act.returned is None else join(self.act.returned, held)
+            state.mode = self.act.outside or state.mode
             self.act.left = joined(self.act.left, state)
             return None
         elif isinstance(node, cst.Raise | cst.Continue | cst.Break):
@@ -152,7 +153,8 @@ class Flow(FlowBindings):
         return out
 
     def _with(self, node: cst.With, state: State) -> State | None:
-        before = state.mode
+        before, around = state.mode, self.act.outside
+        self.act.outside = around or before
         for item in node.items:
             mode = self.gradients.context(item.item, self.act.frame)
             held = UNKNOWN
@@ -165,6 +167,7 @@ class Flow(FlowBindings):
             if item.asname is not None and isinstance(item.asname.name, cst.BaseExpression):
                 self.assign(item.asname.name, held, state, None, node)
         out = self.block(block_of(node.body), state)
+        self.act.outside = around
         if out is not None:
             out.mode = before
         return out

@@ -69,6 +69,8 @@ class FlowFunctions(FlowLibraries):
             if after is not None:
                 state.env.update({path: held for path, held in after.env.items() if path and not (isinstance(path[0], tuple) and path[0][0] == act.number)})
                 state.evaluating, state.modules = after.evaluating, after.modules
+                if mode is None and not scope.yields:
+                    before = after.mode  # what a statement switches stays switched
             if scope.yields:
                 each = act.yielded or UNKNOWN
                 return Held(Kind.ITERABLE, each=each, tags=each.tags, loader=act.source, moved="yielded")

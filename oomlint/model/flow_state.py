@@ -107,6 +107,7 @@ class Activation:
     params: dict[str, Held] = field(default_factory=dict)
     tests: tuple[cst.CSTNode, ...] = ()  # the branches around whose tests may be false
     guards: tuple[tuple[int, cst.BaseExpression], ...] = ()  # tests around, with the number of loops around each
+    outside: Mode | None = None  # the gradient mode around the outermost ``with`` that is running: that in which a ``return`` leaves
     decided: dict[object, frozenset[bool]] = field(default_factory=dict)
     entered: tuple[Loop, ...] = ()  # the loops that it was called in
     rounds: dict[str, cst.BaseExpression] = field(default_factory=dict)  # literals that the targets of loops stand for in this round
