@@ -151,7 +151,7 @@ def keeper_facts(*keepers: Keeper) -> tuple[Fact, ...]:
 
 def loop_fact(module: Module, node: cst.CSTNode, kind: LoopKind = LoopKind.ROUND, over: str = "", runs: Iterable[Place] = ()) -> LoopFact:
     """A loop; ``over`` is how the iterated thing is called, by default as it is written, and ``runs`` are the calls of modules that matter."""
-    if not over and isinstance(node, cst.For):
+    if not over and isinstance(node, cst.For | cst.CompFor):
         over = " ".join(module.code(node.iter).split())
     return LoopFact(module.place(node), kind, over, tuple(place.saying("") for place in runs))
 

@@ -35,7 +35,7 @@ def counts_up(node: cst.BaseExpression) -> bool:
 
 def numbered(node: cst.CSTNode) -> set[str]:
     """The name of the number that ``enumerate`` gives a round, or a range beside its data."""
-    if not isinstance(node, cst.For) or not isinstance(node.target, cst.Tuple) or not isinstance(node.target.elements[0].value, cst.Name):
+    if not isinstance(node, cst.For | cst.CompFor) or not isinstance(node.target, cst.Tuple) or not isinstance(node.target.elements[0].value, cst.Name):
         return set()
     here = node.iter
     while isinstance(here, cst.Call) and here.args:

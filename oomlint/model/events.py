@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class Loop:
     """A loop while it runs: what it goes through, and whether the model was in evaluation when it began.
 
-    A method that a framework calls for each batch is the body of a loop, too: ``node`` is its definition.
+    A method that a framework calls for each batch is the body of a loop, too: ``node`` is its definition. So is the ``for`` of a comprehension.
     """
 
-    node: cst.For | cst.While | cst.FunctionDef
+    node: cst.For | cst.While | cst.FunctionDef | cst.CompFor
     module: Module
     scope: Scope
     name: str  # how the iterated thing is called
@@ -43,6 +43,16 @@ class Loop:
     holds: bool = False  # each round goes over batches of its own data
     trains: bool = False  # a loop over batches inside goes backward
     epochs: bool = False  # and each round trains the same modules on the same batches again
+
+    @property
+    def repeated(self) -> cst.CSTNode:
+        """What each round runs: a block; of a comprehension, all of it."""
+        return self.module.walk.parents[self.node] if isinstance(self.node, cst.CompFor) else self.node.body
+
+    @property
+    def iterable(self) -> cst.BaseExpression | None:
+        """What it goes through, where that is written."""
+        return self.node.iter if isinstance(self.node, cst.For | cst.CompFor) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,8 @@ class Flow(FlowBindings):
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
-    def _for(self, node: cst.For, state: State) -> State | None:
+    def loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, Held, Held]:
+        """A loop, what it goes through, and what each round is given of that."""
         iterable = self.value(node.iter, state)
         each = self.element_of(iterable)
         name, inner = iterated(node.iter)
@@ -188,16 +189,20 @@ class Flow(FlowBindings):
             each = batch()
         elif each.kind is Kind.UNKNOWN and self.holds_modules(inner):
             each = Held(Kind.MODULE)
-        self._freezes(node, state)
         loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
         loop.short = self._is_short(node.iter, iterable, state)
         loop.generated = iterable.moved == "yielded"
         loop.counts = iterable.kind is Kind.ITERABLE and each.kind is Kind.PLAIN
+        return loop, iterable, each
+
+    def _for(self, node: cst.For, state: State) -> State | None:
+        self._freezes(node, state)
+        loop, iterable, each = self.loop_over(node, state)
 
         def begin(here: State) -> None:
             self.assign(node.target, each, here, None, node)
 
-        known = [item for _, item in iterable.items] if iterable.exact and 0 < len(iterable.items) <= _MOST_UNROLLED and not named else []
+        known = [item for _, item in iterable.items] if iterable.exact and 0 < len(iterable.items) <= _MOST_UNROLLED and not loop.named else []
         return self._rounds(loop, node, state, begin, known)
 
     def _literals(self, node: cst.For) -> list[dict[str, cst.BaseExpression]]:
@@ -219,8 +224,13 @@ class Flow(FlowBindings):
             node = node.args[0].value
         if isinstance(node, cst.List | cst.Tuple):
             return len(node.elements) <= FEW
-        held = state.env.get(self.act.path(node.value)) if isinstance(node, cst.Name) else None
-        return held is not None and held.kind is Kind.PACK and held.exact and len(held.items) <= FEW
+        if not isinstance(node, cst.Name):
+            return False
+        held = state.env.get(self.act.path(node.value))
+        if held is not None:
+            return held.kind is Kind.PACK and held.exact and len(held.items) <= FEW
+        displays = [alt.value.node if isinstance(alt.value, Display) else None for alt in self.evaluator.values(node, self.act.frame)]
+        return bool(displays) and all(isinstance(one, cst.List | cst.Tuple) and len(one.elements) <= FEW for one in displays)
 
     def _number(self, node: cst.BaseExpression) -> int | None:
         """The greatest whole number that an expression can be, where all that it can be is known."""

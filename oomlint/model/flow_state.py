@@ -190,6 +190,10 @@ class Flowing(ABC):
         """Run a function of the project in place."""
 
     @abstractmethod
+    def loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, Held, Held]:
+        """A loop, what it goes through, and what each round is given of that."""
+
+    @abstractmethod
     def unknown_call(self, node: cst.Call, written: str, args: list[Held], state: State) -> Held:
         """A call that nobody can follow."""
 

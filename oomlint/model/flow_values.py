@@ -83,10 +83,10 @@ class FlowValues(FlowDefinitions):
         if isinstance(node, cst.Dict):
             return self._dictionary(node, state)
         if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp):
-            each = self.value(node.elt, self._inside(node.for_in, state))
+            each = self._each_round(node, node.elt, state)
             return Held(Kind.ITERABLE, each=each, inside=each) if isinstance(node, cst.GeneratorExp) else Held(Kind.PACK, inside=each, sure=True, moved="list")
         if isinstance(node, cst.DictComp):
-            return Held(Kind.PACK, inside=self.value(node.value, self._inside(node.for_in, state)), sure=True)
+            return Held(Kind.PACK, inside=self._each_round(node, node.value, state), sure=True)
         if isinstance(node, cst.NamedExpr):
             held = self.value(node.value, state)
             self.assign(node.target, held, state, node.value, node)
@@ -324,16 +324,35 @@ class FlowValues(FlowDefinitions):
         found = pack(parts)
         return found.having(inside=inside, exact=False) if inside is not None else found
 
-    def _inside(self, loop: cst.CompFor, state: State) -> State:
-        """The state inside a comprehension, with its targets bound."""
+    def _each_round(self, node: cst.BaseComp, element: cst.BaseExpression, state: State) -> Held:
+        """What a comprehension makes in each round of its loops, and keeps until all of them are over."""
         inner = state.copy()
-        here: cst.CompFor | None = loop
+        outer = self.act.loops
+        here: cst.CompFor | None = node.for_in
         while here is not None:
-            self.assign(here.target, self.element_of(self.value(here.iter, inner)), inner, None, here)
+            loop, _, each = self.loop_over(here, inner)
+            self.assign(here.target, each, inner, None, here)
+            self.act.loops = (*self.act.loops, loop)
+            if self.recording:
+                self.record.loops.append(loop)
             for condition in here.ifs:
                 self.value(condition.test, inner)
             here = here.inner_for_in
-        return inner
+        found = self.value(element, inner)
+        name = self._bound_to(node) if self.recording and not isinstance(node, cst.GeneratorExp) else ""
+        if name:
+            self.stored(node, inner, "append", self.act.path(name), found, element, Held(Kind.PACK, sure=True, moved="list"))
+        self.act.loops = outer
+        return found
+
+    def _bound_to(self, node: cst.BaseComp) -> str:
+        """The name that a comprehension is bound to, or what a call makes of it: ``rows = torch.cat([...])``; empty where there is none."""
+        parents = self.act.module.walk.parents
+        here: cst.CSTNode | None = parents.get(node)
+        while isinstance(here, cst.Arg | cst.Call):
+            here = parents.get(here)
+        target = here.targets[0].target if isinstance(here, cst.Assign) and len(here.targets) == 1 else None
+        return target.value if isinstance(target, cst.Name) else ""
 
     def row_of(self, held: Held) -> Held:
         """What is put where all elements of a value are: numbers where it is nothing but numbers, as `tolist()` gives."""

@@ -74,8 +74,10 @@ def _goes_backward(loop: Loop, record: Record) -> bool:
     return False
 
 
-def _ends_at_once(node: cst.For | cst.While | cst.FunctionDef) -> bool:
+def _ends_at_once(node: cst.For | cst.While | cst.FunctionDef | cst.CompFor) -> bool:
     """Whether a loop is left in its first round."""
-    body = block_of(node.body) if not isinstance(node, cst.FunctionDef) else ()
+    if not isinstance(node, cst.For | cst.While):
+        return False
+    body = block_of(node.body)
     last = body[-1] if body else None
     return isinstance(last, cst.Break | cst.Return) and not any(isinstance(part, cst.Continue) for part in descend(node.body, into_scopes=False))

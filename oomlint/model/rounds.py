@@ -112,17 +112,18 @@ class Body:
     def __init__(self, loop: Loop) -> None:
         node = loop.node
         self.scope, self.passes = loop.scope, loop.passes
-        self.flows = _flows(node.body, loop.scope)
-        targets = set(_bound(node.target)) if isinstance(node, cst.For) else set()
+        self.flows = _flows(loop.repeated, loop.scope)
+        targets = set(_bound(node.target)) if isinstance(node, cst.For | cst.CompFor) else set()
         self.targets = frozenset(targets)
-        numbers = targets if isinstance(node, cst.For) and (loop.counts or counts_up(node.iter)) else numbered(node)
+        iterable = loop.iterable
+        numbers = targets if iterable is not None and (loop.counts or counts_up(iterable)) else numbered(node)
         if isinstance(node, cst.While):
             numbers = {part.target.value for part in descend(node.body) if isinstance(part, cst.AugAssign) and isinstance(part.target, cst.Name)}
         data = targets - numbers
-        if not data or not any(isinstance(part, cst.Name) and part.value in data for part in descend(node.body)):
+        if not data or not any(isinstance(part, cst.Name) and part.value in data for part in descend(loop.repeated)):
             data = data | self._drawn()
-        if loop.counts and isinstance(node, cst.For):
-            data = data | _as_long(node.iter, loop.scope)
+        if loop.counts and iterable is not None:
+            data = data | _as_long(iterable, loop.scope)
         self.round = Round(frozenset(data), frozenset(numbers))
         self._spread: dict[frozenset[cst.CSTNode], Round] = {}
 

@@ -142,7 +142,7 @@ class EvalWithoutNoGrad(Rule):
             message = Message(f"Evaluation {what} runs `{model}` without `torch.no_grad()`", how)
             text = Text(module.tree)
             node = loop.node
-            header = node.iter if isinstance(node, cst.For) else node.test if isinstance(node, cst.While) else node.name
+            header = node.iter if isinstance(node, cst.For | cst.CompFor) else node.test if isinstance(node, cst.While) else node.name
             place = text.place(text.span(node)[0], text.span(header)[1])
             related = list(dict.fromkeys(place for forward in found.forwards for place in _way_to(forward, loop, module)))[:_MOST_PLACES]
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING

@@ -287,9 +287,7 @@ class Look:
             self._kept_whole(node)
         self._many(header)
         over = None if isinstance(node, ast.While) else node.iter
-        loop = _Loop(over is not None and (gives_batches(over) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)), not counts(over))
-        if not isinstance(node, ast.While):
-            loop.targets = frozenset(row_names(node.target))
+        loop = _Loop(batches=False) if over is None or isinstance(node, ast.While) else self._goes_over(node.target, over)
         loop.node = node
         here.loops.append(loop)
         self._many(node.body)
@@ -297,6 +295,12 @@ class Look:
         if loop.carries and (loop.batches or loop.trains):
             raise _Found
         self._many(node.orelse)
+
+    def _goes_over(self, target: ast.expr, over: ast.expr) -> _Loop:
+        """A loop, by what it goes over."""
+        words = [*names_in(target), *names_in(over)]
+        batches = gives_batches(over) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)
+        return _Loop(batches, not counts(over), frozenset(row_names(target)))
 
     def _kept_whole(self, node: ast.For | ast.AsyncFor) -> None:
         """``for batch in loader: batches.append(batch)``."""
@@ -519,7 +523,24 @@ class Look:
             raise _Found
         if self._says(_JOINS) and cuts(node.elt):
             raise _Found
-        self._below(node)
+        self._comprehension(node)
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
+        """A loop that may call something in its rounds."""
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        if not any(isinstance(part, ast.Call) for element in elements for part in ast.walk(element)):
+            self._below(node)
+            return
+        loops = []
+        for part in node.generators:
+            self._one(part.iter)
+            loops.append(self._goes_over(part.target, part.iter))
+        self.here.looped = True
+        self.here.loops += loops
+        self._many([*elements, *(test for part in node.generators for test in part.ifs)])
+        del self.here.loops[-len(loops) :]
+        if any(loop.carries and loop.batches for loop in loops):
+            raise _Found
 
     def _call(self, node: ast.Call) -> None:
         name = name_of(node.func)
@@ -644,6 +665,9 @@ _HANDLERS: dict[type, Callable[[Look, Any], None]] = {
     ast.Name: Look._name,  # noqa: SLF001
     ast.Attribute: Look._attribute,  # noqa: SLF001
     ast.ListComp: Look._row,  # noqa: SLF001
+    ast.SetComp: Look._comprehension,  # noqa: SLF001
+    ast.DictComp: Look._comprehension,  # noqa: SLF001
+    ast.GeneratorExp: Look._comprehension,  # noqa: SLF001
     ast.Call: Look._call,  # noqa: SLF001
     ast.Constant: Look._constant,  # noqa: SLF001
 }

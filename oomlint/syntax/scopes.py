@@ -55,6 +55,7 @@ class Scope:
     children: list[Scope] = field(default_factory=list)
     loops: list[cst.For | cst.While] = field(default_factory=list)
     rows: list[cst.ListComp] = field(default_factory=list)
+    comprehensions: list[cst.BaseComp] = field(default_factory=list)  # lists among them, and generators
     tries: list[cst.Try] = field(default_factory=list)
     flows: dict[cst.CSTNode, object] = field(default_factory=dict)  # what its blocks bind to what, where somebody has asked
     order: Sequence[cst.CSTNode] = ()  # all nodes of the file, in source order

@@ -185,9 +185,11 @@ class Walk:
         del self, statement
         scope.loops.append(node)
 
-    def _row(self, node: cst.ListComp, scope: Scope, statement: cst.CSTNode) -> None:
+    def _comprehension(self, node: cst.BaseComp, scope: Scope, statement: cst.CSTNode) -> None:
         del self, statement
-        scope.rows.append(node)
+        scope.comprehensions.append(node)
+        if isinstance(node, cst.ListComp):
+            scope.rows.append(node)
 
     def _try(self, node: cst.Try, scope: Scope, statement: cst.CSTNode) -> None:
         del self, statement
@@ -353,7 +355,10 @@ _HANDLERS: dict[type, Callable[[Walk, Any, Scope, cst.CSTNode], Scope | None]] =
     cst.NamedExpr: Walk._named,  # noqa: SLF001
     cst.For: Walk._for,  # noqa: SLF001
     cst.While: Walk._while,  # noqa: SLF001
-    cst.ListComp: Walk._row,  # noqa: SLF001
+    cst.ListComp: Walk._comprehension,  # noqa: SLF001
+    cst.SetComp: Walk._comprehension,  # noqa: SLF001
+    cst.DictComp: Walk._comprehension,  # noqa: SLF001
+    cst.GeneratorExp: Walk._comprehension,  # noqa: SLF001
     cst.Try: Walk._try,  # noqa: SLF001
     cst.WithItem: Walk._with_item,  # noqa: SLF001
     cst.ExceptHandler: Walk._except,  # noqa: SLF001

@@ -51,9 +51,10 @@ def counted(store: Store) -> bool:
 def stops(loop: Loop) -> bool:
     """Whether the loop ends itself after a few rounds. One that trains ends where the whole training does."""
     node = loop.node
-    if isinstance(node, cst.For) and any(isinstance(part, cst.Call) and names.last_name(part.func) == "islice" for part in descend(node.iter)):
+    over = loop.iterable
+    if over is not None and any(isinstance(part, cst.Call) and names.last_name(part.func) == "islice" for part in descend(over)):
         return True
-    if loop.steps or isinstance(node, cst.FunctionDef):
+    if loop.steps or isinstance(node, cst.FunctionDef | cst.CompFor):
         return False
     spot = Spot(loop.module, loop.scope, node, node)
     return any(

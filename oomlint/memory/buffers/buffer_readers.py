@@ -98,7 +98,7 @@ def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
 def thrown_away(store: Store, loop: Loop) -> cst.Call | None:
     """A call in the loop that copies what is stored to the host, and whose result nobody takes: ``scores.cpu()``."""
     stored = store.expression
-    for node in descend(loop.node.body, into_scopes=False) if isinstance(stored, cst.Name) and store.scope is loop.scope else ():
+    for node in descend(loop.repeated, into_scopes=False) if isinstance(stored, cst.Name) and store.scope is loop.scope else ():
         call = node.value if isinstance(node, cst.Expr) else None
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute) or not isinstance(call.func.value, cst.Name):
             continue

@@ -111,8 +111,10 @@ class Evaluations:
                 if loop is None or event.via or event.module is not module or event.node in seen or id(event.node) in used or not record.complete:
                     continue
                 trains = any(backward.known and loop in backward.loops for backward in record.backwards)
+                if isinstance(loop.node, cst.FunctionDef | cst.CompFor):
+                    continue
                 turned = _turned(loop.node, event) if trains and event.evaluating and event.trainable and event.mode is Mode.ON else None
-                if turned is not None and not isinstance(loop.node, cst.FunctionDef) and not self._caller_switches_off(record):
+                if turned is not None and not self._caller_switches_off(record):
                     seen.add(event.node)
                     confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
                     yield Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
@@ -183,7 +185,7 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
     return any(sources & backward.sources for backward in after)
 
 
-def _turned(loop: cst.For | cst.While | cst.FunctionDef, event: Forward) -> cst.Call | None:
+def _turned(loop: cst.For | cst.While, event: Forward) -> cst.Call | None:
     """The call in a loop's own body that puts the module of a pass into evaluation, or what holds it; not one that puts another there."""
     func = path_of(event.node.func) if isinstance(event.node, cst.Call) else None
     if func is None:

@@ -94,7 +94,7 @@ def accumulates(store: Store, record: Record, loop: Loop) -> bool:
     """Whether a sum starts again with each step of the optimizer, which is made now and then: what gradient accumulation adds up."""
     walk = loop.module.walk
     steps = [use.node for use in record.uses if use.what == "step"]
-    clearing = set(filter(_clears, descend(loop.node.body)))
+    clearing = set(filter(_clears, descend(loop.repeated)))
     for reset in record.resets:
         if reset.path != store.path or reset.node is store.node or reset.module is not loop.module or loop not in reset.loops:
             continue
@@ -209,10 +209,10 @@ def _derived(store: Store, loop: Loop) -> set[str]:
     return derived
 
 
-def _bound_by(loop: cst.For | cst.While | cst.FunctionDef) -> set[str]:
+def _bound_by(loop: cst.For | cst.While | cst.FunctionDef | cst.CompFor) -> set[str]:
     """Names that a loop sets in each round."""
     if isinstance(loop, cst.FunctionDef):
         return {param.name.value for param in loop.params.params[1:]}
-    if not isinstance(loop, cst.For):
+    if isinstance(loop, cst.While):
         return set()
     return {node.value for node in descend(loop.target) if isinstance(node, cst.Name)}

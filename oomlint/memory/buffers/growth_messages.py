@@ -27,7 +27,7 @@ def loop_of(growth: Growth) -> str:
     node = growth.loop.node
     if isinstance(node, cst.FunctionDef):
         return f"the loop around `{node.name.value}`"
-    return f"the loop over `{over(growth.loop)}`" if isinstance(node, cst.For) else "the loop"
+    return f"the loop over `{over(growth.loop)}`" if growth.loop.iterable is not None else "the loop"
 
 
 def over(loop: Loop) -> str:
@@ -35,9 +35,10 @@ def over(loop: Loop) -> str:
     node = loop.node
     if isinstance(node, cst.FunctionDef):
         return loop.name
-    if loop.generated and isinstance(node, cst.For):  # by a function that is given a model and a loader
-        return short(loop.module.code(names.iterated(node.iter)), _LONGEST)
-    return short(loop.module.code(iterated(node.iter)[1] if isinstance(node, cst.For) else node.test), _LONGEST)
+    if isinstance(node, cst.While):
+        return short(loop.module.code(node.test), _LONGEST)
+    # By a function that is given a model and a loader.
+    return short(loop.module.code(names.iterated(node.iter) if loop.generated else iterated(node.iter)[1]), _LONGEST)
 
 
 def target_of(store: Store) -> str:
@@ -45,7 +46,7 @@ def target_of(store: Store) -> str:
     if store.target is not None:
         return short(_written(store.target, store))
     root = store.path[0]
-    return str(root[1]) if isinstance(store.node, cst.Return) and isinstance(root, tuple) else "it"
+    return str(root[1]) if isinstance(store.node, cst.Return | cst.BaseComp) and isinstance(root, tuple) else "it"
 
 
 def what_of(store: Store) -> str:

@@ -278,7 +278,7 @@ def written_later(growth: Growth) -> bool:
             return True
         roots = {node.value for node in descend(expression) if isinstance(node, cst.Name)}
         roots |= {root[1] for root in store.path[:1] if isinstance(root, tuple) and root[1] != "self"}
-        if any(_writes(node, roots) for node in descend(growth.loop.node.body)):
+        if any(_writes(node, roots) for node in descend(growth.loop.repeated)):
             return True
     return False
 

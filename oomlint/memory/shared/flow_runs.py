@@ -22,6 +22,8 @@ from oomlint.scout.telling import ADDS, DRIVES, MODES, MOVES, READY, is_no_root,
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Record
     from oomlint.model.project import Module, Project
@@ -68,7 +70,9 @@ class Runs:
         looping = [
             scope
             for scope in module.walk.scopes
-            if scope.loops and not isinstance(scope.node, cst.ClassDef | cst.Lambda) and not is_no_root(scope.name, method=names.is_method(scope))
+            if (scope.loops or scope.comprehensions)
+            and not isinstance(scope.node, cst.ClassDef | cst.Lambda)
+            and not is_no_root(scope.name, method=names.is_method(scope))
         ]
         words = words_of(module.source.text)
         if not looping:
@@ -152,7 +156,9 @@ class Runs:
         """Whether a function with a loop names a loader, or steps in its loop; what is cheap to know is asked first."""
         if words.loaders and _names_one_of(words.loaders, scope):
             return True
-        steps = any(names.last_name(call.func) in words.steps for call in scope.calls) and any(_may_go_through_batches(loop, words) for loop in scope.loops)
+        steps = any(names.last_name(call.func) in words.steps for call in scope.calls) and any(
+            _may_go_through_batches(body, words) for body in _repeated(scope)
+        )
         if not steps and not _may_run_a_model(scope) and not _runs_what_it_is_given(scope, module) and not _calls_what_moves(scope, module):
             return False
         method = scope.parent is not None and scope.parent.is_class
@@ -198,10 +204,16 @@ def _names_one_of(words: frozenset[str], scope: Scope) -> bool:
     return any(isinstance(node, cst.Name) and node.value in words for node in descend(scope.node, into_scopes=False))
 
 
-def _may_go_through_batches(loop: cst.For | cst.While, words: Words) -> bool:
+def _repeated(scope: Scope) -> Iterator[cst.CSTNode]:
+    """What the loops of a function repeat; of a comprehension, all of it."""
+    yield from (loop.body for loop in scope.loops)
+    yield from scope.comprehensions
+
+
+def _may_go_through_batches(body: cst.CSTNode, words: Words) -> bool:
     return any(
         isinstance(node, cst.Call) and (word := names.last_name(node.func)) in words.steps and not (word == "update" and _fills(node))
-        for node in descend(loop.body, into_scopes=False)
+        for node in descend(body, into_scopes=False)
     )
 
 
@@ -209,7 +221,7 @@ def _may_run_a_model(scope: Scope) -> bool:
     """Whether a function makes a model ready, moves tensors in the rounds of a loop, or keeps something in them and switches gradients off."""
     if any(isinstance(call.func, cst.Attribute) and call.func.attr.value in READY for call in scope.calls):
         return True
-    rounds = [node for loop in scope.loops for node in descend(loop.body, into_scopes=False)]
+    rounds = [node for body in _repeated(scope) for node in descend(body, into_scopes=False)]
     if any(isinstance(node, cst.Attribute) and node.attr.value in MOVES for node in rounds):
         return True
     return any(_keeps(node) for node in rounds) and any(_word(node) in MODES for node in descend(scope.node, into_scopes=False))
@@ -218,7 +230,7 @@ def _may_run_a_model(scope: Scope) -> bool:
 def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
     """Whether the rounds of a loop call an argument, in a file that makes a model ready."""
     given = {p.name.value for p in names.parameters(scope)}
-    rounds = (node for loop in scope.loops for node in descend(loop.body, into_scopes=False))
+    rounds = (node for body in _repeated(scope) for node in descend(body, into_scopes=False))
     if not any(isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in given and node.args for node in rounds):
         return False
     return any(isinstance(call.func, cst.Attribute) and call.func.attr.value in READY and not call.args for call, _ in module.walk.calls)
@@ -226,7 +238,7 @@ def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
 
 def _calls_what_moves(scope: Scope, module: Module) -> bool:
     """Whether the rounds of a loop keep something, and call a function of the file, or of the class, that moves tensors or switches gradients off."""
-    rounds = [node for loop in scope.loops for node in descend(loop.body, into_scopes=False)]
+    rounds = [node for body in _repeated(scope) for node in descend(body, into_scopes=False)]
     if not any(_keeps(node) or _fills_place(node) for node in rounds):
         return False
     for node in rounds:
