@@ -18,7 +18,7 @@ from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.freezing import frozen_by
 from oomlint.model.held import PLAIN, SOME_LOADER, UNKNOWN, Device, Graph, Held, Kind, Storage, join
 from oomlint.model.loops import FEW, decide
-from oomlint.model.values import Const, Display
+from oomlint.model.values import Const, Display, Unknown
 from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.nodes import block_of, constant_key
 
@@ -229,8 +229,10 @@ class Flow(FlowBindings):
         held = state.env.get(self.act.path(node.value))
         if held is not None:
             return held.kind is Kind.PACK and held.exact and len(held.items) <= FEW
-        displays = [alt.value.node if isinstance(alt.value, Display) else None for alt in self.evaluator.values(node, self.act.frame)]
-        return bool(displays) and all(isinstance(one, cst.List | cst.Tuple) and len(one.elements) <= FEW for one in displays)
+        # A default tells, too, where nobody knows of a caller.
+        known = [alt.value for alt in self.evaluator.values(node, self.act.frame) if not isinstance(alt.value, Unknown)]
+        displays = [value.node if isinstance(value, Display) else None for value in known]
+        return bool(displays) and all(isinstance(one, cst.List | cst.Tuple) and 0 < len(one.elements) <= FEW for one in displays)
 
     def _number(self, node: cst.BaseExpression) -> int | None:
         """The greatest whole number that an expression can be, where all that it can be is known."""

@@ -132,30 +132,44 @@ class FlowBindings(FlowCalls):
     def assignment(self, node: cst.Assign, state: State) -> None:
         """Run ``x = y``."""
         for target in node.targets:
-            if self._adds_to_itself(node, target.target, state):
+            if self._adds_to_itself(node, target.target, node.value, state) or self._adds_side_by_side(node, target.target, state):
                 return
         held = self.value(node.value, state)
         for target in node.targets:
             self.assign(target.target, held, state, node.value, node)
 
-    def _adds_to_itself(self, node: cst.Assign, target: cst.BaseExpression, state: State) -> bool:
-        """``acc = acc + e``, ``acc = a * acc + b * e``: a running sum, or a list that gets longer."""
-        value = node.value
+    def _adds_side_by_side(self, node: cst.Assign, target: cst.BaseExpression, state: State) -> bool:
+        """``a, b = a + x, b + y``: each adds to itself, or is something else."""
+        if not isinstance(target, cst.Tuple) or not isinstance(node.value, cst.Tuple) or len(target.elements) != len(node.value.elements):
+            return False
+        pairs = [(one.value, other.value) for one, other in zip(target.elements, node.value.elements, strict=True)]
+        if not any(isinstance(part, cst.BinaryOperation) and self._mentions(part, self.code(one)) for one, part in pairs):
+            return False
+        for one, part in pairs:
+            if not self._adds_to_itself(part, one, part, state):
+                self.assign(one, self.value(part, state), state, part, node)
+        return True
+
+    def _adds_to_itself(self, node: cst.CSTNode, target: cst.BaseExpression, value: cst.BaseExpression, state: State) -> bool:
+        """``acc = acc + e``, ``acc = a * acc + b * e``: a running sum, or a list that gets longer; also where it is what a test chooses."""
         if not isinstance(target, cst.Name | cst.Attribute | cst.Subscript):
             return False
-        if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add | cst.Subtract):
+        if isinstance(value, cst.IfExp):
+            return any(self._adds_to_itself(node, target, part, state) for part in (value.orelse, value.body))
+        summands = _summands(value)
+        if len(summands) == 1:
             return False
         code = self.code(target)
         own: list[cst.BaseExpression] = []
         others: list[cst.BaseExpression] = []
-        for part in _summands(value):
+        for part in summands:
             (own if self._mentions(part, code) or self._looks_up(part, target) else others).append(part)
         if len(own) != 1 or not others or not (_is_scaled(own[0], code, self.code) or self._looks_up(own[0], target)):
             return False
         before = self.value(target, state)
         parts = [self.value(part, state) for part in others]
         added = mixed(parts) if len(parts) > 1 else parts[0]
-        if len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN} and isinstance(value.operator, cst.Add):
+        if len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN}:
             self._lengthen(node, target, before, added, others[0], state)
             return True
         kind = "concat" if before.kind is Kind.PACK else "augment"
@@ -262,8 +276,15 @@ def _builds(name: str, held: Held, expression: cst.BaseExpression | None) -> boo
 
 
 def _summands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The parts of a sum: of ``a + b - c``, ``sum([a, b, c])``, ``torch.add(a, b)``; of something else, that alone."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract):
         return [*_summands(node.left), *_summands(node.right)]
+    if isinstance(node, cst.Call) and names.dotted(node.func) in {"sum", "torch.add"} and node.args:
+        given = [arg.value for arg in node.args]
+        only = given[0]
+        if isinstance(only, cst.List | cst.Tuple) and len(given) == 1:
+            given = [element.value for element in only.elements]
+        return [part for one in given for part in _summands(one)] if len(given) > 1 else [node]
     return [node]
 
 

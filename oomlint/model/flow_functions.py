@@ -10,7 +10,7 @@ from oomlint.model import arguments, names
 from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, Output, State, joined
-from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, pack, tags_of
+from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, join_all, pack, tags_of
 from oomlint.model.values import Bound, Const, Frame, Instance
 from oomlint.syntax.nodes import block_of
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import ClassRef, FunctionRef
     from oomlint.syntax.scopes import Scope
 
+_MOST_WAYS: Final = 4  # of derived classes to fill in a method
 _OWN_CONSTRUCTION: Final = ("__init__", "__post_init__")  # code that decides what an object of a dataclass holds
 
 
@@ -27,7 +28,9 @@ class FlowFunctions(FlowLibraries):
 
     def call_function(self, function: FunctionRef, node: cst.Call, args: list[Held], this: Path, state: State) -> Held:
         """What a call of a function of the project gives; of an unknown result, what goes in may come out."""
-        found = self.run_function(function, node, args, bound_arguments(function.scope, node, args), this, state)
+        # A method that only says that there is one is what the derived classes make of it.
+        ways = self.evaluator.filled_in(function, function.scope.name)[:_MOST_WAYS]
+        found = join_all([self.run_function(one, node, args, bound_arguments(one.scope, node, args), this, state) for one in ways])
         if found.kind is Kind.UNKNOWN:
             live = any(held.carries for held in args)
             return found.having(graph=max(found.graph, Graph.MAYBE if live else Graph.NO), tags=found.tags | tags_of(args))

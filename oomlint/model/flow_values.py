@@ -82,11 +82,14 @@ class FlowValues(FlowDefinitions):
             return self._display(node, state)
         if isinstance(node, cst.Dict):
             return self._dictionary(node, state)
-        if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp):
+        if isinstance(node, cst.GeneratorExp):
             each = self._each_round(node, node.elt, state)
-            return Held(Kind.ITERABLE, each=each, inside=each) if isinstance(node, cst.GeneratorExp) else Held(Kind.PACK, inside=each, sure=True, moved="list")
+            return Held(Kind.ITERABLE, each=each, inside=each)
+        if isinstance(node, cst.ListComp | cst.SetComp):
+            # Who goes backward through it goes through what was kept here.
+            return Held(Kind.PACK, inside=self._each_round(node, node.elt, state), sure=True, moved="list", tags=frozenset({id(node)}))
         if isinstance(node, cst.DictComp):
-            return Held(Kind.PACK, inside=self._each_round(node, node.value, state), sure=True)
+            return Held(Kind.PACK, inside=self._each_round(node, node.value, state), sure=True, tags=frozenset({id(node)}))
         if isinstance(node, cst.NamedExpr):
             held = self.value(node.value, state)
             self.assign(node.target, held, state, node.value, node)

@@ -46,7 +46,7 @@ def target_of(store: Store) -> str:
     if store.target is not None:
         return short(_written(store.target, store))
     root = store.path[0]
-    return str(root[1]) if isinstance(store.node, cst.Return | cst.BaseComp) and isinstance(root, tuple) else "it"
+    return str(root[1]) if isinstance(store.node, cst.Return | cst.BaseComp | cst.BinaryOperation) and isinstance(root, tuple) else "it"
 
 
 def what_of(store: Store) -> str:
