@@ -9,7 +9,7 @@ from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
-from oomlint.model.evaluate import CPU_COUNTS
+from oomlint.model.questions import is_cpu_count
 from oomlint.model.values import Const, ExternalCall, assumptions
 from oomlint.rule import Rule
 
@@ -32,8 +32,9 @@ class WorkerCountOversized(Rule):
     ## What it does
 
     Checks for a `DataLoader` with 16 workers or more (a setting), and for `os.cpu_count()` or `multiprocessing.cpu_count()` taken as the
-    number of workers, or a multiple of it; once for all loaders that take the same number from the same place. A number that the code states is a
-    note, not shown by default: who wrote it knew it. From 32 on (the setting `worker-cap`), which is a whole node for one loader, it is a warning.
+    number of workers, a multiple of it, or what is left of it (`cpu_count() - 1`, `cpu_count() // 2`); once for all loaders that take the same
+    number from the same place. A number that the code states is a note, not shown by default: who wrote it knew it. From 32 on (the setting
+    `worker-cap`), which is a whole node for one loader, it is a warning.
 
     ## Why is this bad
 
@@ -126,7 +127,8 @@ class WorkerCountOversized(Rule):
         else:
             severity = Severity.WARNING
             each = f"it ignores the CPU quota of a container, and each worker takes at least {FORKED_MIB} MiB plus its batches in flight"
-            message = Message(f"`{loader.written}` starts one worker per CPU of the host", each)
+            many = "starts one worker per CPU of the host" if isinstance(found.value, ExternalCall) else "takes its number of workers from the CPUs of the host"
+            message = Message(f"`{loader.written}` {many}", each)
             confidence = confidence_of(max(1, assumptions(found)))
         facts = [loader_fact(loader, [found])]
         related, beside = story_places(place, found), given_beside(*([way] for way in ways))
@@ -140,8 +142,6 @@ class WorkerCountOversized(Rule):
             for alt in loaders.workers(loader, use.frame):
                 if alt.reach or any(step.kind == "bound" for step in alt.story) or alt.under(use.picks) is None:
                     continue
-                if (isinstance(alt.value, Const) and isinstance(alt.value.value, int) and alt.value.value >= limit) or (
-                    isinstance(alt.value, ExternalCall) and alt.value.name in CPU_COUNTS
-                ):
+                if (isinstance(alt.value, Const) and isinstance(alt.value.value, int) and alt.value.value >= limit) or is_cpu_count(alt.value):
                     out.setdefault(loader.made_at(use.frame), []).append(alt)
         return out
