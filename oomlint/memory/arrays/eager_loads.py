@@ -18,7 +18,7 @@ from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.known_reads import Reads
+from oomlint.memory.shared.known_reads import DECODERS, Reads
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, ExternalCall
 from oomlint.syntax.nodes import descend
@@ -48,7 +48,9 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     for group in groups.values():
         first, *others = _gravest_first(group)
         name = first.read.name if first.read is not None else ""
-        words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"
+        words = f"`{name}` reads all of its file"
+        if first.many:
+            words = f"`{name}` decodes every record" if first.read is not None and first.read.origin in DECODERS else f"`{name}` reads every file"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
     yield from _corpora(module, project)

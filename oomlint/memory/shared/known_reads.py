@@ -25,6 +25,8 @@ class Reads(Enum):
 
 # What may be a dataset by itself, and what is one sample: that counts only where many are collected.
 WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT, Reads.TABLE})
+# What makes an array of bytes that something else has read: of a line, a row of a table, an entry of a database.
+DECODERS: Final = frozenset({"numpy.frombuffer", "numpy.fromstring", "cv2.imdecode"})
 BY_NAME: Final = {
     name: kind
     for kind, listed in (
@@ -60,6 +62,7 @@ BY_NAME: Final = {
                 "mmcv.imread laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
             ),
         ),
+        (Reads.SAMPLE, " ".join(sorted(DECODERS))),
         (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel"),
         (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
     )
