@@ -127,7 +127,7 @@ class WorkerCountOversized(Rule):
         else:
             severity = Severity.WARNING
             each = f"it ignores the CPU quota of a container, and each worker takes at least {FORKED_MIB} MiB plus its batches in flight"
-            many = "starts one worker per CPU of the host" if isinstance(found.value, ExternalCall) else "takes its number of workers from the CPUs of the host"
+            many = "starts one worker per CPU of the host" if isinstance(found.value, ExternalCall) else "scales workers with the host's CPUs"
             message = Message(f"`{loader.written}` {many}", each)
             confidence = confidence_of(max(1, assumptions(found)))
         facts = [loader_fact(loader, [found])]
