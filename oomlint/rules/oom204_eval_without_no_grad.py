@@ -38,7 +38,7 @@ class EvalWithoutNoGrad(Rule):
     Checks for a loop over a loader that evaluates a model in grad mode: the function calls `.eval()`, or it or its loader is named after
     validation, test, inference or prediction; the model, or a method of it that takes the batch, runs in the loop;
     and no `backward()` and no optimizer is in it. A loop that asks an object for a batch in each round (`loader.get_batch(split)`) goes over
-    batches, too. A loop over other things (files, patches of an image) counts too where the callers call
+    batches, too, and so does a comprehension or generator expression. A loop over other things (files, patches of an image) counts too where the callers call
     `.eval()`, or nothing in the file goes backward and nobody gets what carries the graph. So does a function that calls `.eval()`, runs the model at
     once outside of its loops (a whole split, a graph) and is called in a loop: the finding is at the model's call. In `for phase in ["train", "val"]`
     each round is judged by itself.
