@@ -61,6 +61,8 @@ class FlowBindings(FlowCalls):
         path = (*base.home, word)
         self.was_reset(statement, state, path, bound=expression is not None and _cuts(expression, word), network=_builds(word, held, expression))
         self._put(path, named_size(word, held), state)
+        if base.frozen and held.kind is Kind.MODULE and not held.frozen:
+            state.env[base.home] = base.having(frozen=False)  # a new part learns
         if word == "requires_grad" and expression is not None and names.dotted(expression) != "False":
             self.used(statement, state, "gradients")
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
+_ROUNDS: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
+
+
 class _Given(cst.CSTTransformer):
     """Puts literals where names stand."""
 
@@ -328,15 +331,21 @@ class FlowValues(FlowDefinitions):
         return found.having(inside=inside, exact=False) if inside is not None else found
 
     def _each_round(self, node: cst.BaseComp, element: cst.BaseExpression, state: State) -> Held:
-        """What a comprehension makes in each round of its loops, and keeps until all of them are over."""
+        """What a comprehension makes in each round of its loops, and keeps until all of them are over.
+
+        A generator that nobody goes through at once runs later, in another mode it may be, and is no loop here.
+        """
+        self.spent += _ROUNDS
+        runs = not isinstance(node, cst.GeneratorExp) or isinstance(self.act.module.walk.parents.get(node), cst.Arg)
         inner = state.copy()
         outer = self.act.loops
         here: cst.CompFor | None = node.for_in
         while here is not None:
             loop, _, each = self.loop_over(here, inner)
             self.assign(here.target, each, inner, None, here)
-            self.act.loops = (*self.act.loops, loop)
-            if self.recording:
+            if runs:
+                self.act.loops = (*self.act.loops, loop)
+            if runs and self.recording:
                 self.record.loops.append(loop)
             for condition in here.ifs:
                 self.value(condition.test, inner)

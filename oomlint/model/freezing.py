@@ -51,25 +51,26 @@ def frozen_parts(cls: ClassRef, evaluator: Evaluator) -> frozenset[str]:
         text = base.module.source.text
         if "requires_grad" not in text:
             continue
-        for scope in _constructors(base):
-            found.update(_frozen_in(base.module, scope, evaluator))
+        for scope, call in _constructors(base):
+            found.update(_frozen_in(base.module, scope, call, evaluator))
         if found and any(switches_gradients(node, on=True) for scope in base.scope.children for node in scope.nodes()):
             return frozenset()
     return frozenset(found)
 
 
-def _constructors(cls: ClassRef) -> Iterator[Scope]:
-    """``__init__``, and the methods that it calls."""
+def _constructors(cls: ClassRef) -> Iterator[tuple[Scope, cst.Call | None]]:
+    """``__init__``, and the methods that it calls, with these calls."""
     init = next((scope for scope in cls.scope.children if scope.name == "__init__"), None)
     if init is None:
         return
-    yield init
+    yield init, None
     this = names.self_name(init)
-    called = {call.func.attr.value for call in init.calls if isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) == this}
-    yield from (scope for scope in cls.scope.children if scope.name in called)
+    for call in init.calls:
+        if isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) == this:
+            yield from ((scope, call) for scope in cls.scope.children if scope.name == call.func.attr.value)
 
 
-def _frozen_in(module: Module, scope: Scope, evaluator: Evaluator) -> Iterator[str]:
+def _frozen_in(module: Module, scope: Scope, call: cst.Call | None, evaluator: Evaluator) -> Iterator[str]:
     this = names.self_name(scope)
     for node in scope.nodes():
         frozen = frozen_by(node)
@@ -81,8 +82,19 @@ def _frozen_in(module: Module, scope: Scope, evaluator: Evaluator) -> Iterator[s
             name = frozen.attr.value
         else:
             continue
-        if _always_runs(module, scope, node, evaluator):
-            yield name
+        if not _always_runs(module, scope, node, evaluator):
+            continue
+        # What is made afterwards learns, also a part of what is frozen: `self.net.fc = nn.Linear(512, 10)`.
+        at = call or node
+        around, start = module.walk.scope_at(at), module.tree.span(at)
+        stored = [effect for effect in around.effects.get(names.self_name(around) or "", ()) if effect.kind == "assign" and effect.path]
+        later = {str(effect.path[0][1]) for effect in stored if module.tree.span(effect.node) > start}
+        if name != ALL:
+            yield from {name} - later
+            continue
+        yield from {str(effect.path[0][1]) for effect in stored} - later
+        if not later:
+            yield ALL
 
 
 def _always_runs(module: Module, scope: Scope, node: cst.CSTNode, evaluator: Evaluator) -> bool:
