@@ -41,7 +41,7 @@ class FlowLayers(FlowFunctions):
     def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int, frozen: frozenset[str]) -> bool:
         stored = scope.effects.get(names.self_name(scope) or "", ())
         aside = {id(effect.statement) for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen}
-        own = {p.name.value for p in names.parameters(scope) if not isinstance(p.default, cst.BaseNumber | cst.BaseString)}
+        own = {p.name.value for p in names.parameters(scope) if not _is_setting(p.default)}
         for effect in stored:
             if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
                 return True  # what somebody hands over may be a module
@@ -100,3 +100,8 @@ class FlowLayers(FlowFunctions):
                     if last == "Parameter" or (last in {"Linear", "Conv2d", "Embedding", "Conv1d", "Conv3d", "LSTM", "GRU"}):
                         return True
         return False
+
+
+def _is_setting(default: cst.BaseExpression | None) -> bool:
+    """Whether a default says that a parameter takes a number, a text or a switch."""
+    return isinstance(default, cst.BaseNumber | cst.BaseString) or (isinstance(default, cst.Name) and default.value in {"True", "False"})

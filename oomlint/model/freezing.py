@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 ALL = ""  # in place of an attribute's name: the whole object
 
@@ -88,13 +88,18 @@ def _frozen_in(module: Module, scope: Scope, call: cst.Call | None, evaluator: E
         at = call or node
         around, start = module.walk.scope_at(at), module.tree.span(at)
         stored = [effect for effect in around.effects.get(names.self_name(around) or "", ()) if effect.kind == "assign" and effect.path]
-        later = {str(effect.path[0][1]) for effect in stored if module.tree.span(effect.node) > start}
+        later = {str(effect.path[0][1]) for effect in stored if module.tree.span(effect.node) > start and _makes_something(effect)}
         if name != ALL:
             yield from {name} - later
             continue
         yield from {str(effect.path[0][1]) for effect in stored} - later
         if not later:
             yield ALL
+
+
+def _makes_something(effect: Effect) -> bool:
+    """Whether what is stored may be a new module: a setting that is handed over is none."""
+    return effect.value is not None and any(isinstance(part, cst.Call) for part in descend(effect.value))
 
 
 def _always_runs(module: Module, scope: Scope, node: cst.CSTNode, evaluator: Evaluator) -> bool:
