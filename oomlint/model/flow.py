@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from oomlint.model.held import Mode
     from oomlint.model.values import Frame
 
+_COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
 _MOST_UNROLLED: Final = 8  # elements of a container that a loop is run for one by one
 
 
@@ -174,7 +175,7 @@ class Flow(FlowBindings):
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
-    def loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, Held, Held]:
+    def _loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, Held, Held]:
         """A loop, what it goes through, and what each round is given of that."""
         iterable = self.value(node.iter, state)
         each = self.element_of(iterable)
@@ -197,7 +198,7 @@ class Flow(FlowBindings):
 
     def _for(self, node: cst.For, state: State) -> State | None:
         self._freezes(node, state)
-        loop, iterable, each = self.loop_over(node, state)
+        loop, iterable, each = self._loop_over(node, state)
 
         def begin(here: State) -> None:
             self.assign(node.target, each, here, None, node)
@@ -247,6 +248,51 @@ class Flow(FlowBindings):
             held = self.value(frozen, state)
             if held.home:
                 state.env[held.home] = held.having(kind=Kind.MODULE, frozen=True, sure=True)
+
+    def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
+        """What a comprehension or a generator gives."""
+        each = self._each_round(node, state)
+        if isinstance(node, cst.GeneratorExp):
+            return Held(Kind.ITERABLE, each=each, inside=each)
+        # Who goes backward through it goes through what was kept here.
+        return Held(Kind.PACK, inside=each, sure=True, moved="" if isinstance(node, cst.DictComp) else "list", tags=frozenset({id(node)}))
+
+    def _each_round(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
+        """What a comprehension makes in each round of its loops, and keeps until all of them are over.
+
+        A generator that nobody goes through at once runs later, in another mode it may be, and is no loop here.
+        """
+        self.spent += _COMPREHENSION
+        runs = not isinstance(node, cst.GeneratorExp) or isinstance(self.act.module.walk.parents.get(node), cst.Arg)
+        inner = state.copy()
+        outer = self.act.loops
+        here: cst.CompFor | None = node.for_in
+        while here is not None:
+            loop, _, each = self._loop_over(here, inner)
+            self.assign(here.target, each, inner, None, here)
+            if runs:
+                self.act.loops = (*self.act.loops, loop)
+            if runs and self.recording:
+                self.record.loops.append(loop)
+            for condition in here.ifs:
+                self.value(condition.test, inner)
+            here = here.inner_for_in
+        element = node.value if isinstance(node, cst.DictComp) else node.elt
+        found = self.value(element, inner)
+        name = self._bound_to(node) if self.recording and not isinstance(node, cst.GeneratorExp) else ""
+        if name:
+            self.stored(node, inner, "append", self.act.path(name), found, element, Held(Kind.PACK, sure=True, moved="list"))
+        self.act.loops = outer
+        return found
+
+    def _bound_to(self, node: cst.BaseComp) -> str:
+        """The name that a comprehension is bound to, or what a call makes of it: ``rows = torch.cat([...])``; empty where there is none."""
+        parents = self.act.module.walk.parents
+        here: cst.CSTNode | None = parents.get(node)
+        while isinstance(here, cst.Arg | cst.Call):
+            here = parents.get(here)
+        target = here.targets[0].target if isinstance(here, cst.Assign) and len(here.targets) == 1 else None
+        return target.value if isinstance(target, cst.Name) else ""
 
     def _while(self, node: cst.While, state: State) -> State | None:
         loop = Loop(node, self.act.module, self.act.scope, "while", evaluating=state.evaluating, around=self.act.loops, via=self.act.via)

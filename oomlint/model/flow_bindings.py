@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
 from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Size, join, mixed
@@ -157,7 +157,12 @@ class FlowBindings(FlowCalls):
         if not isinstance(target, cst.Name | cst.Attribute | cst.Subscript):
             return False
         if isinstance(value, cst.IfExp):
-            return any(self._adds_to_itself(node, target, part, state) for part in (value.orelse, value.body))
+            code = self.code(target)
+            longer, other = sorted((value.body, value.orelse), key=lambda side: (self._mentions(side, code), len(_summands(side))), reverse=True)
+            if not self._adds_to_itself(node, target, longer, state):
+                return False
+            self.value(other, state)
+            return True
         summands = _summands(value)
         if len(summands) == 1:
             return False
@@ -171,7 +176,7 @@ class FlowBindings(FlowCalls):
         before = self.value(target, state)
         parts = [self.value(part, state) for part in others]
         added = mixed(parts) if len(parts) > 1 else parts[0]
-        if len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN}:
+        if isinstance(value, cst.BinaryOperation) and len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN}:
             self._lengthen(node, target, before, added, others[0], state)
             return True
         kind = "concat" if before.kind is Kind.PACK else "augment"
@@ -281,12 +286,13 @@ def _summands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     """The parts of a sum: of ``a + b - c``, ``sum([a, b, c])``, ``torch.add(a, b)``; of something else, that alone."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract):
         return [*_summands(node.left), *_summands(node.right)]
-    if isinstance(node, cst.Call) and names.dotted(node.func) in {"sum", "torch.add"} and node.args:
-        given = [arg.value for arg in node.args]
-        only = given[0]
-        if isinstance(only, cst.List | cst.Tuple) and len(given) == 1:
-            given = [element.value for element in only.elements]
-        return [part for one in given for part in _summands(one)] if len(given) > 1 else [node]
+    if not isinstance(node, cst.Call):
+        return [node]
+    given = arguments.plain(node)
+    if names.dotted(node.func) == "sum" and len(given) == 1 and isinstance(given[0], cst.List | cst.Tuple):
+        return [part for element in given[0].elements for part in _summands(element.value)] or [node]
+    if names.dotted(node.func) == "torch.add" and len(given) > 1:
+        return [part for one in given[:2] for part in _summands(one)]
     return [node]
 
 

@@ -146,7 +146,7 @@ class Known:
         self.frames: dict[object, Frame] = {}  # of functions that are run in place: the same object for the same call, as most that is remembered asks for it
         self.statics: Memory[object, Held] = Memory(readings)
         self.trainable: Memory[Scope, bool] = Memory(readings)  # classes that may have parameters
-        self.frozen: dict[Scope, frozenset[str]] = {}  # attributes that constructors freeze
+        self.frozen: Memory[Scope, frozenset[str]] = Memory(readings)  # attributes that constructors freeze
         self.fast: Memory[Scope, bool] = Memory(readings)  # classes that hold layers with another path for inference
         self.asking: set[Scope] = set()  # `forward` methods that ask for gradients themselves
 
@@ -190,8 +190,8 @@ class Flowing(ABC):
         """Run a function of the project in place."""
 
     @abstractmethod
-    def loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, Held, Held]:
-        """A loop, what it goes through, and what each round is given of that."""
+    def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
+        """What a comprehension or a generator gives."""
 
     @abstractmethod
     def unknown_call(self, node: cst.Call, written: str, args: list[Held], state: State) -> Held:

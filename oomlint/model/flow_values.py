@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
-_ROUNDS: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
-
-
 class _Given(cst.CSTTransformer):
     """Puts literals where names stand."""
 
@@ -85,14 +82,8 @@ class FlowValues(FlowDefinitions):
             return self._display(node, state)
         if isinstance(node, cst.Dict):
             return self._dictionary(node, state)
-        if isinstance(node, cst.GeneratorExp):
-            each = self._each_round(node, node.elt, state)
-            return Held(Kind.ITERABLE, each=each, inside=each)
-        if isinstance(node, cst.ListComp | cst.SetComp):
-            # Who goes backward through it goes through what was kept here.
-            return Held(Kind.PACK, inside=self._each_round(node, node.elt, state), sure=True, moved="list", tags=frozenset({id(node)}))
-        if isinstance(node, cst.DictComp):
-            return Held(Kind.PACK, inside=self._each_round(node, node.value, state), sure=True, tags=frozenset({id(node)}))
+        if isinstance(node, cst.BaseSimpleComp | cst.DictComp):
+            return self.comprehension(node, state)
         if isinstance(node, cst.NamedExpr):
             held = self.value(node.value, state)
             self.assign(node.target, held, state, node.value, node)
@@ -329,42 +320,6 @@ class FlowValues(FlowDefinitions):
                 inside = join(inside, held.any() if held.kind is Kind.PACK else UNKNOWN)
         found = pack(parts)
         return found.having(inside=inside, exact=False) if inside is not None else found
-
-    def _each_round(self, node: cst.BaseComp, element: cst.BaseExpression, state: State) -> Held:
-        """What a comprehension makes in each round of its loops, and keeps until all of them are over.
-
-        A generator that nobody goes through at once runs later, in another mode it may be, and is no loop here.
-        """
-        self.spent += _ROUNDS
-        runs = not isinstance(node, cst.GeneratorExp) or isinstance(self.act.module.walk.parents.get(node), cst.Arg)
-        inner = state.copy()
-        outer = self.act.loops
-        here: cst.CompFor | None = node.for_in
-        while here is not None:
-            loop, _, each = self.loop_over(here, inner)
-            self.assign(here.target, each, inner, None, here)
-            if runs:
-                self.act.loops = (*self.act.loops, loop)
-            if runs and self.recording:
-                self.record.loops.append(loop)
-            for condition in here.ifs:
-                self.value(condition.test, inner)
-            here = here.inner_for_in
-        found = self.value(element, inner)
-        name = self._bound_to(node) if self.recording and not isinstance(node, cst.GeneratorExp) else ""
-        if name:
-            self.stored(node, inner, "append", self.act.path(name), found, element, Held(Kind.PACK, sure=True, moved="list"))
-        self.act.loops = outer
-        return found
-
-    def _bound_to(self, node: cst.BaseComp) -> str:
-        """The name that a comprehension is bound to, or what a call makes of it: ``rows = torch.cat([...])``; empty where there is none."""
-        parents = self.act.module.walk.parents
-        here: cst.CSTNode | None = parents.get(node)
-        while isinstance(here, cst.Arg | cst.Call):
-            here = parents.get(here)
-        target = here.targets[0].target if isinstance(here, cst.Assign) and len(here.targets) == 1 else None
-        return target.value if isinstance(target, cst.Name) else ""
 
     def row_of(self, held: Held) -> Held:
         """What is put where all elements of a value are: numbers where it is nothing but numbers, as `tolist()` gives."""

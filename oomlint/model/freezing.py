@@ -33,10 +33,9 @@ def switches_gradients(node: cst.CSTNode, *, on: bool = False) -> bool:
 def frozen_by(node: cst.CSTNode) -> cst.BaseExpression | None:
     """The module that a loop over its parameters, ``for p in model.parameters(): p.requires_grad = False``, or a call freezes."""
     if isinstance(node, cst.For) and isinstance(node.iter, cst.Call) and isinstance(node.iter.func, cst.Attribute):
-        statements = block_of(node.body)
         asked = node.iter.func.attr.value in {"parameters", "named_parameters"}
-        simple = len(statements) == 1 and not isinstance(statements[0], cst.BaseCompoundStatement)
-        return node.iter.func.value if asked and simple and any(map(switches_gradients, descend(node.body))) else None
+        all_of_them = not any(isinstance(one, cst.BaseCompoundStatement) for one in block_of(node.body))  # a test picks some
+        return node.iter.func.value if asked and all_of_them and any(map(switches_gradients, descend(node.body))) else None
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and switches_gradients(node):
         return node.func.value
     return None
@@ -82,7 +81,7 @@ def _frozen_in(module: Module, scope: Scope, call: cst.Call | None, evaluator: E
             name = frozen.attr.value
         else:
             continue
-        if not _always_runs(module, scope, node, evaluator):
+        if not all(_always_runs(module, step, evaluator) for step in (node, call) if step is not None):
             continue
         # What is made afterwards learns, also a part of what is frozen: `self.net.fc = nn.Linear(512, 10)`.
         at = call or node
@@ -102,9 +101,9 @@ def _makes_something(effect: Effect) -> bool:
     return effect.value is not None and any(isinstance(part, cst.Call) for part in descend(effect.value))
 
 
-def _always_runs(module: Module, scope: Scope, node: cst.CSTNode, evaluator: Evaluator) -> bool:
+def _always_runs(module: Module, node: cst.CSTNode, evaluator: Evaluator) -> bool:
     """Whether each test around a statement can come out in one way only, by its constants and defaults, and that way leads to it."""
-    inner = node
+    scope, inner = module.walk.scope_at(node), node
     for above in module.walk.ancestors(node):
         if above is scope.node:
             return True

@@ -79,16 +79,6 @@ def last_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
-def called(node: cst.CSTNode, root: Scope) -> str:
-    """The name of what a call asks for, whatever the module's imports call it: ``join`` of ``pjoin(...)``; ``root`` is the module's own scope."""
-    word = last_name(node)
-    if isinstance(node, cst.Name):
-        for effect in root.effects.get(word, ()):
-            if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
-                return last_name(effect.node.name)
-    return word
-
-
 def iterated(node: cst.BaseExpression) -> cst.BaseExpression:
     """What a loop goes over, taken out of ``enumerate``, ``tqdm``, ``zip`` and their like."""
     while isinstance(node, cst.Call) and node.args and last_name(node.func) in GOES_OVER:

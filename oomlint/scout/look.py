@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.api_names import COLLECTIONS
@@ -38,6 +37,7 @@ from oomlint.scout.forms import (
     written,
 )
 from oomlint.scout.others import Others
+from oomlint.scout.places import Found, Loop, Place
 from oomlint.scout.telling import (
     ADDS,
     BUILDERS,
@@ -92,51 +92,6 @@ _SMALL_CALLS = frozenset({"len", "int", "float", "str", "bool", "item", "getattr
 _NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
 
 
-class _Found(Exception):  # noqa: N818 - the good end of the search
-    """A rule may have something to say."""
-
-
-@dataclass(slots=True)
-class _Loop:
-    """A loop, and what has been seen in it."""
-
-    batches: bool  # it may go over batches
-    given: bool = False  # it goes over something, and does not just count
-    targets: frozenset[str] = frozenset()  # names that it sets in each round
-    carries: bool = False  # a call is given what it sets
-    trains: bool = False
-    node: ast.stmt | None = None
-
-
-@dataclass(slots=True)
-class _Place:
-    """The function, class body or module that the look is in, and what has been seen there."""
-
-    node: ast.AST
-    above: _Place | None = None
-    loops: list[_Loop] = field(default_factory=list)  # around this spot, the innermost last
-    bound: set[str] = field(default_factory=set)  # names that the function makes empty for itself
-    rooms: set[str] = field(default_factory=set)  # names of arrays that it makes before a loop
-    looped: bool = False
-    loader: bool = False  # a name of a loader is used
-    steps: bool = False  # a step is made in a loop
-    runs: bool = False  # gradients are switched off somewhere
-    keeps: bool = False  # a round may keep something
-    places: bool = False  # a round sets an element
-    helpers: set[str] = field(default_factory=set)  # what its rounds call
-    evaluates: bool = False  # a model is made ready for an evaluation, or tensors are moved in a loop
-    drives: bool = False  # it puts a model into evaluation, or goes backward
-    often: bool = False  # a loop counts epochs or makes steps
-    copies: bool = False  # a model's parameters may be copied
-    emptied: set[str] | None = None  # attributes out of which methods of the class take something, once somebody has asked
-
-    @property
-    def in_module(self) -> bool:
-        """Whether the place is a method of a class that names ``Module`` as its base: the frameworks run it."""
-        above = self.above.node if self.above is not None else None
-        return isinstance(above, ast.ClassDef) and any(isinstance(base, ast.Attribute) and base.attr == "Module" for base in above.bases)
-
-
 class Look:
     """One walk over the tree that ends where a rule could start."""
 
@@ -161,17 +116,17 @@ class Look:
         self.helpers: set[str] = set()  # functions that are called in rounds which keep something
         self.aliases: set[str] = set()
         self.others = Others()
-        self.here = _Place(ast.Module([], []))
+        self.here = Place(ast.Module([], []))
 
     def over(self, tree: ast.Module) -> bool:
         """Whether a rule could have something to say about the file."""
         if self.notebook and any(isinstance(item, ast.Expr) and isinstance(item.value, ast.Name | ast.Call) for item in tree.body):
             return True  # a cell may end with a value that the notebook keeps
-        self.here = _Place(tree)
+        self.here = Place(tree)
         try:
             self._many(tree.body)
             self._leave()
-        except _Found:
+        except Found:
             return True
         if self.makes and self.large:
             return True
@@ -219,25 +174,25 @@ class Look:
         if not here.looped or isinstance(here.node, ast.ClassDef) or not self.imports:
             return
         if here.copies and here.often:
-            raise _Found
+            raise Found
         if is_no_root(getattr(here.node, "name", ""), method=here.above is not None and isinstance(here.above.node, ast.ClassDef)):
             return
         if here.keeps or here.places:
             self.helpers |= here.helpers
         if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and (here.drives or not here.in_module)):
-            raise _Found
+            raise Found
 
     # -- what opens a scope --------------------------------------------------------------------------------------------
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if _STEP_METHOD.search(node.name) and isinstance(self.here.node, ast.ClassDef):
-            raise _Found
+            raise Found
         method = isinstance(self.here.node, ast.ClassDef) and not any(name_of(part) == "staticmethod" for part in node.decorator_list)
         if any(unbounded(part) for part in node.decorator_list) and may_keep_much(node, method=method):
-            raise _Found
+            raise Found
         outside = [*node.decorator_list, *node.args.defaults, *(part for part in node.args.kw_defaults if part is not None)]
         self._many(outside)
-        self.here = _Place(node, self.here)
+        self.here = Place(node, self.here)
         self._word(node.name)
         self._many(outside)
         args = node.args
@@ -249,28 +204,28 @@ class Look:
 
     def _lambda(self, node: ast.Lambda) -> None:
         self._below(node.args)
-        above, self.here = self.here, _Place(ast.ClassDef("", [], [], [], []), self.here)
+        above, self.here = self.here, Place(ast.ClassDef("", [], [], [], []), self.here)
         self._one(node.body)
         self.here = above
 
     def _class(self, node: ast.ClassDef) -> None:
         if any(name_of(base).endswith(("Loader", "TrainingArguments")) for base in node.bases):
-            raise _Found
+            raise Found
         if is_data_class(
             [name_of(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases], {getattr(item, "name", "") for item in node.body}
         ):
-            raise _Found
+            raise Found
         functions = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}]
         if node.bases and any(sets_on_first(item) or fills_itself(item) for item in functions):
-            raise _Found
+            raise Found
         if keeps_state(node, buffers="register_buffer" in self._text):
-            raise _Found
+            raise Found
         self._many(node.decorator_list)
         self._many(node.bases)
         self._many(node.keywords)
         if any(isinstance(item, FUNCTIONS) and item.name in {"__getitem__", "__getitems__", "__iter__"} for item in node.body) and caches(node):
-            raise _Found
-        above, self.here = self.here, _Place(node, self.here)
+            raise Found
+        above, self.here = self.here, Place(node, self.here)
         self._many(node.body)
         self.here = above
 
@@ -287,20 +242,20 @@ class Look:
             self._kept_whole(node)
         self._many(header)
         over = None if isinstance(node, ast.While) else node.iter
-        loop = _Loop(batches=False) if over is None or isinstance(node, ast.While) else self._goes_over(node.target, over)
+        loop = Loop(batches=False) if over is None or isinstance(node, ast.While) else self._goes_over(node.target, over)
         loop.node = node
         here.loops.append(loop)
         self._many(node.body)
         here.loops.pop()
         if loop.carries and (loop.batches or loop.trains):
-            raise _Found
+            raise Found
         self._many(node.orelse)
 
-    def _goes_over(self, target: ast.expr, over: ast.expr) -> _Loop:
+    def _goes_over(self, target: ast.expr, over: ast.expr) -> Loop:
         """A loop, by what it goes over."""
         words = [*names_in(target), *names_in(over)]
         batches = gives_batches(over) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)
-        return _Loop(batches, not counts(over), frozenset(row_names(target)))
+        return Loop(batches, not counts(over), frozenset(row_names(target)))
 
     def _kept_whole(self, node: ast.For | ast.AsyncFor) -> None:
         """``for batch in loader: batches.append(batch)``."""
@@ -314,7 +269,7 @@ class Look:
         ):
             given = only.value.args[0]
             if isinstance(given, ast.Name) and isinstance(node.target, ast.Name) and given.id == node.target.id:
-                raise _Found
+                raise Found
 
     def _import(self, node: ast.Import) -> None:
         self.imports = True
@@ -331,7 +286,7 @@ class Look:
         self.others.imports(node)
         for alias in node.names:
             if alias.name in {"empty_cache", "collect", "load"} and library not in _NOT_FROM_TORCH:
-                raise _Found
+                raise Found
             if library == "torch" or alias.name == "torch":
                 self.torches.add(alias.asname or alias.name)
             if alias.asname and (alias.name.endswith(("Loader", "TrainingArguments")) or alias.name in READS):
@@ -344,7 +299,7 @@ class Look:
 
     def _try(self, node: ast.Try) -> None:
         if self.here.loops and any(keeps_exception(handler) for handler in node.handlers):
-            raise _Found
+            raise Found
         self._below(node)
 
     def _builds(self, node: ast.expr) -> None:
@@ -366,10 +321,10 @@ class Look:
             if isinstance(value, ast.Call):
                 self._carried(target, value)
             if self.here.loops and joins(target, value) and self._may_join(node, self.here.loops[-1]):
-                raise _Found
+                raise Found
         self._below(node)
 
-    def _may_join(self, node: ast.Assign, loop: _Loop) -> bool:
+    def _may_join(self, node: ast.Assign, loop: Loop) -> bool:
         """Whether to join a thing to itself round after round may be an oversight here: not where a model feeds itself, unless it goes over a loader."""
         if written(node.targets[0]) in loop.targets or (loop.node is not None and goes_on(loop.node, node)):
             return False
@@ -383,7 +338,7 @@ class Look:
         taken = set(row_names(target)) if self.here.loops else self._kept_by(target, call)
         if taken and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in row_names(part)):
             if not self.here.loops:
-                raise _Found
+                raise Found
             for loop in self.here.loops:
                 loop.carries = True
 
@@ -433,7 +388,7 @@ class Look:
             and written(target.value) in self.here.rooms
             and (self._says(_SAVES) or any(loop.node is not None and cuts(loop.node) for loop in self.here.loops))
         ):
-            raise _Found
+            raise Found
 
     def _augmented(self, node: ast.AugAssign) -> None:
         if self.here.loops and not isinstance(node.value, ast.Constant):
@@ -488,7 +443,7 @@ class Look:
     def _expression(self, node: ast.Expr) -> None:
         call = node.value
         if isinstance(call, ast.Call) and name_of(call.func) == "predict" and isinstance(call.func, ast.Attribute) and call.args:
-            raise _Found
+            raise Found
         self._one(call)
 
     # -- expressions ---------------------------------------------------------------------------------------------------
@@ -520,9 +475,9 @@ class Look:
     def _row(self, node: ast.ListComp) -> None:
         part = node.generators[0]
         if self.speaks and isinstance(node.elt, ast.Name) and isinstance(part.target, ast.Name) and node.elt.id == part.target.id and not part.ifs:
-            raise _Found
+            raise Found
         if self._says(_JOINS) and cuts(node.elt):
-            raise _Found
+            raise Found
         self._comprehension(node)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
@@ -540,7 +495,7 @@ class Look:
         self._many([*elements, *(test for part in node.generators for test in part.ifs)])
         del self.here.loops[-len(loops) :]
         if any(loop.carries and loop.batches for loop in loops):
-            raise _Found
+            raise Found
 
     def _call(self, node: ast.Call) -> None:
         name = name_of(node.func)
@@ -548,9 +503,9 @@ class Look:
         if self.here.loops:
             self.here.helpers.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
-            raise _Found
+            raise Found
         if (name in _FIGURES and self._says(DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)):
-            raise _Found
+            raise Found
         here = self.here
         if name == "register_buffer":
             self._builds(node)
@@ -561,7 +516,7 @@ class Look:
         if name in ADDS and here.loops:
             here.keeps = True
             if name == "append" and self._says(_JOINS) and any(loop.node is not None and cuts(loop.node) for loop in here.loops):
-                raise _Found
+                raise Found
         if name in _STEPS and here.loops:
             here.often = True
             for loop in here.loops if name != "step" else ():
@@ -573,12 +528,12 @@ class Look:
 
     def _keyword(self, name: str, keyword: ast.keyword, word: str) -> None:
         if word in _LOADER_KEYWORDS or word == "compute_metrics" or (word.startswith("dataloader_") and name.endswith("Config")):
-            raise _Found
+            raise Found
         if word == "pin_memory" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
-            raise _Found
+            raise Found
         # Whether a buffer is saved has nothing to do with workers.
         if is_worker_word(word) and name not in {"register_buffer", "Buffer"}:
-            raise _Found
+            raise Found
         self._word(word)
 
     def _reads(self, name: str, node: ast.Call) -> bool:

@@ -19,9 +19,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import DECODERS, Reads
-from oomlint.model import arguments, names
+from oomlint.model import names
 from oomlint.model.values import ClassRef, ExternalCall
-from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,15 +41,14 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     for load in arrays_of(project).files(module):
         if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
             continue
-        if _mapped_instead(load, project):
-            continue
         groups.setdefault(told_with(load), []).append(load)
     for group in groups.values():
         first, *others = _gravest_first(group)
         name = first.read.name if first.read is not None else ""
         words = f"`{name}` reads all of its file"
         if first.many:
-            words = f"`{name}` decodes every record" if first.read is not None and first.read.origin in DECODERS else f"`{name}` reads every file"
+            each = "decodes every record" if first.read is not None and first.read.origin in DECODERS else "reads every file"
+            words = f"`{name}` {each}"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
     yield from _corpora(module, project)
@@ -88,29 +86,6 @@ def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
     for group in (*groups.values(), *columns.values()):
         first, *others = _gravest_first(group)
         yield replace(first, beside=tuple(other.node for other in others))
-
-
-def _mapped_instead(load: Load, project: Project) -> bool:
-    """Whether the other side of a test around a read maps the file, and that is the side that is taken, by the arguments or the defaults."""
-    walk, evaluator = load.module.walk, evaluator_of(project)
-    child: cst.CSTNode = load.node
-    for here in walk.ancestors(load.node):
-        if isinstance(here, cst.If | cst.IfExp) and child is not here.test and here.orelse is not None:
-            other = here.orelse if child is here.body else here.body
-            frames = evaluator.calls.frames(load.module, load.scope) or [evaluator.calls.plain_frame(load.module, load.scope)]
-            found = {verdict for frame in frames for verdict, _, _ in evaluator.truth(here.test, frame)} if any(map(_maps, descend(other))) else set()
-            if found == {child is not here.body}:
-                return True
-        child = here
-    return False
-
-
-def _maps(node: cst.CSTNode) -> bool:
-    """Whether it is a call that maps a file into memory."""
-    if not isinstance(node, cst.Call):
-        return False
-    given = arguments.named(node, "mmap_mode", "mmap")
-    return names.last_name(node.func) in {"memmap", "open_memmap"} or (given is not None and names.dotted(given) not in {"None", "False"})
 
 
 def _is_column(load: Load) -> bool:

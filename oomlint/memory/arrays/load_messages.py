@@ -132,7 +132,6 @@ def _workers(load: Load) -> str:
         return ""
     objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
     if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
-        if readers is None or not readers.workers[:1].isdigit() or readers.workers == "1 worker":
-            return "; each worker copies the objects it reads"
-        return f"; each of {readers.workers} copies the objects it reads"
+        several = readers is not None and (readers.count or 0) > 1
+        return f"; each of {readers.workers} copies the objects it reads" if readers is not None and several else "; each worker copies the objects it reads"
     return "; each spawned worker gets a copy"

@@ -24,11 +24,11 @@ from oomlint.memory.shared.attribute_names import annotates, looks_like_data, sm
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import LAZY, WHOLE, Reads
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Instance, is_usual
-from oomlint.syntax.nodes import path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -253,19 +253,23 @@ class Arrays:
         return opening is not None and keeps_many(opening, self.project)
 
     def _mapped_otherwise(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
-        """Whether the other branch of an ``if`` maps a file, and nothing says that this one is taken: whoever runs it has the choice."""
-        maps = [one for one in openings_of(self.project).of(module) if one.scope is scope and one.kind is Opens.MEMMAP]
-        around = list(module.walk.ancestors(node)) if maps else []
-        for above in around:
-            if not isinstance(above, cst.If):
-                continue
-            here = above.body in around
-            others = (list(module.walk.ancestors(one.call)) for one in maps)
-            if any(above in other and (above.body in other) is not here for other in others):
-                frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
-                verdicts = {verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(above.test, frame) if is_usual(picks)}
-                return verdicts != {here}
+        """Whether the other side of a test maps the file, unless the test is known to lead to this one: whoever runs it has the choice."""
+        inner = node
+        for above in module.walk.ancestors(node):
+            if isinstance(above, cst.If | cst.IfExp) and above.orelse is not None and inner is not above.test:
+                here = inner is above.body
+                if any(self._maps(module, part) for part in descend(above.orelse if here else above.body)):
+                    frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
+                    return {verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(above.test, frame) if is_usual(picks)} != {here}
+            inner = above
         return False
+
+    def _maps(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether it is a call that maps a file into memory."""
+        if not isinstance(node, cst.Call):
+            return False
+        opening, asked = openings_of(self.project).at(module, node), arguments.named(node, "mmap")
+        return (opening is not None and opening.kind is Opens.MEMMAP) or (asked is not None and names.dotted(asked) != "False")
 
     def _handed_on(self, read: Read) -> bool:
         """Whether the function that the read stands in is a reader itself: its callers are the place."""

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import SAME_PATH
 from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.step_contexts import library_name
 from oomlint.model import arguments, names
 from oomlint.syntax.nodes import descend
 
@@ -48,7 +49,8 @@ def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) 
         return False
     if isinstance(path, cst.Call):
         plain = arguments.plain(path)
-        word = names.called(path.func, module.walk.root)
+        called = library_name(module.project, path.func, module, module.walk.scope_at(path))
+        word = called.rpartition(".")[2] or names.last_name(path.func)
         if word == "open" and plain:
             return small_file(module, plain[0], depth + 1)
         if word in SAME_PATH | {"join", "joinpath"} and plain:

@@ -91,11 +91,16 @@ class Readers:
         return self.methods.known and self.methods.only_pickles
 
     @property
-    def workers(self) -> str:
-        """How many workers read, in words, as far as it is known."""
+    def count(self) -> int | None:
+        """How many workers read, where it is known."""
         reading = self.helped
         count = reading.helped.const if reading is not None and reading.helped is not None else None
-        return f"{count} worker{'s' if count != 1 else ''}" if isinstance(count, int) else "its workers"
+        return count if isinstance(count, int) else None
+
+    @property
+    def workers(self) -> str:
+        """How many workers read, in words, as far as it is known."""
+        return "its workers" if self.count is None else f"{self.count} worker{'s' if self.count != 1 else ''}"
 
     def places(self) -> list[Place]:
         """The loaders, for the related places."""
