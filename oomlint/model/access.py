@@ -148,7 +148,9 @@ class Access(Questions):
                 return self.reach_into(Alternative(deeper), rest)
             return [Alternative(UNKNOWN)]
         if isinstance(value, ModuleRef):
-            return self.module_member(value, str(name), rest) if kind == "attr" else [Alternative(UNKNOWN)]
+            if kind == "attr":
+                return self.reach_into(Alternative(value), rest) if name == "__dict__" else self.module_member(value, str(name), rest)
+            return self.entry_of_module(value, name, rest)
         if isinstance(value, ClassRef):
             return self.class_member(value, str(name), rest, None) if kind == "attr" else self._enum_item(value, name, rest)
         if isinstance(value, Instance):

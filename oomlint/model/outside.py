@@ -69,7 +69,7 @@ class Outside(Questions):
             if path is not None:
                 if not self.project.may_bind(path, root) and self.project.submodule(path, root) is None:
                     continue
-                value = self._module(path)
+                value = self.module_at(path)
                 if isinstance(value, ModuleRef) and value.module is not None and value.module is not frame.module:
                     found = self.module_member(value, root, accessors)
                     if not all(isinstance(a.value, Unknown) for a in found):
@@ -107,7 +107,7 @@ class Outside(Questions):
             if deeper is None:
                 break
             path, name, rest = deeper, f"{name}.{rest[0][1]}", rest[1:]
-        value: Value = self._module(path) if path is not None else External(names.canonical(name))
+        value: Value = self.module_at(path) if path is not None else External(names.canonical(name))
         return self.reach_into(Alternative(value), rest)
 
     def imported_from(self, effect: Effect, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
@@ -124,10 +124,10 @@ class Outside(Questions):
             return self.reach_into(Alternative(External(names.canonical(f"{source}.{name}"))), rest)
         if path.endswith("/") and not statement.relative:
             path = self.project.locate(frame.module.path, f"{source}.{name}")
-            return self.reach_into(Alternative(self._module(path) if path is not None else UNKNOWN), rest)
+            return self.reach_into(Alternative(self.module_at(path) if path is not None else UNKNOWN), rest)
         if not self.project.may_bind(path, name):
             return self._submodule(path, name, rest)
-        value = self._module(path)
+        value = self.module_at(path)
         if isinstance(value, ModuleRef):
             return self.module_member(value, name, rest)
         return [Alternative(UNKNOWN)]
@@ -144,9 +144,10 @@ class Outside(Questions):
 
     def _submodule(self, path: str, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
         deeper = self.project.submodule(path, name)
-        return [Alternative(UNKNOWN)] if deeper is None else self.reach_into(Alternative(self._module(deeper)), rest)
+        return [Alternative(UNKNOWN)] if deeper is None else self.reach_into(Alternative(self.module_at(deeper)), rest)
 
-    def _module(self, path: str) -> Value:
+    def module_at(self, path: str) -> Value:
+        """The module of the project at a path."""
         if path.endswith("/"):
             return ModuleRef(path, None)
         module = self.project.find(path)

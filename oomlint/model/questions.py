@@ -151,6 +151,26 @@ class Questions(ABC):
         """A name of a module of the project, followed by ``rest``."""
 
     @abstractmethod
+    def module_at(self, path: str) -> Value:
+        """The module of the project at a path."""
+
+    @abstractmethod
+    def attribute_by_name(self, node: cst.Call, frame: Frame) -> Alternatives:
+        """``getattr(x, name)``."""
+
+    @abstractmethod
+    def entry_of_module(self, value: ModuleRef, key: object, rest: tuple[Accessor, ...]) -> Alternatives:
+        """``vars(module)[name]``."""
+
+    @abstractmethod
+    def evaluated(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
+        """``eval(text)``."""
+
+    @abstractmethod
+    def imported_by_name(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
+        """``importlib.import_module(name)``."""
+
+    @abstractmethod
     def parameter(self, name: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What a parameter of the frame's function holds."""
 

@@ -28,6 +28,7 @@ from oomlint.model.values import (
     FunctionRef,
     Instance,
     Merged,
+    ModuleRef,
     Options,
     Partial,
     Picks,
@@ -67,6 +68,7 @@ _MAPPINGS = frozenset(
 _PATHS = frozenset(
     {"os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "pathlib.PurePath", "os.path.dirname", "os.path.realpath"},
 )
+_BY_NAME = frozenset({"builtins.eval", "importlib.import_module", "builtins.__import__"})
 _CONVERSIONS: dict[str, Callable[[Any], object]] = {"builtins.int": int, "builtins.str": str, "builtins.bool": bool, "builtins.float": float}
 
 
@@ -170,7 +172,13 @@ class Results(Questions):
         if name == "os.getenv" and len(node.args) > 1:
             return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
         if name == "builtins.getattr":
-            return self._getattr(node, frame)
+            return self.attribute_by_name(node, frame)
+        if name == "builtins.globals":
+            return [Alternative(ModuleRef(frame.module.path, frame.module))]
+        if name in _BY_NAME and first is not None:
+            found = self.evaluated(first, frame) if name == "builtins.eval" else self.imported_by_name(first, frame)
+            if found:
+                return found
         if (name in _SAME or name in CONTAINERS) and first is not None:
             if isinstance(first, cst.GeneratorExp):
                 return [written(node, frame)]  # a container of what the generator yields
@@ -265,18 +273,6 @@ class Results(Questions):
             else:
                 out.append(Alternative(UNKNOWN, (), picks))
         return out
-
-    def _getattr(self, node: cst.Call, frame: Frame) -> Alternatives:
-        if len(node.args) not in {2, 3}:
-            return [Alternative(UNKNOWN)]
-        key = constant_key(node.args[1].value)
-        if not isinstance(key, str):
-            return [Alternative(UNKNOWN)]
-        found = self.access(node.args[0].value, (("attr", key),), frame)
-        if node.args[2:]:
-            fallback = self.values(node.args[2].value, frame)
-            return [b for a in found for b in (fallback if isinstance(a.value, Absent) else [a])]
-        return found
 
     def method_on_value(self, node: cst.Call, frame: Frame) -> Alternatives | None:
         """Methods of plain Python values that hand a value through: ``d.get("k", 0)``, ``parser.parse_args()``, ``d.copy()``."""

@@ -1,0 +1,130 @@
+"""Names that are computed when the program runs: ``getattr(datasets, name)``, ``globals()[name]``, ``eval("datasets." + name)``.
+
+Where the name is not known, each class of the module that it is looked up in counts, as each value of a dictionary does under a key that nobody knows.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import UNKNOWN, Questions
+from oomlint.model.values import Absent, Alternative, Alternatives, ClassRef, Const, External, Frame, ModuleRef
+from oomlint.syntax.nodes import beginning, constant_key
+from oomlint.syntax.scopes import DEFINES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module
+    from oomlint.model.values import Value
+    from oomlint.syntax.nodes import Accessor
+
+_MOST: Final = 12  # classes that one name may be; of a module with more, nobody knows which
+_MODULES: Final = External("sys.modules")
+_DEEPEST: Final = 3  # `from .x import *` in what `from .y import *` brings
+_DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class Lookups(Questions):
+    """Follows a computed name to what has it."""
+
+    def attribute_by_name(self, node: cst.Call, frame: Frame) -> Alternatives:
+        """``getattr(x, name)``, ``getattr(x, name, default)``."""
+        if len(node.args) not in {2, 3}:
+            return [Alternative(UNKNOWN)]
+        holder, key = node.args[0].value, node.args[1].value
+        found: Alternatives = []
+        for text, alt in self._texts(key, frame):
+            if text is None:
+                found.extend(b for a in self._holders(holder, frame) for b in self._classes(a, key, beginning(key), _end(key)))
+            else:
+                members = (b for a in self._holders(holder, frame) for b in self.reach_into(a, (("attr", text),)))
+                found.extend(merged for member in members if (merged := member.under(alt.picks)) is not None)
+        if node.args[2:]:
+            fallback = self.values(node.args[2].value, frame)
+            return [b for a in found for b in (fallback if isinstance(a.value, Absent) else [a])]
+        return found or [Alternative(UNKNOWN)]
+
+    def entry_of_module(self, value: ModuleRef, key: object, rest: tuple[Accessor, ...]) -> Alternatives:
+        """``vars(module)[name]``, ``module.__dict__[name]``."""
+        if isinstance(key, str):
+            return self.module_member(value, key, rest)
+        return [b for a in self._classes(Alternative(value), value, "", "") for b in self.reach_into(a, rest)] or [Alternative(UNKNOWN)]
+
+    def evaluated(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
+        """``eval(text)``, of a text that is a name, or a name of a module whose last part is not known; nothing where it is something else."""
+        found: Alternatives = []
+        for text, alt in self._texts(node, frame):
+            start = beginning(node).rpartition(".")[0] if text is None else text
+            if _DOTTED.fullmatch(start) is None:
+                continue
+            root, *parts = start.split(".")
+            for value in self.resolve(root, tuple(("attr", part) for part in parts), frame, node):
+                merged = value.under(alt.picks)
+                if merged is not None:
+                    found.extend([merged] if text is not None else self._classes(merged, node, beginning(node).rpartition(".")[2], _end(node)))
+        return found
+
+    def imported_by_name(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
+        """``importlib.import_module(name)``, of a module of the project; nothing where it is another, or nobody knows."""
+        found: Alternatives = []
+        for text, alt in self._texts(node, frame):
+            path = self.project.locate(frame.module.path, text) if text is not None and _DOTTED.fullmatch(text) else None
+            if path is not None:
+                found.append(Alternative(self.module_at(path), alt.story, alt.picks, alt.doubt, alt.reach))
+        return found
+
+    def _holders(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
+        """What a name is looked up in; ``sys.modules[__name__]`` is the module that says so."""
+        index = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+        itself = isinstance(index, cst.Index) and names.dotted(index.value) == "__name__"
+        if isinstance(node, cst.Subscript) and itself and any(alt.value == _MODULES for alt in self.values(node.value, frame)):
+            return [Alternative(ModuleRef(frame.module.path, frame.module))]
+        return self.values(node, frame)
+
+    def _texts(self, node: cst.BaseExpression, frame: Frame) -> Iterator[tuple[str | None, Alternative]]:
+        """What a computed name can be; ``None`` for what nobody knows."""
+        for alt in self.values(node, frame):
+            known = alt.value.value if isinstance(alt.value, Const) else None
+            yield (known if isinstance(known, str) else None), alt
+
+    def _classes(self, alt: Alternative, origin: object, start: str, end: str) -> Alternatives:
+        """Classes of a module whose names begin and end as the computed one does."""
+        holder = alt.value
+        if not isinstance(holder, ModuleRef) or holder.module is None:
+            return [Alternative(UNKNOWN)]
+        named = sorted({name for name in self._names(holder.module) if name.startswith(start) and name.endswith(end)})
+        found: dict[Value, Alternative] = {}
+        for name in named:
+            for member in self.module_member(holder, name, ()):
+                picked = Alternative(member.value, member.story, frozenset({(("named", origin), name)})).under(alt.picks)
+                if isinstance(member.value, ClassRef) and picked is not None:
+                    found.setdefault(member.value, picked)
+        return list(found.values()) if 0 < len(found) <= _MOST else [Alternative(UNKNOWN)]
+
+    def _names(self, module: Module, depth: int = 0) -> Iterator[str]:
+        """Names that a module defines or imports."""
+        for name, effects in module.root.effects.items():
+            if name == "*":
+                sources = [effect.statement.module for effect in effects if isinstance(effect.statement, cst.ImportFrom)]
+                levels = [len(effect.statement.relative) for effect in effects if isinstance(effect.statement, cst.ImportFrom)]
+                for source, level in zip(sources, levels, strict=True):
+                    path = self.project.locate(module.path, module.code(source) if source is not None else "", level)
+                    deeper = self.module_at(path) if path is not None and depth < _DEEPEST else UNKNOWN
+                    if isinstance(deeper, ModuleRef) and deeper.module is not None:
+                        yield from self._names(deeper.module, depth + 1)
+            elif any(effect.kind in DEFINES for effect in effects):
+                yield name
+
+
+def _end(node: cst.BaseExpression) -> str:
+    """The text that a computed string ends with: ``Dataset`` of ``name + "Dataset"``."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+        known = constant_key(node.right)
+        return known if isinstance(known, str) else ""
+    last = node.parts[-1] if isinstance(node, cst.FormattedString) and node.parts else None
+    return last.value if isinstance(last, cst.FormattedStringText) else ""
