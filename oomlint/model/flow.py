@@ -20,7 +20,7 @@ from oomlint.model.held import PLAIN, SOME_LOADER, UNKNOWN, Device, Graph, Held,
 from oomlint.model.loops import FEW, decide
 from oomlint.model.values import Const, Display, Unknown
 from oomlint.scout.telling import LOADER_NAME
-from oomlint.syntax.nodes import block_of, constant_key
+from oomlint.syntax.nodes import block_of, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -286,13 +286,18 @@ class Flow(FlowBindings):
         return found
 
     def _bound_to(self, node: cst.BaseComp) -> str:
-        """The name that a comprehension is bound to, or what a call makes of it: ``rows = torch.cat([...])``; empty where there is none."""
+        """The name that a comprehension is bound to, or what a call makes of it: ``rows = torch.cat([...])``.
+
+        Empty where there is none, and where it is made of what the name stood for.
+        """
         parents = self.act.module.walk.parents
         here: cst.CSTNode | None = parents.get(node)
         while isinstance(here, cst.Arg | cst.Call):
             here = parents.get(here)
         target = here.targets[0].target if isinstance(here, cst.Assign) and len(here.targets) == 1 else None
-        return target.value if isinstance(target, cst.Name) else ""
+        if not isinstance(target, cst.Name) or any(isinstance(part, cst.Name) and part.value == target.value for part in descend(node)):
+            return ""
+        return target.value
 
     def _while(self, node: cst.While, state: State) -> State | None:
         loop = Loop(node, self.act.module, self.act.scope, "while", evaluating=state.evaluating, around=self.act.loops, via=self.act.via)

@@ -36,7 +36,7 @@ class FlowBindings(FlowCalls):
         if isinstance(target, cst.Name):
             path = self.act.path(target.value)
             bound = expression is not None and _cuts(expression, target.value)
-            if bound or not isinstance(statement, cst.For | cst.CompFor):
+            if held.home != path and (bound or not isinstance(statement, cst.For | cst.CompFor)):
                 self.was_reset(statement, state, path, bound=bound, network=_builds(target.value, held, expression))
             self._put(path, named_size(target.value, held), state)
         elif isinstance(target, cst.Attribute):
@@ -136,6 +136,8 @@ class FlowBindings(FlowCalls):
         for target in node.targets:
             if self._adds_to_itself(node, target.target, node.value, state) or self._adds_side_by_side(node, target.target, state):
                 return
+            if self._adds_row_by_row(node, target.target, state):
+                return
         held = self.value(node.value, state)
         for target in node.targets:
             self.assign(target.target, held, state, node.value, node)
@@ -151,6 +153,30 @@ class FlowBindings(FlowCalls):
             if not self._adds_to_itself(part, one, part, state):
                 self.assign(one, self.value(part, state), state, part, node)
         return True
+
+    def _adds_row_by_row(self, node: cst.Assign, target: cst.BaseExpression, state: State) -> bool:
+        """``sums = {key: sums[key] + x for key, x in parts.items()}``: each entry adds to itself."""
+        value = node.value
+        if not isinstance(target, cst.Name | cst.Attribute) or not isinstance(value, cst.DictComp | cst.ListComp):
+            return False
+        summands, code = _summands(value.value if isinstance(value, cst.DictComp) else value.elt), self.code(target)
+        others = [part for part in summands if not self._is_entry(part, code)]
+        if not others or len(others) != len(summands) - 1:
+            return False
+        before = self.value(target, state)
+        made = self.value(value, state)
+        path = self._home_of(target, before, state)
+        self.stored(node, state, "augment", path, made.any(), others[0] if len(others) == 1 else None, before)
+        self._bind(target, made.having(tags=made.tags | {id(node)}, home=path), state, path)
+        if isinstance(target, cst.Name):
+            state.env[self.act.path(target.value)] = made.having(tags=made.tags | {id(node)}, home=path)
+        return True
+
+    def _is_entry(self, node: cst.BaseExpression, code: str) -> bool:
+        """Whether an expression is an entry of what is written like this: ``sums[key]``, ``sums.get(key, 0)``."""
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "get":
+            return self.code(node.func.value) == code
+        return isinstance(node, cst.Subscript) and self.code(node.value) == code
 
     def _adds_to_itself(self, node: cst.CSTNode, target: cst.BaseExpression, value: cst.BaseExpression, state: State) -> bool:
         """``acc = acc + e``, ``acc = a * acc + b * e``: a running sum, or a list that gets longer; also where it is what a test chooses."""

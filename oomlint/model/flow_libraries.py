@@ -12,7 +12,7 @@ from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join_all, mixed, pack, smaller, tags_of, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
-from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
+from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SCORES, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
 from oomlint.syntax.nodes import UNKNOWN_KEY, beginning, constant_key
 
@@ -70,6 +70,8 @@ class FlowLibraries(FlowValues):
             ("torchmetrics.functional", "torch_scatter.", "einops.", "torchvision.", "kornia.", "torch_sparse.", "pytorch3d.", "horovod.torch.")
         ):
             return mixed(args)
+        if SCORES.match(name):
+            return PLAIN
         if name.startswith(HOST_LIBRARIES):
             return UNKNOWN.having(size=Size.UNKNOWN, device=Device.HOST)
         if made.kind is Kind.OBJECT:
@@ -166,7 +168,8 @@ class FlowLibraries(FlowValues):
             device = Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN if not keeps else inner.device
             return tensor(
                 graph=graph,
-                storage=inner.storage if keeps else Storage.OWN,
+                # `from_numpy` takes an array; one that a worker sends came through a pipe, and only a tensor's lies in shared memory.
+                storage=inner.storage if keeps and (last == "as_tensor" or inner.kind is Kind.ARRAY) else Storage.OWN,
                 size=inner.size,
                 device=device,
                 sources=frozenset({id(node)}) if graph else frozenset(),

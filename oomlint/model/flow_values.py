@@ -269,6 +269,8 @@ class FlowValues(FlowDefinitions):
             if found.kind in {Kind.UNKNOWN, Kind.OBJECT} and self.is_module_name(node) and instance_of(found) is None:
                 found = module_of(home=path)
             return found if found.home or not path else found.having(home=path)
+        if base.kind is Kind.UNKNOWN and _names_axes(indices):
+            base = base.having(kind=Kind.TENSOR if base.graph else Kind.ARRAY)  # nothing else is asked for parts along several axes
         if base.kind is Kind.OPAQUE and (len(indices) > 1 or any(held.kind in {Kind.TENSOR, Kind.ARRAY} for held in index)):
             return _part(node, base.having(kind=Kind.TENSOR, sure=True), indices, index)
         if base.kind is Kind.OPAQUE:
@@ -382,8 +384,10 @@ def _part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: 
     if copies:
         return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0)
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
-    size = base.size
-    dims = max(base.dims - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
+    named = sum(not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and names.dotted(item.value) != "None") for item in indices)
+    dims = max(max(base.dims, named) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
+    # Axes that are named are there, whatever it is called.
+    size = Size.DENSE if named >= MAP and dims >= MAP and base.size is not Size.SCALAR else base.size
     if drops and drops[-1] > 0 and size is Size.DENSE and dims < MAP and not _WIDE.search(names.last_name(node.value)):
         size = Size.UNKNOWN  # one column of each sample
     if drops and size is Size.SMALL:
@@ -393,6 +397,11 @@ def _part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: 
         size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
     return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=(), dims=dims)
+
+
+def _names_axes(indices: list[cst.BaseSlice]) -> bool:
+    """Whether an index is one of an array with several axes: ``[:, 0]``, ``[:, :, 1:]``."""
+    return len(indices) > 1 and any(isinstance(item, cst.Slice) for item in indices)
 
 
 def _arithmetic(left: Held, right: Held) -> Held:

@@ -101,6 +101,8 @@ HARMLESS_CALL: Final = re.compile(
 )
 # Libraries whose functions give arrays or numbers of the host and keep nothing.
 HOST_LIBRARIES: Final = tuple("sklearn. scipy. pandas. cv2. PIL. skimage. nltk. json. csv. os. math. time. random. logging. re. statistics. librosa.".split())
+# What scikit-learn computes of all samples at once: the endings are its convention for metrics that are one number.
+SCORES: Final = re.compile(r"sklearn\.metrics\.(\w+_(score|loss|error|deviance|coef)|auc)$")
 # Libraries and functions that make networks with parameters.
 TRAINABLE_FACTORIES: Final = tuple(
     "torchvision.models. timm.create_model timm.models. segmentation_models_pytorch. torch.hub.load torch.jit.load transformers. torch_geometric.nn. "

@@ -259,7 +259,9 @@ class Walk:
             key = constant_key(node.args[1].value)
             if path is not None:
                 accessor: Accessor = ("attr", key)
-                self._effect(scope, Effect(path[0], (*path[1], accessor), "assign", statement, node, node.args[2].value))
+                # `setattr(args, key, saved[key])`: one of the settings that were saved, whatever they are.
+                value = None if key is UNKNOWN_KEY and _is_entry(node.args[2].value, node.args[1].value) else node.args[2].value
+                self._effect(scope, Effect(path[0], (*path[1], accessor), "assign", statement, node, value))
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -371,3 +373,9 @@ _HANDLERS: dict[type, Callable[[Walk, Any, Scope, cst.CSTNode], Scope | None]] =
     cst.Yield: Walk._yield,  # noqa: SLF001
     cst.Call: Walk._call,  # noqa: SLF001
 }
+
+
+def _is_entry(node: cst.BaseExpression, key: cst.BaseExpression) -> bool:
+    """Whether an expression is the entry of a mapping under a key that has a name."""
+    index = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and isinstance(key, cst.Name) and index.value.value == key.value

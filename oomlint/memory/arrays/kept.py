@@ -288,6 +288,8 @@ class Kept(KeptCalls):
                         self.follow_target(search, module, parent, target.target, going)
                     return
                 case cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr():
+                    if isinstance(parent, cst.AugAssign) and self._sums(module, parent):
+                        return  # as large as one of them
                     if isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign):  # `rows += more`
                         going = going.gathered_by(self.gathering(module, parent), module, parent, part=going.part)
                     self.follow_target(search, module, parent, parent.target, going)
@@ -304,6 +306,11 @@ class Kept(KeptCalls):
                 case _:
                     return
             node = parent
+
+    def _sums(self, module: Module, node: cst.AugAssign) -> bool:
+        """Whether numbers are added up, and no list gets longer: what is added to begins as a number."""
+        found = self.evaluator.values(node.target, self.evaluator.calls.plain_frame(module, module.walk.scope_at(node)))
+        return any(isinstance(alt.const, int | float) for alt in found)
 
     def _out_of_lambda(self, search: Search, module: Module, node: cst.Lambda, going: Going) -> None:
         """What a function without a name gives: to its calls by the name that it is bound to, or to the call that maps it."""

@@ -14,6 +14,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
+from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import Element, ExternalCall, FunctionRef, Instance, Written
 from oomlint.scout.telling import DENSE
 
@@ -100,7 +101,7 @@ def _kind(project: Project, module: Module, scope: Scope, node: cst.BaseExpressi
 def _of_value(project: Project, value: Value, frame: Frame) -> str:
     name = value.name if isinstance(value, ExternalCall) else value.whole.name if isinstance(value, Element) else ""
     if name.startswith(_SPARSE):
-        return _SPARSE[0]
+        return "" if name.rpartition(".")[2] in REDUCTIONS else _SPARSE[0]
     if isinstance(value, Written) and isinstance(value.node, cst.Call):
         return _of_call(project, value.node, value.frame or frame)
     return ""

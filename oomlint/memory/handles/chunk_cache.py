@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import readable
@@ -43,7 +43,25 @@ class Cache:
 
 
 def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
-    """Openings of the module with a large chunk cache or the core driver, in a dataset that may have workers."""
+    """Openings of the module with a large chunk cache or the core driver, in a dataset that may have workers.
+
+    Files that one function opens for one class, each with the core driver, are one finding.
+    """
+    whole: dict[object, Cache] = {}
+    for key, cache in _openings(module, project):
+        if key is None:
+            yield cache
+        elif key not in whole:
+            whole[key] = cache
+        else:
+            first = whole[key]
+            others = (replace(cache.place, message="read whole, too"), *(one for one in cache.related if one not in first.related))
+            whole[key] = replace(first, related=(*first.related, *others), facts=tuple(dict.fromkeys((*first.facts, *cache.facts))))
+    yield from whole.values()
+
+
+def _openings(module: Module, project: Project) -> Iterator[tuple[object, Cache]]:
+    """Each of them, with what those of one finding have in common, if there may be others."""
     kept = {handle.opening.call: handle for handle in handles_of(project).of(module)}
     for opening in openings_of(project).of(module):
         if opening.kind is not Opens.H5:
@@ -59,20 +77,21 @@ def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
                 loaders = [loader_fact(one.loader, methods=one.methods) for one in started[0].busy]
                 facts: tuple[Fact, ...] = (opening_fact(opening, size, in_core=core), *dict.fromkeys(loaders))
                 confidence = confidence_of(0 if started[0].helped is not None else 1)
-                yield Cache(module.place(opening.call), message, confidence, tuple(started[0].places()), facts)
+                yield None, Cache(module.place(opening.call), message, confidence, tuple(started[0].places()), facts)
                 continue
             cls = _read_for_samples(opening, project) if core else None
             if cls is not None:
                 message = Message(_CORE, f"it does so for each sample of `{cls.scope.name}`", _PLAIN)
                 facts = (opening_fact(opening, size, in_core=core), class_fact(cls))
-                yield Cache(module.place(opening.call), message, Confidence.HIGH, (), facts)
+                yield None, Cache(module.place(opening.call), message, Confidence.HIGH, (), facts)
             continue
         if handle.readers.alone or (not core and not handle.objects):
             continue
         message = _whole(handle) if core or size is None else _cache(handle, size)
         place = module.place(opening.call)
         confidence = confidence_of(handle.doubt + (0 if handle.readers.helped is not None else 1))
-        yield Cache(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
+        key = (opening.scope, handle.owner) if core else None
+        yield key, Cache(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
 
 
 def _whole(handle: Handle) -> Message:
