@@ -117,7 +117,7 @@ class Store(Event):
         if isinstance(node, cst.Assign):
             target = node.targets[0].target
             return target.value if isinstance(target, cst.Subscript) and self.kind == "item" else target
-        return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else None
+        return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and self.kind != "augment" else None
 
 
 @dataclass(slots=True, eq=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import AS_ARRAY, COLLECTIONS, STACKS
 from oomlint.model import names
 from oomlint.model.events import Loop, Record
 from oomlint.model.flow_bindings import FlowBindings
@@ -25,10 +26,12 @@ from oomlint.syntax.nodes import block_of, constant_key, descend
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.model.held import Mode
+    from oomlint.model.held import Mode, Path
     from oomlint.model.values import Frame
 
 _COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
+_KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
+_GOES_THROUGH: Final = COLLECTIONS | frozenset("sum max min any all dict join extend fromiter Counter deque fmean".split())
 _MOST_UNROLLED: Final = 8  # elements of a container that a loop is run for one by one
 
 
@@ -142,16 +145,26 @@ class Flow(FlowBindings):
         return joined(then, other)
 
     def _try(self, node: cst.Try | cst.TryStar, state: State) -> State | None:
-        start = state.copy()
+        start, left = state.copy(), self._take_left()
         out = self.block(block_of(node.body), state)
         if node.orelse is not None and out is not None:
             out = self.block(block_of(node.orelse.body), out)
         for handler in node.handlers:
             out = joined(out, self.block(block_of(handler.body), start.copy()))
-        if node.finalbody is not None:
-            after = self.block(block_of(node.finalbody.body), out or start)
-            return after if out is not None else None
-        return out
+        returned = self._take_left()
+        if node.finalbody is None:
+            self.act.left = joined(left, returned)
+            return out
+        if returned is not None:
+            returned = self.block(block_of(node.finalbody.body), returned.copy())
+        after = self.block(block_of(node.finalbody.body), out or start)
+        self.act.left = joined(joined(left, returned), self._take_left())
+        return after if out is not None else None
+
+    def _take_left(self) -> State | None:
+        """The state in which the function is left so far, and nothing from now on."""
+        left, self.act.left = self.act.left, None
+        return left
 
     def _with(self, node: cst.With, state: State) -> State | None:
         before, around = state.mode, self.act.outside
@@ -263,7 +276,7 @@ class Flow(FlowBindings):
         A generator that nobody goes through at once runs later, in another mode it may be, and is no loop here.
         """
         self.spent += _COMPREHENSION
-        runs = not isinstance(node, cst.GeneratorExp) or isinstance(self.act.module.walk.parents.get(node), cst.Arg)
+        runs = not isinstance(node, cst.GeneratorExp) or self._runs_at_once(node)
         inner = state.copy()
         outer = self.act.loops
         here: cst.CompFor | None = node.for_in
@@ -279,25 +292,36 @@ class Flow(FlowBindings):
             here = here.inner_for_in
         element = node.value if isinstance(node, cst.DictComp) else node.elt
         found = self.value(element, inner)
-        name = self._bound_to(node) if self.recording and not isinstance(node, cst.GeneratorExp) else ""
-        if name:
-            self.stored(node, inner, "append", self.act.path(name), found, element, Held(Kind.PACK, sure=True, moved="list"))
+        path = self._bound_to(node, state) if self.recording and not isinstance(node, cst.GeneratorExp) else ()
+        self.stored(node, inner, "append", path, found, element, Held(Kind.PACK, sure=True, moved="list"))
         self.act.loops = outer
         return found
 
-    def _bound_to(self, node: cst.BaseComp) -> str:
-        """The name that a comprehension is bound to, or what a call makes of it: ``rows = torch.cat([...])``.
+    def _runs_at_once(self, node: cst.GeneratorExp) -> bool:
+        """Whether what a generator is given to goes through all of it."""
+        above = self.act.module.walk.parents.get(node)
+        if isinstance(above, cst.Arg) and above.star:
+            return True
+        call = self.act.module.walk.parents.get(above) if isinstance(above, cst.Arg) else None
+        return isinstance(call, cst.Call) and names.last_name(call.func) in _GOES_THROUGH
+
+    def _bound_to(self, node: cst.BaseComp, state: State) -> Path:
+        """The name or attribute that a comprehension is bound to, or what a call makes of all of it: ``rows = torch.cat([...])``.
 
         Empty where there is none, and where it is made of what the name stood for.
         """
         parents = self.act.module.walk.parents
         here: cst.CSTNode | None = parents.get(node)
-        while isinstance(here, cst.Arg | cst.Call):
+        while isinstance(here, cst.Arg) or (isinstance(here, cst.Call) and names.last_name(here.func) in _KEEPS_ALL):
             here = parents.get(here)
-        target = here.targets[0].target if isinstance(here, cst.Assign) and len(here.targets) == 1 else None
-        if not isinstance(target, cst.Name) or any(isinstance(part, cst.Name) and part.value == target.value for part in descend(node)):
-            return ""
-        return target.value
+        target = here.targets[0].target if isinstance(here, cst.Assign) and len(here.targets) == 1 else here.target if isinstance(here, cst.AnnAssign) else None
+        if not isinstance(target, cst.Name | cst.Attribute):
+            return ()
+        code = self.code(target)
+        if any(isinstance(part, cst.Name | cst.Attribute) and self.code(part) == code for part in descend(node)):
+            return ()
+        home = self.value(target.value, state).home if isinstance(target, cst.Attribute) else ()
+        return self.act.path(target.value) if isinstance(target, cst.Name) else (*home, target.attr.value) if home else ()
 
     def _while(self, node: cst.While, state: State) -> State | None:
         loop = Loop(node, self.act.module, self.act.scope, "while", evaluating=state.evaluating, around=self.act.loops, via=self.act.via)

@@ -147,11 +147,17 @@ class FlowBindings(FlowCalls):
         if not isinstance(target, cst.Tuple) or not isinstance(node.value, cst.Tuple) or len(target.elements) != len(node.value.elements):
             return False
         pairs = [(one.value, other.value) for one, other in zip(target.elements, node.value.elements, strict=True)]
-        if not any(isinstance(part, cst.BinaryOperation) and self._mentions(part, self.code(one)) for one, part in pairs):
+        adding = [len(_summands(part)) > 1 and self._mentions(part, self.code(one)) for one, part in pairs]
+        if not any(adding):
             return False
-        for one, part in pairs:
-            if not self._adds_to_itself(part, one, part, state):
+        # All of the right side is computed before any of it is bound.
+        values = [None if adds else self.value(part, state) for adds, (_, part) in zip(adding, pairs, strict=True)]
+        for held, (one, part) in zip(values, pairs, strict=True):
+            if held is None and not self._adds_to_itself(part, one, part, state):
                 self.assign(one, self.value(part, state), state, part, node)
+        for held, (one, part) in zip(values, pairs, strict=True):
+            if held is not None:
+                self.assign(one, held, state, part, node)
         return True
 
     def _adds_row_by_row(self, node: cst.Assign, target: cst.BaseExpression, state: State) -> bool:
@@ -200,14 +206,21 @@ class FlowBindings(FlowCalls):
         if len(own) != 1 or not others or not (_is_scaled(own[0], code, self.code) or self._looks_up(own[0], target)):
             return False
         before = self.value(target, state)
-        parts = [self.value(part, state) for part in others]
+        found = [self._added(part, state) for part in others]
+        others, parts = [part for part, _ in found], [held for _, held in found]
         added = mixed(parts) if len(parts) > 1 else parts[0]
-        if isinstance(value, cst.BinaryOperation) and len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN}:
+        lengthens = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)
+        if lengthens and len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN}:
             self._lengthen(node, target, before, added, others[0], state)
             return True
         kind = "concat" if before.kind is Kind.PACK else "augment"
         self._accumulate(node, target, kind, before, added, others[0] if len(others) == 1 else None, state)
         return True
+
+    def _added(self, node: cst.BaseExpression, state: State) -> tuple[cst.BaseExpression, Held]:
+        """What is added in the rounds that add something: of ``loss if ok else 0`` the loss."""
+        sides = [(side, self.value(side, state)) for side in ((node.body, node.orelse) if isinstance(node, cst.IfExp) else (node,))]
+        return max(sides, key=lambda side: (side[1].carries, side[1].kind is not Kind.PLAIN))
 
     def _looks_up(self, node: cst.BaseExpression, target: cst.BaseExpression) -> bool:
         """Whether an expression is ``sums.get(key, 0)`` where the target is ``sums[key]``."""

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.flow_functions import FlowFunctions
-from oomlint.model.freezing import ALL
+from oomlint.model.freezing import ALL, itself
 from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 
@@ -40,7 +40,9 @@ class FlowLayers(FlowFunctions):
 
     def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int, frozen: frozenset[str]) -> bool:
         stored = scope.effects.get(names.self_name(scope) or "", ())
-        aside = {id(effect.statement) for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen}
+        apart = [effect for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen]
+        local = {name.value for effect in apart if effect.value is not None and isinstance(name := itself(effect.value), cst.Name)}
+        aside = {id(effect.statement) for effect in (*apart, *(made for name in local for made in scope.effects.get(name, ())))}
         own = {p.name.value for p in names.parameters(scope) if not _is_setting(p.default)}
         for effect in stored:
             if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:

@@ -126,11 +126,11 @@ class FlowLibraries(FlowValues):
     def _by_computed_name(self, node: cst.Call, args: list[Held], state: State) -> Held:
         """``getattr(x, "name")``: an attribute, of which only the object is known where the name is computed.
 
-        What a network is asked for by a computed name, and what is called then, is one of its layers, unless it can be a method.
+        What a network is asked for by a computed name, and what is called then, is one of its layers where layers have such names.
         """
         if len(args) > 1 and args[0].kind is Kind.MODULE and constant_key(node.args[1].value) is UNKNOWN_KEY:
             above = self.act.module.walk.parents.get(node)
-            if isinstance(above, cst.Call) and above.func is node and not self._can_be_method(args[0], node.args[1].value):
+            if isinstance(above, cst.Call) and above.func is node and self._is_layer_by_name(args[0], node.args[1].value):
                 return part_of(args[0])
         if len(args) < 2 or not args[0].home:  # noqa: PLR2004 - an object and a name
             return UNKNOWN
@@ -138,14 +138,22 @@ class FlowLibraries(FlowValues):
         path = (*args[0].home, key if isinstance(key, str) else "*")
         return state.env.get(path) or UNKNOWN.having(home=path)
 
-    def _can_be_method(self, module: Held, name: cst.BaseExpression) -> bool:
-        """Whether a computed name can be that of a method: one begins like it. Of a name without a beginning, whether no layer is stored under such a one."""
-        this = instance_of(module)
-        line = self.evaluator.line(this.cls) if this is not None else []
-        start = beginning(name)
-        if not start:
-            return not any(names.last_name(call.func) in {"add_module", "setattr"} for cls in line for scope in cls.scope.children for call in scope.calls)
-        return any(scope.name.startswith(start) for cls in line for scope in cls.scope.children)
+    def _is_layer_by_name(self, module: Held, name: cst.BaseExpression) -> bool:
+        """Whether a computed name is that of a layer: some are stored under names that begin like it, and no method or function is."""
+        this, start = instance_of(module), beginning(name)
+        stored: list[Held] = []
+        for cls in self.evaluator.line(this.cls) if this is not None else []:
+            for scope in cls.scope.children:
+                if start and scope.name.startswith(start):
+                    return False
+                effects = scope.effects.get(names.self_name(scope) or "", ()) if start else ()
+                given = {effect.path[0][1] for effect in effects if effect.kind == "assign" and len(effect.path) == 1}
+                stored += [self.member(module, word) for word in given if isinstance(word, str) and word.startswith(start)]
+                for call in scope.calls:
+                    word, value = names.last_name(call.func), call.args[-1].value if call.args else None
+                    if word == "add_module" or (word == "setattr" and isinstance(value, cst.Call)):
+                        stored.append(Held(Kind.MODULE))
+        return bool(stored) and all(held.kind is Kind.MODULE for held in stored)
 
     def _torch(self, name: str, last: str, node: cst.Call, args: list[Held]) -> Held:
         if last in {"no_grad", "enable_grad", "inference_mode"}:

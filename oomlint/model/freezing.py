@@ -2,107 +2,224 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
-from oomlint.model.values import ClassRef
-from oomlint.syntax.nodes import block_of, descend
+from oomlint.api_names import SAME_MODEL
+from oomlint.model import arguments, names
+from oomlint.model.torch_tables import HOST_LIBRARIES
+from oomlint.model.values import ClassRef, Const, Display, ExternalCall, FunctionRef
+from oomlint.syntax.nodes import block_of, constant_key, descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
-    from oomlint.syntax.scopes import Effect, Scope
+    from oomlint.syntax.scopes import Scope
 
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 ALL = ""  # in place of an attribute's name: the whole object
+_DEEPEST: Final = 4  # methods that a constructor calls, one inside the other
+_PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
+_ADDS: Final = frozenset({"add_module", "register_module", "register_parameter"})
+# Methods of a module that make nothing in it learn.
+_LEAVES: Final = SAME_MODEL | _PARAMETERS | frozenset("load_state_dict state_dict children named_children modules named_modules".split())
+_NO_MODULES: Final = ("builtins.", "numpy.", "os.", "math.", "torchvision.transforms.", *HOST_LIBRARIES)  # whose calls make no network
 
 
-def switches_gradients(node: cst.CSTNode, *, on: bool = False) -> bool:
-    """Whether gradients are switched off here, or on, of a module or of a parameter."""
+def switches_gradients(node: cst.CSTNode, *, on: bool = False, given: Mapping[str, str] = _NOTHING) -> bool:
+    """Whether gradients are switched off here, or on, of a module or of a parameter; ``given`` says how names of the function are written at its call."""
     wanted = "True" if on else "False"
     if isinstance(node, cst.Assign):
-        return names.last_name(node.targets[0].target) == "requires_grad" and names.dotted(node.value) == wanted
+        said = names.dotted(node.value)
+        return names.last_name(node.targets[0].target) == "requires_grad" and given.get(said, said) == wanted
     if not isinstance(node, cst.Call) or names.last_name(node.func) != "requires_grad_":
         return False
-    return names.dotted(node.args[0].value) == wanted if node.args else on
+    said = names.dotted(node.args[0].value) if node.args else "True"
+    return given.get(said, said) == wanted
 
 
-def frozen_by(node: cst.CSTNode) -> cst.BaseExpression | None:
+def frozen_by(node: cst.CSTNode, given: Mapping[str, str] = _NOTHING) -> cst.BaseExpression | None:
     """The module that a loop over its parameters, ``for p in model.parameters(): p.requires_grad = False``, or a call freezes."""
-    if isinstance(node, cst.For) and isinstance(node.iter, cst.Call) and isinstance(node.iter.func, cst.Attribute):
-        asked = node.iter.func.attr.value in {"parameters", "named_parameters"}
+    switches = partial(switches_gradients, given=given)
+    if isinstance(node, cst.ListComp):
+        return _whose_parameters(node.for_in.iter) if switches(node.elt) and not node.for_in.ifs else None
+    if isinstance(node, cst.For):
         all_of_them = not any(isinstance(one, cst.BaseCompoundStatement) for one in block_of(node.body))  # a test picks some
-        return node.iter.func.value if asked and all_of_them and any(map(switches_gradients, descend(node.body))) else None
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and switches_gradients(node):
+        return _whose_parameters(node.iter) if all_of_them and any(map(switches, descend(node.body))) else None
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and switches(node):
         return node.func.value
     return None
 
 
+def _whose_parameters(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    asked = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _PARAMETERS
+    return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and asked else None
+
+
 def frozen_parts(cls: ClassRef, evaluator: Evaluator) -> frozenset[str]:
     """The attributes whose modules a constructor freezes whatever happens, ``ALL`` for those of the whole object; none where a method lets them learn again."""
-    found: set[str] = set()
-    for base in evaluator.lineage(cls):
-        if not isinstance(base, ClassRef):
-            continue
-        text = base.module.source.text
-        if "requires_grad" not in text:
-            continue
-        for scope, call in _constructors(base):
-            found.update(_frozen_in(base.module, scope, call, evaluator))
-        if found and any(switches_gradients(node, on=True) for scope in base.scope.children for node in scope.nodes()):
-            return frozenset()
-    return frozenset(found)
+    line = [base for base in evaluator.lineage(cls) if isinstance(base, ClassRef)]
+    if not any("requires_grad" in base.module.source.text for base in line):
+        return frozenset()
+    if any(switches_gradients(node, on=True) for base in line for scope in base.scope.children for node in scope.nodes()):
+        return frozenset()
+    made = _Construction(line, evaluator)
+    made.run("__init__")
+    found = {name for name, frozen in made.parts.items() if frozen}
+    return frozenset({*found, ALL} if made.whole else found)
 
 
-def _constructors(cls: ClassRef) -> Iterator[tuple[Scope, cst.Call | None]]:
-    """``__init__``, and the methods that it calls, with these calls."""
-    init = next((scope for scope in cls.scope.children if scope.name == "__init__"), None)
-    if init is None:
-        return
-    yield init, None
-    this = names.self_name(init)
-    for call in init.calls:
-        if isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) == this:
-            yield from ((scope, call) for scope in cls.scope.children if scope.name == call.func.attr.value)
+class _Construction:
+    """A constructor, step by step: the parts that it makes, and which of them are frozen when it is done."""
 
+    def __init__(self, line: list[ClassRef], evaluator: Evaluator) -> None:
+        self.line = line
+        self.evaluator = evaluator
+        self.parts: dict[str, bool] = {}
+        self.whole = False  # all of the object was frozen, and nothing that learns was made since
+        self.running: list[Scope] = []
 
-def _frozen_in(module: Module, scope: Scope, call: cst.Call | None, evaluator: Evaluator) -> Iterator[str]:
-    this = names.self_name(scope)
-    for node in scope.nodes():
+    def run(self, name: str, above: int = 0, *, sure: bool = True) -> None:
+        """Run a method, as the first class from ``above`` on has it; what is not ``sure`` to run may make something, and freezes nothing."""
+        methods = ((number, base, scope) for number, base in enumerate(self.line) for scope in base.scope.children if number >= above and scope.name == name)
+        number, base, scope = next(methods, (0, self.line[0], None))
+        this = names.self_name(scope) if scope is not None else None
+        if scope is None or this is None or scope in self.running or len(self.running) > _DEEPEST:
+            return
+        self.running.append(scope)
+        stands_for: dict[str, list[str]] = {}  # local names: the attributes that hold the same, "?" for what is frozen and not stored yet
+        for node in scope.nodes(inner=False):
+            if isinstance(node, cst.Assign | cst.AnnAssign) and node.value is not None:
+                targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
+                for target in targets:
+                    self._stores(base.module, scope, this, target, node.value, stands_for)
+            elif isinstance(node, cst.For) and isinstance(node.target, cst.Name) and isinstance(node.iter, cst.List | cst.Tuple):
+                held = [_attribute(element.value, this) for element in node.iter.elements]
+                stands_for[node.target.value] = [name for name in held if name]
+            elif isinstance(node, cst.Call):
+                self._calls(base.module, node, this, number, sure=sure)
+            for frozen in self._freezes(base.module, scope, node):
+                if sure and _always_runs(base.module, node, self.evaluator, short=isinstance(frozen, cst.Name) and frozen.value in stands_for):
+                    self._freeze(frozen, this, stands_for)
+        self.running.pop()
+
+    def _stores(self, module: Module, scope: Scope, this: str, target: cst.BaseExpression, value: cst.BaseExpression, stands_for: dict[str, list[str]]) -> None:
+        value = itself(value)
+        told = stands_for.get(value.value, []) if isinstance(value, cst.Name) else []
+        if isinstance(target, cst.Name):
+            stands_for[target.value] = ["?"] if _is_frozen(value) else list(told)
+            return
+        name = _attribute(target, this)
+        if name:
+            if isinstance(value, cst.Name):
+                stands_for.setdefault(value.value, []).append(name)
+            if _is_frozen(value) or "?" in told:
+                self.parts[name] = True
+            elif self._may_learn(module, scope, value):
+                self._learns(name)
+        elif isinstance(target, cst.Attribute) and any(isinstance(part, cst.Call) for part in descend(value)):
+            self._learns(_first(target, this))  # a part of a part: `self.net.fc = nn.Linear(512, 10)`
+
+    def _calls(self, module: Module, node: cst.Call, this: str, number: int, *, sure: bool) -> None:
+        func = node.func
+        if names.dotted(func) == "setattr" and len(node.args) > 1 and names.dotted(node.args[0].value) == this:
+            self._learns(constant_key(node.args[1].value))
+        if not isinstance(func, cst.Attribute):
+            return
+        method, holder = func.attr.value, func.value
+        sure = sure and _always_runs(module, node, self.evaluator)
+        if isinstance(holder, cst.Call) and names.dotted(holder.func) == "super":
+            self.run(method, number + 1, sure=sure)
+        elif names.dotted(holder) == this:
+            if method in _ADDS and node.args:
+                self._learns(constant_key(node.args[0].value))
+            self.run(method, sure=sure)
+        elif _first(holder, this) and method not in _LEAVES:
+            self._learns(_first(holder, this))  # `self.net.append(layer)`, `self.net.add_adapter(config)`
+
+    def _freezes(self, module: Module, scope: Scope, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         frozen = frozen_by(node)
-        if frozen is None:
-            continue
-        if names.dotted(frozen) == this:
-            name = ALL
-        elif isinstance(frozen, cst.Attribute) and names.dotted(frozen.value) == this:
-            name = frozen.attr.value
-        else:
-            continue
-        if not all(_always_runs(module, step, evaluator) for step in (node, call) if step is not None):
-            continue
-        # What is made afterwards learns, also a part of what is frozen: `self.net.fc = nn.Linear(512, 10)`.
-        at = call or node
-        around, start = module.walk.scope_at(at), module.tree.span(at)
-        stored = [effect for effect in around.effects.get(names.self_name(around) or "", ()) if effect.kind == "assign" and effect.path]
-        later = {str(effect.path[0][1]) for effect in stored if module.tree.span(effect.node) > start and _makes_something(effect)}
-        if name != ALL:
-            yield from {name} - later
-            continue
-        yield from {str(effect.path[0][1]) for effect in stored} - later
-        if not later:
-            yield ALL
+        if frozen is not None:
+            yield frozen
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.args:
+            # A function of the project that freezes what it is given: `set_requires_grad(self.net, False)`.
+            called = self.evaluator.values(node.func, self.evaluator.calls.plain_frame(module, scope))[:1]
+            for function in (alt.value.scope for alt in called if isinstance(alt.value, FunctionRef)):
+                taken = [param.name.value for param in names.parameters(function)]
+                given = {**dict(zip(taken, map(names.dotted, arguments.plain(node)), strict=False)), **_written(arguments.by_name(node))}
+                if any(names.dotted(frozen) in taken[:1] for step in function.nodes() if (frozen := frozen_by(step, given)) is not None):
+                    yield node.args[0].value
+
+    def _freeze(self, node: cst.BaseExpression, this: str, stands_for: dict[str, list[str]]) -> None:
+        if names.dotted(node) == this:
+            self.parts = dict.fromkeys(self.parts, True)
+            self.whole = True
+        elif isinstance(node, cst.Name):
+            stands_for[node.value] = [*stands_for.get(node.value, []), "?"]
+            self.parts.update((name, True) for name in stands_for[node.value] if name != "?")
+        elif name := _attribute(node, this):
+            self.parts[name] = True
+
+    def _learns(self, name: object) -> None:
+        """Something was made that learns: under a name, or under one that nobody knows."""
+        self.whole = False
+        for part in [name] if isinstance(name, str) else list(self.parts):
+            self.parts[part] = False
+
+    def _may_learn(self, module: Module, scope: Scope, value: cst.BaseExpression) -> bool:
+        """Whether what is stored may be a network: a call that makes no number, text or array."""
+        if not any(isinstance(part, cst.Call) for part in descend(value)):
+            return False
+        made = [alt.value for alt in self.evaluator.values(value, self.evaluator.calls.plain_frame(module, scope))]
+        plain = (isinstance(one, Const) or (isinstance(one, ExternalCall) and one.name.startswith(_NO_MODULES)) for one in made)
+        return any(isinstance(one, Display) for one in made) or not all(plain)
 
 
-def _makes_something(effect: Effect) -> bool:
-    """Whether what is stored may be a new module: a setting that is handed over is none."""
-    return effect.value is not None and any(isinstance(part, cst.Call) for part in descend(effect.value))
+def _attribute(node: cst.BaseExpression, this: str) -> str:
+    """``name`` of ``self.name``."""
+    return node.attr.value if isinstance(node, cst.Attribute) and names.dotted(node.value) == this else ""
 
 
-def _always_runs(module: Module, node: cst.CSTNode, evaluator: Evaluator) -> bool:
-    """Whether each test around a statement can come out in one way only, by its constants and defaults, and that way leads to it."""
+def _first(node: cst.BaseExpression, this: str) -> str:
+    """``name`` of ``self.name.other[0].more``."""
+    while isinstance(node, cst.Attribute | cst.Subscript):
+        if name := _attribute(node, this):
+            return name
+        node = node.value
+    return ""
+
+
+def itself(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The name that a module has, without what gives it back: ``net`` of ``net.eval().to(device)``."""
+    inner = node
+    while isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute) and inner.func.attr.value in SAME_MODEL:
+        inner = inner.func.value
+    return inner if isinstance(inner, cst.Name) else node
+
+
+def _written(given: Mapping[str, cst.BaseExpression]) -> dict[str, str]:
+    return {name: names.dotted(value) for name, value in given.items()}
+
+
+def _is_frozen(node: cst.BaseExpression) -> bool:
+    """Whether a module is frozen where it is made: ``models.vgg16().features.eval().requires_grad_(False)``."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        if switches_gradients(node):
+            return True
+        node = node.func.value
+    return False
+
+
+def _always_runs(module: Module, node: cst.CSTNode, evaluator: Evaluator, *, short: bool = False) -> bool:
+    """Whether each test around a statement can come out in one way only, by its constants and defaults, and that way leads to it.
+
+    In a loop through what is written out (``short``) it runs, too.
+    """
     scope, inner = module.walk.scope_at(node), node
     for above in module.walk.ancestors(node):
         if above is scope.node:
@@ -112,6 +229,8 @@ def _always_runs(module: Module, node: cst.CSTNode, evaluator: Evaluator) -> boo
             frames = evaluator.calls.frames(module, scope)
             if {verdict for frame in frames for verdict, _, _ in evaluator.truth(above.test, frame)} != {came_out}:
                 return False
+        elif isinstance(above, cst.For) and short and isinstance(above.iter, cst.List | cst.Tuple):
+            pass
         elif isinstance(above, cst.For | cst.While | cst.Try | cst.Match):
             return False
         inner = above

@@ -97,6 +97,9 @@ class Gradients:
         if written == "enable_grad":
             return Mode.ON
         if written in _SWITCH and node.args:
+            for alt in self.evaluator.values(node.args[0].value, frame)[:1]:
+                if isinstance(alt.value, ExternalCall) and alt.value.name == "torch.is_grad_enabled":
+                    return self.at(alt.value.call, alt.value.frame)  # back to what it was
             verdicts = {verdict for verdict, _, _ in self.evaluator.truth(node.args[0].value, frame)}
             if written == "inference_mode":
                 verdicts = {not verdict for verdict in verdicts}

@@ -60,7 +60,7 @@ def _hands_on(loop: Loop, record: Record) -> bool:
     """Whether a loop over batches inside goes over something that comes from the round."""
     here = body_of(loop).spread(())
     within = (other.node for other in record.loops if other.batches and loop in other.around and other.scope is loop.scope)
-    return any(isinstance(node, cst.For) and here.gives(node.iter) for node in within)
+    return any(isinstance(node, cst.For | cst.CompFor) and here.gives(node.iter) for node in within)
 
 
 def _goes_backward(loop: Loop, record: Record) -> bool:

@@ -95,10 +95,10 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         each = (
             not large
             and not keeper.many
-            and (not by_use or (_bound_to(module, call) == keeper.attribute and _has_each(project, keeper)))
+            and (not by_use or (_bound_to(module, call) == keeper.attribute and _has_each(project, keeper, keeper.attribute)))
             and _each_sample(module, size)
         )
-        one_of_many = sample and not large and keeper.many and not keeper.hazy and not _is_read_into(project, keeper)
+        one_of_many = sample and not large and _is_sample(size) and _one_a_sample(project, module, scope, call, keeper)
         owner: str | None = keeper.words if large or each or one_of_many else None
         own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
         related = () if (own.path, own.row) == (there.path, there.row) else (there,)
@@ -177,6 +177,21 @@ def _each_sample(module: Module, size: Bytes) -> bool:
     return not any(isinstance(number, str) and _CLASSES.search(number) for number in rest)
 
 
+def _one_a_sample(project: Project, module: Module, scope: Scope, call: cst.Call, keeper: Keeper) -> bool:
+    """Whether one such array is made for each sample, and all of them are kept; not what files are read into, which is told there."""
+    if not keeper.many or keeper.hazy or _is_read_into(project, keeper):
+        return False
+    if _has_each(project, keeper, keeper.attribute):
+        return True
+    loop = kept_of(project).gathering(module, call)
+    over = names.iterated(loop.iter) if isinstance(loop, cst.For) else None
+    if isinstance(over, cst.Attribute):
+        return _has_each(project, keeper, over.attr.value)
+    stored = scope.effects.get(names.self_name(scope) or "", ()) if isinstance(over, cst.Name) else ()
+    same = (str(e.path[0][1]) for e in stored if len(e.path) == 1 and e.value is not None and names.dotted(e.value) == names.dotted(over))
+    return any(_has_each(project, keeper, name) for name in same)
+
+
 def _is_read_into(project: Project, keeper: Keeper) -> bool:
     """Whether files are read into the same container, which is told there."""
     loads = arrays_of(project).files(keeper.module)
@@ -190,10 +205,10 @@ def _is_sample(size: Bytes) -> bool:
     return len(size.dimensions) > 1 and (unknown > 1 or known >= (_ROW if unknown else _SAMPLE))
 
 
-def _has_each(project: Project, keeper: Keeper) -> bool:
-    """Whether the array has an element for each sample of the dataset that keeps it."""
-    dataset = datasets_of(project).of_value(Instance(keeper.owner, None)) if keeper.owner is not None and keeper.attribute else None
-    return dataset is not None and one_a_sample(dataset, keeper.attribute, evaluator_of(project))
+def _has_each(project: Project, keeper: Keeper, attribute: str) -> bool:
+    """Whether an attribute of the dataset that keeps an array has an element for each sample."""
+    dataset = datasets_of(project).of_value(Instance(keeper.owner, None)) if keeper.owner is not None and attribute else None
+    return dataset is not None and one_a_sample(dataset, attribute, evaluator_of(project))
 
 
 def _of_shape(module: Module, method: Scope, call: cst.Call) -> bool:

@@ -47,7 +47,7 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
         name = first.read.name if first.read is not None else ""
         words = f"`{name}` reads all of its file"
         if first.many:
-            each = "decodes every record" if first.read is not None and first.read.origin in DECODERS else "reads every file"
+            each = "reads every record" if first.read is not None and first.read.origin in DECODERS else "reads every file"
             words = f"`{name}` {each}"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))

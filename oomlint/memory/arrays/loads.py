@@ -198,7 +198,7 @@ class Arrays:
                 known = read.kind is Reads.SAMPLE
                 if self._handed_on(read) is not handed or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
                     continue
-                if self._mapped_otherwise(module, scope, read.node):
+                if self._mapped_otherwise(module, scope, read):
                     continue
                 keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
                 keepers = tuple(k for k in keepers if not k.evaluated and self._counts(read, k))  # one file to evaluate is small most often
@@ -252,21 +252,22 @@ class Arrays:
         opening = openings_of(self.project).at(module, read.node) if isinstance(read.node, cst.Call) else None
         return opening is not None and keeps_many(opening, self.project)
 
-    def _mapped_otherwise(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
-        """Whether the other side of a test maps the file, unless the test is known to lead to this one: whoever runs it has the choice."""
-        inner = node
-        for above in module.walk.ancestors(node):
-            if isinstance(above, cst.If | cst.IfExp) and above.orelse is not None and inner is not above.test:
+    def _mapped_otherwise(self, module: Module, scope: Scope, read: Read) -> bool:
+        """Whether the other side of a test maps the same file, unless the test is known to lead to this one: whoever runs it has the choice."""
+        path = module.code(read.path) if read.path is not None else ""
+        inner: cst.CSTNode = read.node
+        for above in module.walk.ancestors(read.node) if path else ():
+            if isinstance(above, cst.If | cst.IfExp) and above.orelse is not None and inner is not above.test and path not in module.code(above.test):
                 here = inner is above.body
-                if any(self._maps(module, part) for part in descend(above.orelse if here else above.body)):
+                if any(self._maps(module, part, path) for part in descend(above.orelse if here else above.body)):
                     frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
                     return {verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(above.test, frame) if is_usual(picks)} != {here}
             inner = above
         return False
 
-    def _maps(self, module: Module, node: cst.CSTNode) -> bool:
-        """Whether it is a call that maps a file into memory."""
-        if not isinstance(node, cst.Call):
+    def _maps(self, module: Module, node: cst.CSTNode, path: str) -> bool:
+        """Whether it is a call that maps the file of that path into memory."""
+        if not isinstance(node, cst.Call) or not node.args or module.code(node.args[0].value) != path:
             return False
         opening, asked = openings_of(self.project).at(module, node), arguments.named(node, "mmap")
         return (opening is not None and opening.kind is Opens.MEMMAP) or (asked is not None and names.dotted(asked) != "False")

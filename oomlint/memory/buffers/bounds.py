@@ -106,7 +106,7 @@ def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
 
 def one_batch(loop: Loop, project: Project) -> bool:
     """Whether a loop counts to the batch size of a loader: a round for each sample of one batch, however many samples there are."""
-    count = loop.node.iter if isinstance(loop.node, cst.For) else None
+    count = loop.node.iter if isinstance(loop.node, cst.For | cst.CompFor) else None
     while isinstance(count, cst.Call) and names.last_name(count.func) != "range" and count.args:
         count = count.args[0].value
     if not isinstance(count, cst.Call) or len(count.args) != 1:
@@ -127,7 +127,7 @@ def one_batch(loop: Loop, project: Project) -> bool:
 
 def parts_of_one(loop: Loop) -> bool:
     """Whether a loop counts to the length of an axis behind the second: its rounds are windows of one thing, not samples, nor parts of one long text."""
-    count = loop.node.iter if isinstance(loop.node, cst.For) and loop.loader is None else None
+    count = loop.node.iter if isinstance(loop.node, cst.For | cst.CompFor) and loop.loader is None else None
     while isinstance(count, cst.Call) and names.last_name(count.func) not in _RANGES and count.args:
         count = count.args[0].value
     if not isinstance(count, cst.Call) or names.last_name(count.func) not in _RANGES:

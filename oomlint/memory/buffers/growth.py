@@ -291,7 +291,7 @@ class Buffers:
 
     def _few_rounds(self, loop: Loop) -> bool:
         """Whether the code says how often the loop goes round: for each of a few classes, for some batches to look at."""
-        count = rounds(self.project, loop.node, loop.module, loop.scope) if isinstance(loop.node, cst.For) else None
+        count = rounds(self.project, loop.node, loop.module, loop.scope) if isinstance(loop.node, cst.For | cst.CompFor) else None
         return count is not None and count <= _FEW_ROUNDS
 
     def _may_go(self, store: Store, record: Record, loop: Loop, dense: list[Held]) -> bool:

@@ -45,8 +45,9 @@ def target_of(store: Store) -> str:
     """What is added to, as it is written."""
     if store.target is not None:
         return short(_written(store.target, store))
-    root = store.path[0]
-    return str(root[1]) if isinstance(store.node, cst.Return | cst.BaseComp | cst.BinaryOperation) and isinstance(root, tuple) else "it"
+    root, *rest = store.path
+    bound = isinstance(store.node, cst.Return | cst.BaseComp | cst.BinaryOperation | cst.Call) and isinstance(root, tuple)
+    return ".".join(map(str, (root[1], *rest))) if bound and isinstance(root, tuple) else "it"
 
 
 def what_of(store: Store) -> str:

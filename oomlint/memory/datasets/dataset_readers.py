@@ -132,6 +132,7 @@ class ReadersOf:
             found: list[Reading] = []
             for module in self.project.mentioning([b"Loader"], cls.module.path):
                 found.extend(one for one in self._in(module) if cls in self.evaluator.lineage(one.instance.cls))
+            found.sort(key=lambda one: one.instance.cls != cls)  # its own loaders before those of derived classes
             known = self._known[cls] = Readers(tuple(found), ALL if found else methods_of(self.project, (cls.module,)))
         return known
 

@@ -66,7 +66,7 @@ def batch_loader(project: Project, node: cst.BaseExpression, module: Module, sco
     return None
 
 
-def rounds(project: Project, loop: Loop, module: Module, scope: Scope) -> int | None:
+def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Scope) -> int | None:
     """How often a loop goes round at most; ``None`` where nobody knows."""
     if isinstance(loop, cst.While):
         return None
@@ -85,7 +85,7 @@ def rounds(project: Project, loop: Loop, module: Module, scope: Scope) -> int | 
             return max(len(range(a, b, c)) for a in ends[0] for b in ends[1] for c in ends[2] if c)  # type: ignore[call-overload]
         return None
     counted = datasets_of(project).contents.count(node, frame)
-    stopped = _stops_at(loop, module, scope, project)
+    stopped = _stops_at(loop, module, scope, project) if isinstance(loop, cst.For) else None
     return counted if stopped is None else min(stopped, counted if counted is not None else stopped)
 
 
