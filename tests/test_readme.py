@@ -16,7 +16,8 @@ from oomlint import registry
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 KILLED = (ROOT / "docs" / "killed.md").read_text(encoding="utf-8")
-EXCERPTS = [block for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL) if block.count("\n") > 1 and "\n$" not in block]
+FIRST = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+EXCERPTS = [block for block in re.findall(r"```console\n(.*?)```", README + FIRST, re.DOTALL) if block.count("\n") > 1 and "\n$" not in block]
 COMMANDS = re.findall(r"^\$ (oomlint check .*)$", KILLED, re.MULTILINE)
 
 
@@ -36,8 +37,8 @@ def test_an_excerpt_is_what_the_command_prints(excerpt: str) -> None:
     assert run(*arguments).strip() == expected.strip()
 
 
-def test_there_is_an_excerpt() -> None:
-    assert len(EXCERPTS) == 1
+def test_there_is_an_excerpt_in_the_readme_and_on_the_first_page() -> None:
+    assert len(EXCERPTS) == 2
 
 
 def test_the_figures_of_the_families_are_those_that_were_measured() -> None:
