@@ -97,8 +97,8 @@ def test_what_differs_from_run_to_run_is_left_out(reason: str, words: str) -> No
 @pytest.mark.parametrize(
     ("reason", "hint"),
     [
-        ("ModuleNotFoundError: No module named 'nibabel.nifti'", "pip install nibabel"),
-        ("pandas.read_csv is needed, and pandas is not installed", "pip install pandas"),
+        ("ModuleNotFoundError: No module named 'nibabel.nifti'", "the module `nibabel`"),
+        ("pandas.read_csv is needed, and pandas is not installed", "the module `pandas`"),
         ("after the fix: not at its end after 20 s", "--time-limit"),
         ("more than 2,048 MiB of memory", "--memory-cap"),
         ("no data was found that Rows reads: KeyError: 'x'", "--factory"),

@@ -117,7 +117,7 @@ train.py:1:1: OOM201 confirmed: `losses` keeps the graph of every step
             line 3: failed with FileNotFoundError
             line 4: failed with FileNotFoundError
             line 5: failed with FileNotFoundError
-    and 2 more
+    and 2 more (all of it by `--output-format json`)
 
 """)
 

@@ -89,6 +89,7 @@ class Arguments:
     write_baseline: bool = flag(
         "Write all findings to the baseline: to `oomlint-baseline.json` in the project's root, unless --baseline or the settings name another.", _KNOWN
     )
+    no_baseline: bool = flag("Show what the baseline of the settings knows, too.", _KNOWN)
     add_ignore: str | None = text(
         "Silence all findings by comments beside them; `--add-ignore=REASON` puts words behind the codes.", _KNOWN, "[=REASON]", bare=""
     )

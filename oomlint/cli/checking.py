@@ -24,7 +24,7 @@ from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.view import View
 from oomlint.registry import catalogue, codes
-from oomlint.settings import BASELINE
+from oomlint.settings import BASELINE, Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oomlint.cli.approval import Approval
     from oomlint.cli.baseline import Baseline, Scope
     from oomlint.cli.check import Arguments
-    from oomlint.config import Format, Settings
+    from oomlint.config import Settings
     from oomlint.engine import Report
     from oomlint.finding import Finding
 
@@ -75,6 +75,11 @@ def _refuse_together(arguments: Arguments, form: Format, *, fix: bool, overlay: 
         _refuse_mixed_up(arguments.add_ignore.strip(), arguments.paths)
     if arguments.write_baseline and arguments.diff:
         raise ConfigError("--write-baseline writes a file, and --diff writes nothing")
+    if arguments.no_baseline and (arguments.baseline is not None or arguments.write_baseline):
+        raise ConfigError("--no-baseline goes without --baseline and --write-baseline")
+    for path in arguments.paths if arguments.write_baseline else ():
+        if path != STANDARD and not os.path.lexists(path):
+            raise ConfigError(f"--write-baseline: {path}: No such file or directory; --baseline names the file that is written")
     if overlay and arguments.verify:
         raise ConfigError("--verify needs files: standard input is part of no project that could be run")
     for option, given in (("--add-ignore", arguments.add_ignore is not None), ("--write-baseline", arguments.write_baseline)):
@@ -226,7 +231,7 @@ class _Check:
 
     def _baseline(self) -> Baseline | None:
         arguments, setting = self.arguments, self.settings.baseline
-        if arguments.baseline is None and setting is None and not arguments.write_baseline:
+        if arguments.no_baseline or (arguments.baseline is None and setting is None and not arguments.write_baseline):
             return None
         from oomlint.cli import baseline  # noqa: PLC0415 - few runs have one
 
@@ -255,7 +260,9 @@ class _Check:
         baseline.write(report, self._scope())
         if not self.arguments.quiet:
             used = self.arguments.baseline is not None or self.settings.baseline is not None
-            say(f"wrote {summary.count(report.told, 'finding')} to {baseline.path}{'' if used else '; name it by --baseline or the setting `baseline`'}")
+            named = os.path.relpath(os.path.join(self.folder, baseline.path), self.root)
+            how = "" if used else f'; with `baseline = "{named}"` in oomlint.toml or [tool.oomlint], runs and hooks leave these findings out'
+            say(f"wrote {summary.count(report.told, 'finding')} to {baseline.path}{how}")
         return baseline.filtered(report)
 
     def _silence(self, report: Report, reason: str) -> Report:
@@ -284,6 +291,8 @@ class _Check:
             say(_of_python_2([view.name(path) for path in report.old]))
         elif not report.files and not report.findings:
             say(f"warning: no Python files under {', '.join(self.arguments.paths or ('.',))}")
+        if report.known and self.settings.output_format not in {Format.FULL, Format.CONCISE, Format.GROUPED}:
+            say(f"{summary.count(report.known, 'known finding')} not shown; --no-baseline shows them")
         gone = self.baseline.gone(report, self._scope()) if self.baseline and not self.arguments.write_baseline else 0
         if self.baseline and gone:
             is_gone, it = ("is gone", "it") if gone == 1 else ("are gone", "them")

@@ -82,6 +82,8 @@ class Result:
             printer.lines(summary.fixed_lines(report.fixed, self.view))
         if self.approved and not arguments.quiet and self.approved.summary():
             printer.line((self.approved.summary(), ""))
+        if arguments.write_baseline and not report.findings:
+            return  # what was written is told already
         if not arguments.quiet and (report.files or report.findings):
             if self.form is Format.FULL and not arguments.statistics:
                 printer.lines(summary.heaviest(report.findings, self.view))

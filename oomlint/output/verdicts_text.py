@@ -27,6 +27,7 @@ _BEFORE, _AFTER = "red", "green"
 _WIDTH: Final = 32  # columns of a chart
 _MOST_ROWS: Final = 5  # of what is listed
 _MOST_TIMELINES: Final = 2
+_UNRUN: Final = "was not run"  # how a note of `change_coverage` ends
 
 
 def concise(items: Iterable[Item], view: View) -> Iterator[Line]:
@@ -51,7 +52,9 @@ def full(items: Iterable[Item], view: View, python: str, *, plain: bool = False)
         if how(verdict, python):
             yield (("  run: ", "cyan"), (how(verdict, python), ""))
         yield from _listed("assumed", verdict.assumptions)
-        yield from _listed("left out", verdict.left_out)
+        # What the fix concerns and nobody ran is what a reader has to know before the rest.
+        unrun = [row for row in verdict.left_out if row.endswith(_UNRUN)]
+        yield from _listed("left out", [*unrun, *(row for row in verdict.left_out if row not in unrun)], most=max(_MOST_ROWS, len(unrun)))
         yield ()
 
 
@@ -101,10 +104,10 @@ def _timeline(timeline: Timeline, *, plain: bool) -> Iterator[Line]:
             yield ((f"    {name:<6} ", ""), (sparkline(points, end, most, _WIDTH, plain=plain), style))
 
 
-def _listed(label: str, rows: Sequence[str]) -> Iterator[Line]:
-    for number, row in enumerate(rows[:_MOST_ROWS]):
+def _listed(label: str, rows: Sequence[str], most: int = _MOST_ROWS) -> Iterator[Line]:
+    for number, row in enumerate(rows[:most]):
         yield ((f"  {label}: " if number == 0 else " " * (len(label) + 4), "cyan"), (one_line(row), ""))
-    yield from _more(len(rows) - _MOST_ROWS, "")
+    yield from _more(len(rows) - most, "(all of it by `--output-format json`)")
 
 
 def _more(number: int, what: str) -> Iterator[Line]:

@@ -19,7 +19,7 @@ class Cause(Enum):
 
     ADDS = (r"the patch adds (OOM\d+)", "mend what the patch adds, too")
     MEANT = (r"is for you to say", "compare both results: whether the difference is meant only you know")
-    MODULE = (r"No module named '(\w+)|, and (\w+) is not installed", "install what is missing for the interpreter that runs the code: `pip install {}`")
+    MODULE = (r"No module named '(\w+)|, and (\w+) is not installed", "install what provides the module `{}` for the interpreter that runs the code")
     TIME = (r"not at its end after|took more than [\d.]+ s\b|takes too long", "give it more time: `--time-limit 60`")
     MEMORY = (r"more than [\d,]+ MiB of memory", "allow it more memory: `--memory-cap 8GiB`, or a command with less data: `--command`")
     COMMAND = (r"[Yy]our command", "choose a command that runs the row of the finding, for ten steps or more: `--command`")

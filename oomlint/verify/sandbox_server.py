@@ -87,7 +87,8 @@ class Server:
         if "unsafe" in message:
             raise SandboxError("the sandbox is not available here (neither namespaces nor Landlock): nothing is run without --unsandboxed")
         if "missing" in message:
-            raise SandboxError(f"no {message['missing']} in {self.python}; `--python` or the setting `verify.python` names another interpreter")
+            how = "install it there (the extra `verify` of oomlint brings it), or name another interpreter by `--python` or the setting `verify.python`"
+            raise SandboxError(f"no {message['missing']} in {self.python}: {how}")
         if "ready" not in message:
             raise SandboxError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
         said = message["ready"]
