@@ -80,11 +80,19 @@ def argument_for(call: Called, *words: str, place: int) -> cst.BaseExpression | 
     return found.value if found is not None else None
 
 
-def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg) -> str | None:
-    """The parameter that an argument of the call fills; ``None`` where a starred one hides it or a rest parameter takes it."""
-    if arg.keyword is not None:
-        return arg.keyword.value if any(p.name.value == arg.keyword.value for p in names.parameters(function.scope)) else None
+def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg, part: int | str | None = None) -> str | None:
+    """The parameter that an argument of the call fills, or a ``part`` of it: an element of ``*pair``, an entry of ``**parts``.
+
+    ``None`` where a starred one hides it or a rest parameter takes it.
+    """
+    given = part if arg.star == "**" else arg.keyword.value if arg.keyword is not None else None
+    if isinstance(given, str):
+        return given if any(p.name.value == given for p in names.parameters(function.scope)) else None
     ordered = _ordered(function.scope, bound=function.this is not None or function.scope.name == "__init__")
+    if arg.star == "*" and isinstance(part, int):
+        before = list(call.args[: call.args.index(arg)])
+        place = len(before) + part
+        return ordered[place] if not any(one.star or one.keyword is not None for one in before) and place < len(ordered) else None
     return next((name for name, one in zip(ordered, positionals(call), strict=False) if one is arg), None)
 
 
@@ -165,6 +173,27 @@ def given(bound: tuple[Bound, ...], name: str, ordered: Sequence[str]) -> Given 
 def given_to(scope: Scope, name: str, bound: tuple[Bound, ...]) -> Given | None:
     """The explicit argument that the layers give to a parameter of a function."""
     return given(bound, name, _ordered(scope)) if isinstance(scope.node, cst.FunctionDef | cst.Lambda) else None
+
+
+def unpacked(scope: Scope, name: str, bound: tuple[Bound, ...]) -> tuple[Given, int | None] | None:
+    """The argument that fills a parameter beside a starred one, ``make(*pair, flag)``, with the place in it where it is that one.
+
+    How long the starred one is follows from the parameters that have no default: each of them is filled.
+    """
+    if not isinstance(scope.node, cst.FunctionDef | cst.Lambda):
+        return None
+    known = [Given(arg, layer) for layer in bound for arg in layer.args if arg.star != "**" and arg.keyword is None]
+    stars = [number for number, one in enumerate(known) if one.node.star]
+    ordered = [word for word in _ordered(scope) if keyword(bound, word) is None]
+    if len(stars) != 1 or name not in ordered:
+        return None
+    needed = {param.name.value for param in names.parameters(scope) if param.default is None}
+    at, place, behind = stars[0], ordered.index(name), len(known) - stars[0] - 1
+    length = sum(word in needed for word in ordered) - at - behind
+    if place < at + length:
+        return known[at], place - at
+    follows = place - length + 1
+    return (known[follows], None) if needed >= set(ordered) and follows < len(known) else None
 
 
 def _leading(bound: tuple[Bound, ...]) -> list[Given]:

@@ -85,11 +85,23 @@ class Calls:
             if not (name.startswith("__") and name.endswith("__")):
                 owner = scope.parent.name if scope.parent is not None and scope.parent.is_class and not of_class else ""
                 inner = scope.parent is not None and scope.parent.is_function  # nobody else knows its name
-                for caller in [module] if inner else self.project.callers(name, module.path, owner):
+                for caller in [module] if inner else self._callers(module, scope, name, owner):
                     found.extend(self._in(caller, name, scope))
                     if len(found) >= most:
                         break
         return found if most == _MOST_SITES else found[:most]
+
+    def _callers(self, module: Module, scope: Scope, name: str, owner: str) -> Iterator[Module]:
+        """Files that may call a function; of a method also those of its base classes, which leave it to the derived ones and know nothing of them."""
+        seen = set()
+        for caller in self.project.callers(name, module.path, owner):
+            seen.add(caller.path)
+            yield caller
+        bases = self.evaluator.lineage(ClassRef(module, scope.parent))[1:] if owner and scope.parent is not None else []
+        for base in bases:
+            if isinstance(base, ClassRef) and base.module.path not in seen and base.scope.child(name) is not None:
+                seen.add(base.module.path)
+                yield base.module
 
     def _in(self, caller: Module, name: str, target: Scope) -> list[Site]:
         found: list[Site] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, COLLECTIONS, STACKS
+from oomlint.api_names import AS_ARRAY, COLLECTIONS, GOES_OVER, STACKS
 from oomlint.model import names
 from oomlint.model.events import Loop, Record
 from oomlint.model.flow_bindings import FlowBindings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
 _KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
-_GOES_THROUGH: Final = COLLECTIONS | frozenset("sum max min any all dict join extend fromiter Counter deque fmean".split())
+_ITERATORS: Final = GOES_OVER | frozenset("map filter chain from_iterable cycle starmap chunked takewhile dropwhile".split())  # give the elements later
 _MOST_UNROLLED: Final = 8  # elements of a container that a loop is run for one by one
 
 
@@ -289,6 +289,7 @@ class Flow(FlowBindings):
                 self.record.loops.append(loop)
             for condition in here.ifs:
                 self.value(condition.test, inner)
+                loop.short = loop.short or _lets_few(condition.test)
             here = here.inner_for_in
         element = node.value if isinstance(node, cst.DictComp) else node.elt
         found = self.value(element, inner)
@@ -298,12 +299,14 @@ class Flow(FlowBindings):
         return found
 
     def _runs_at_once(self, node: cst.GeneratorExp) -> bool:
-        """Whether what a generator is given to goes through all of it."""
-        above = self.act.module.walk.parents.get(node)
-        if isinstance(above, cst.Arg) and above.star:
-            return True
-        call = self.act.module.walk.parents.get(above) if isinstance(above, cst.Arg) else None
-        return isinstance(call, cst.Call) and names.last_name(call.func) in _GOES_THROUGH
+        """Whether what a generator is given to goes through all of it now: not where that is another iterator which somebody keeps."""
+        parents = self.act.module.walk.parents
+        inner: cst.CSTNode = node
+        while isinstance(above := parents.get(inner), cst.Arg) and isinstance(call := parents.get(above), cst.Call):
+            if above.star or names.last_name(call.func) not in _ITERATORS:
+                return bool(above.star) or names.last_name(call.func) != "next"
+            inner = call
+        return isinstance(above, cst.For)
 
     def _bound_to(self, node: cst.BaseComp, state: State) -> Path:
         """The name or attribute that a comprehension is bound to, or what a call makes of all of it: ``rows = torch.cat([...])``.
@@ -373,6 +376,14 @@ class Flow(FlowBindings):
         if node.orelse is not None:
             return self.block(block_of(node.orelse.body), after)
         return after
+
+
+def _lets_few(test: cst.BaseExpression) -> bool:
+    """Whether a condition of a comprehension lets the first few rounds through: ``if number < 4``."""
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    limit = constant_key(test.comparisons[0].comparator)
+    return isinstance(test.comparisons[0].operator, cst.LessThan | cst.LessThanEqual) and isinstance(limit, int) and limit <= FEW
 
 
 def _named_literals(target: cst.BaseExpression, value: cst.BaseExpression) -> dict[str, cst.BaseExpression]:

@@ -161,13 +161,18 @@ class FlowBindings(FlowCalls):
         return True
 
     def _adds_row_by_row(self, node: cst.Assign, target: cst.BaseExpression, state: State) -> bool:
-        """``sums = {key: sums[key] + x for key, x in parts.items()}``: each entry adds to itself."""
+        """``sums = {key: sums[key] + x for key, x in parts.items()}``: each entry adds to itself, or a multiple of it."""
         value = node.value
         if not isinstance(target, cst.Name | cst.Attribute) or not isinstance(value, cst.DictComp | cst.ListComp):
             return False
-        summands, code = _summands(value.value if isinstance(value, cst.DictComp) else value.elt), self.code(target)
-        others = [part for part in summands if not self._is_entry(part, code)]
-        if not others or len(others) != len(summands) - 1:
+        element, code = value.value if isinstance(value, cst.DictComp) else value.elt, self.code(target)
+        if isinstance(element, cst.IfExp):  # `sums[key] + x if key in sums else x`
+            element = max((element.body, element.orelse), key=lambda side: len(_summands(side)))
+        own = [part for part in descend(element) if self._is_entry(part, code) or self.code(part) in self._rows_of(value.for_in, code)]
+        entries = {self.code(part) for part in own}
+        parts = _summands(element)
+        others = [part for part in parts if not any(_is_scaled(part, entry, self.code) for entry in entries)]
+        if not others or len(others) != len(parts) - 1:
             return False
         before = self.value(target, state)
         made = self.value(value, state)
@@ -178,11 +183,21 @@ class FlowBindings(FlowCalls):
             state.env[self.act.path(target.value)] = made.having(tags=made.tags | {id(node)}, home=path)
         return True
 
-    def _is_entry(self, node: cst.BaseExpression, code: str) -> bool:
+    def _is_entry(self, node: cst.CSTNode, code: str) -> bool:
         """Whether an expression is an entry of what is written like this: ``sums[key]``, ``sums.get(key, 0)``."""
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "get":
             return self.code(node.func.value) == code
         return isinstance(node, cst.Subscript) and self.code(node.value) == code
+
+    def _rows_of(self, loop: cst.CompFor, code: str) -> set[str]:
+        """Names of a comprehension that stand for the entries of what is written like this: ``value`` of ``for key, value in sums.items()``."""
+        over = loop.iter
+        targets: list[cst.BaseExpression] = [element.value for element in loop.target.elements] if isinstance(loop.target, cst.Tuple) else [loop.target]
+        if isinstance(over, cst.Call) and isinstance(over.func, cst.Attribute) and over.func.attr.value in {"items", "values"}:
+            return {self.code(targets[-1])} if self.code(over.func.value) == code else set()
+        if isinstance(over, cst.Call) and names.last_name(over.func) == "zip" and len(over.args) == len(targets):
+            return {self.code(target) for target, arg in zip(targets, over.args, strict=True) if self.code(arg.value) == code}
+        return {self.code(loop.target)} if self.code(over) == code else set()
 
     def _adds_to_itself(self, node: cst.CSTNode, target: cst.BaseExpression, value: cst.BaseExpression, state: State) -> bool:
         """``acc = acc + e``, ``acc = a * acc + b * e``: a running sum, or a list that gets longer; also where it is what a test chooses."""
@@ -224,12 +239,10 @@ class FlowBindings(FlowCalls):
 
     def _looks_up(self, node: cst.BaseExpression, target: cst.BaseExpression) -> bool:
         """Whether an expression is ``sums.get(key, 0)`` where the target is ``sums[key]``."""
-        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute) or node.func.attr.value != "get" or not node.args:
-            return False
         index = target.slice[0].slice if isinstance(target, cst.Subscript) and len(target.slice) == 1 else None
-        if not isinstance(target, cst.Subscript) or not isinstance(index, cst.Index):
+        if not isinstance(target, cst.Subscript) or not isinstance(index, cst.Index) or not isinstance(node, cst.Call) or not node.args:
             return False
-        return self.code(node.func.value) == self.code(target.value) and self.code(node.args[0].value) == self.code(index.value)
+        return self._is_entry(node, self.code(target.value)) and self.code(node.args[0].value) == self.code(index.value)
 
     def _mentions(self, node: cst.CSTNode, code: str) -> bool:
         """Whether a name, attribute or element that is written like this stands in an expression."""

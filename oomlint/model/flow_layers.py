@@ -13,7 +13,8 @@ from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
-    from oomlint.syntax.scopes import Scope
+    from oomlint.model.project import Module
+    from oomlint.syntax.scopes import Effect, Scope
 
 _DEEPEST_PARTS: Final = 6  # modules inside modules
 
@@ -41,8 +42,7 @@ class FlowLayers(FlowFunctions):
     def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int, frozen: frozenset[str]) -> bool:
         stored = scope.effects.get(names.self_name(scope) or "", ())
         apart = [effect for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen]
-        local = {name.value for effect in apart if effect.value is not None and isinstance(name := itself(effect.value), cst.Name)}
-        aside = {id(effect.statement) for effect in (*apart, *(made for name in local for made in scope.effects.get(name, ())))}
+        aside = {id(effect.statement) for effect in (*apart, *(made for effect in apart for made in _made_before(base.module, scope, effect)))}
         own = {p.name.value for p in names.parameters(scope) if not _is_setting(p.default)}
         for effect in stored:
             if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
@@ -102,6 +102,14 @@ class FlowLayers(FlowFunctions):
                     if last == "Parameter" or (last in {"Linear", "Conv2d", "Embedding", "Conv1d", "Conv3d", "LSTM", "GRU"}):
                         return True
         return False
+
+
+def _made_before(module: Module, scope: Scope, effect: Effect) -> list[Effect]:
+    """What bound the local name that is stored: ``net = resnet50()`` of ``self.net = net``."""
+    name = itself(effect.value) if effect.value is not None else None
+    start = module.tree.span(effect.node)
+    found = [made for made in scope.effects.get(name.value, ()) if module.tree.span(made.node) < start] if isinstance(name, cst.Name) else []
+    return found[-1:]
 
 
 def _is_setting(default: cst.BaseExpression | None) -> bool:

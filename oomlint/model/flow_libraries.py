@@ -10,6 +10,7 @@ from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, TENSOR
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
+from oomlint.model.freezing import ADDS_MODULE
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join_all, mixed, pack, smaller, tags_of, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SCORES, SMALL_FUNCTIONS, VIEWS
@@ -151,9 +152,11 @@ class FlowLibraries(FlowValues):
                 stored += [self.member(module, word) for word in given if isinstance(word, str) and word.startswith(start)]
                 for call in scope.calls:
                     word, value = names.last_name(call.func), call.args[-1].value if call.args else None
-                    if word == "add_module" or (word == "setattr" and isinstance(value, cst.Call)):
+                    made = scope.effects.get(value.value, ())[-1:] if isinstance(value, cst.Name) else ()
+                    if word in ADDS_MODULE or (word == "setattr" and (isinstance(value, cst.Call) or any(isinstance(one.value, cst.Call) for one in made))):
                         stored.append(Held(Kind.MODULE))
-        return bool(stored) and all(held.kind is Kind.MODULE for held in stored)
+        called = [held for held in stored if held.kind not in {Kind.PLAIN, Kind.PACK}]  # numbers and lists are not called
+        return bool(called) and all(held.kind is Kind.MODULE for held in called)
 
     def _torch(self, name: str, last: str, node: cst.Call, args: list[Held]) -> Held:
         if last in {"no_grad", "enable_grad", "inference_mode"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -22,6 +23,9 @@ from oomlint.syntax.scopes import DEFINES
 if TYPE_CHECKING:
     from oomlint.model.held import Path
 
+_FEW_OF_AXIS: Final = 128  # elements along one axis
+_FEW_OF_SAMPLE: Final = 81  # numbers of one sample, such as a pose
+_MANY: Final = 1 << 20  # elements of an axis whose length nobody knows
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
@@ -384,19 +388,33 @@ def _part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: 
     if copies:
         return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0)
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
-    named = sum(not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and names.dotted(item.value) != "None") for item in indices)
-    dims = max(max(base.dims, named) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
-    # Axes that are named are there, whatever it is called.
-    size = Size.DENSE if named >= MAP and dims >= MAP and base.size is not Size.SCALAR else base.size
+    named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not _is_new(item.value))]
+    dims = max(max(base.dims, len(named)) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
+    # Axes that are named are there, whatever it is called; those of a few elements make nothing large.
+    long = sum(isinstance(item, cst.Slice) and (_count(item) or _MANY) > _FEW_OF_AXIS for item in named)
+    size = Size.DENSE if long >= MAP and dims >= MAP and base.size is not Size.SCALAR else base.size
     if drops and drops[-1] > 0 and size is Size.DENSE and dims < MAP and not _WIDE.search(names.last_name(node.value)):
         size = Size.UNKNOWN  # one column of each sample
     if drops and size is Size.SMALL:
         size = Size.SCALAR
-    limits = [item.upper for item in indices[1:] if isinstance(item, cst.Slice)]
-    if len(limits) > 1 and all(isinstance(limit, cst.Integer) and len(limit.value) == 1 for limit in limits):
+    counts = [_count(item) for item in indices[1:] if isinstance(item, cst.Slice)]
+    if len(counts) > 1 and prod(_MANY if count is None else count for count in counts) <= _FEW_OF_SAMPLE:
         size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
     return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=(), dims=dims)
+
+
+def _is_new(node: cst.BaseExpression) -> bool:
+    """Whether an index makes a new axis: ``None``, ``np.newaxis``."""
+    return names.last_name(node) in {"None", "newaxis"}
+
+
+def _count(item: cst.Slice) -> int | None:
+    """How many elements a slice leaves at most, where it is written: ``:2``, ``-1:``."""
+    if isinstance(item.upper, cst.Integer):
+        return int(item.upper.evaluated_value)
+    last = item.lower.expression if item.upper is None and isinstance(item.lower, cst.UnaryOperation) else None
+    return int(last.evaluated_value) if isinstance(last, cst.Integer) else None
 
 
 def _names_axes(indices: list[cst.BaseSlice]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -12,10 +13,10 @@ from oomlint.api_names import SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import HOST_LIBRARIES
 from oomlint.model.values import ClassRef, Const, Display, ExternalCall, FunctionRef
-from oomlint.syntax.nodes import block_of, constant_key, descend
+from oomlint.syntax.nodes import block_of, constant_key, descend, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
@@ -25,7 +26,8 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 ALL = ""  # in place of an attribute's name: the whole object
 _DEEPEST: Final = 4  # methods that a constructor calls, one inside the other
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
-_ADDS: Final = frozenset({"add_module", "register_module", "register_parameter"})
+_MOST_RUNS: Final = 2  # of one method: what it makes once more is the same, but may come behind a freeze
+ADDS_MODULE: Final = frozenset({"add_module", "register_module"})
 # Methods of a module that make nothing in it learn.
 _LEAVES: Final = SAME_MODEL | _PARAMETERS | frozenset("load_state_dict state_dict children named_children modules named_modules".split())
 _NO_MODULES: Final = ("builtins.", "numpy.", "os.", "math.", "torchvision.transforms.", *HOST_LIBRARIES)  # whose calls make no network
@@ -57,8 +59,8 @@ def frozen_by(node: cst.CSTNode, given: Mapping[str, str] = _NOTHING) -> cst.Bas
 
 
 def _whose_parameters(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    asked = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _PARAMETERS
-    return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and asked else None
+    func = node.func if isinstance(node, cst.Call) else None
+    return func.value if isinstance(func, cst.Attribute) and func.attr.value in _PARAMETERS else None
 
 
 def frozen_parts(cls: ClassRef, evaluator: Evaluator) -> frozenset[str]:
@@ -66,10 +68,10 @@ def frozen_parts(cls: ClassRef, evaluator: Evaluator) -> frozenset[str]:
     line = [base for base in evaluator.lineage(cls) if isinstance(base, ClassRef)]
     if not any("requires_grad" in base.module.source.text for base in line):
         return frozenset()
-    if any(switches_gradients(node, on=True) for base in line for scope in base.scope.children for node in scope.nodes()):
-        return frozenset()
     made = _Construction(line, evaluator)
     made.run("__init__")
+    if (made.whole or any(made.parts.values())) and any(made.lets_learn(base.module, scope) for base in line for scope in base.scope.children):
+        return frozenset()
     found = {name for name, frozen in made.parts.items() if frozen}
     return frozenset({*found, ALL} if made.whole else found)
 
@@ -83,21 +85,45 @@ class _Construction:
         self.parts: dict[str, bool] = {}
         self.whole = False  # all of the object was frozen, and nothing that learns was made since
         self.running: list[Scope] = []
+        self.runs: Counter[Scope] = Counter()
+
+    def lets_learn(self, module: Module, scope: Scope) -> bool:
+        """Whether a method switches gradients on, by itself or by a function that it calls: ``set_requires_grad(self.net.layer4, True)``."""
+        for node in scope.nodes():
+            if switches_gradients(node, on=True):
+                return True
+            for function, given in self._called(module, scope, node):
+                if any(switches_gradients(step, on=True, given=given) for step in function.scope.nodes()):
+                    return True
+        return False
+
+    def _called(self, module: Module, scope: Scope, node: cst.CSTNode) -> Iterator[tuple[FunctionRef, Mapping[str, str]]]:
+        """The function of the project that a call runs, in a file that speaks of gradients, and how its arguments are written."""
+        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
+            return
+        for alt in self.evaluator.values(node.func, self.evaluator.calls.plain_frame(module, scope))[:1]:
+            if isinstance(alt.value, FunctionRef) and "requires_grad" in alt.value.module.source.text:
+                taken = [param.name.value for param in names.parameters(alt.value.scope)]
+                written = {name: names.dotted(value) for name, value in arguments.by_name(node).items()}
+                yield alt.value, {**dict(zip(taken, map(names.dotted, arguments.plain(node)), strict=False)), **written}
 
     def run(self, name: str, above: int = 0, *, sure: bool = True) -> None:
         """Run a method, as the first class from ``above`` on has it; what is not ``sure`` to run may make something, and freezes nothing."""
         methods = ((number, base, scope) for number, base in enumerate(self.line) for scope in base.scope.children if number >= above and scope.name == name)
         number, base, scope = next(methods, (0, self.line[0], None))
         this = names.self_name(scope) if scope is not None else None
-        if scope is None or this is None or scope in self.running or len(self.running) > _DEEPEST:
+        if scope is None or this is None or scope in self.running or len(self.running) > _DEEPEST or self.runs[scope] >= _MOST_RUNS:
             return
+        self.runs[scope] += 1
         self.running.append(scope)
         stands_for: dict[str, list[str]] = {}  # local names: the attributes that hold the same, "?" for what is frozen and not stored yet
         for node in scope.nodes(inner=False):
             if isinstance(node, cst.Assign | cst.AnnAssign) and node.value is not None:
                 targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
-                for target in targets:
-                    self._stores(base.module, scope, this, target, node.value, stands_for)
+                for target, value in _pairs(targets, node.value):
+                    self._stores(base.module, scope, this, target, value, stands_for)
+            elif isinstance(node, cst.AugAssign):
+                self._learns(_attribute(node.target, this) or None)
             elif isinstance(node, cst.For) and isinstance(node.target, cst.Name) and isinstance(node.iter, cst.List | cst.Tuple):
                 held = [_attribute(element.value, this) for element in node.iter.elements]
                 stands_for[node.target.value] = [name for name in held if name]
@@ -122,8 +148,15 @@ class _Construction:
                 self.parts[name] = True
             elif self._may_learn(module, scope, value):
                 self._learns(name)
-        elif isinstance(target, cst.Attribute) and any(isinstance(part, cst.Call) for part in descend(value)):
-            self._learns(_first(target, this))  # a part of a part: `self.net.fc = nn.Linear(512, 10)`
+        elif any(isinstance(part, cst.Call) for part in descend(value)):
+            # A part of a part: `self.net.fc = nn.Linear(512, 10)`, or the same of a local name.
+            root = path_of(target)
+            if root is not None and root[0] in stands_for:
+                for part in stands_for[root[0]]:
+                    self._learns(part)
+                stands_for[root[0]] = [part for part in stands_for[root[0]] if part != "?"]
+            elif _first(target, this):
+                self._learns(_first(target, this))
 
     def _calls(self, module: Module, node: cst.Call, this: str, number: int, *, sure: bool) -> None:
         func = node.func
@@ -136,7 +169,7 @@ class _Construction:
         if isinstance(holder, cst.Call) and names.dotted(holder.func) == "super":
             self.run(method, number + 1, sure=sure)
         elif names.dotted(holder) == this:
-            if method in _ADDS and node.args:
+            if method in ADDS_MODULE | {"register_parameter"} and node.args:
                 self._learns(constant_key(node.args[0].value))
             self.run(method, sure=sure)
         elif _first(holder, this) and method not in _LEAVES:
@@ -146,14 +179,13 @@ class _Construction:
         frozen = frozen_by(node)
         if frozen is not None:
             yield frozen
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.args:
-            # A function of the project that freezes what it is given: `set_requires_grad(self.net, False)`.
-            called = self.evaluator.values(node.func, self.evaluator.calls.plain_frame(module, scope))[:1]
-            for function in (alt.value.scope for alt in called if isinstance(alt.value, FunctionRef)):
-                taken = [param.name.value for param in names.parameters(function)]
-                given = {**dict(zip(taken, map(names.dotted, arguments.plain(node)), strict=False)), **_written(arguments.by_name(node))}
-                if any(names.dotted(frozen) in taken[:1] for step in function.nodes() if (frozen := frozen_by(step, given)) is not None):
-                    yield node.args[0].value
+            return
+        for function, given in self._called(module, scope, node):
+            first = next((param.name.value for param in names.parameters(function.scope)), None)
+            for step in function.scope.nodes():
+                frozen = frozen_by(step, given)
+                if frozen is not None and names.dotted(frozen) == first and _always_runs(function.module, step, self.evaluator):
+                    yield cst.ensure_type(node, cst.Call).args[0].value
 
     def _freeze(self, node: cst.BaseExpression, this: str, stands_for: dict[str, list[str]]) -> None:
         if names.dotted(node) == this:
@@ -180,6 +212,17 @@ class _Construction:
         return any(isinstance(one, Display) for one in made) or not all(plain)
 
 
+def _pairs(targets: Sequence[cst.BaseExpression], value: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """What an assignment binds, and to what: ``a, b = x, y`` is two."""
+    for target in targets:
+        if not isinstance(target, cst.Tuple | cst.List):
+            yield target, value
+        elif isinstance(value, cst.Tuple | cst.List) and len(value.elements) == len(target.elements):
+            yield from ((one.value, other.value) for one, other in zip(target.elements, value.elements, strict=True))
+        else:
+            yield from ((one.value, value) for one in target.elements)
+
+
 def _attribute(node: cst.BaseExpression, this: str) -> str:
     """``name`` of ``self.name``."""
     return node.attr.value if isinstance(node, cst.Attribute) and names.dotted(node.value) == this else ""
@@ -200,10 +243,6 @@ def itself(node: cst.BaseExpression) -> cst.BaseExpression:
     while isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute) and inner.func.attr.value in SAME_MODEL:
         inner = inner.func.value
     return inner if isinstance(inner, cst.Name) else node
-
-
-def _written(given: Mapping[str, cst.BaseExpression]) -> dict[str, str]:
-    return {name: names.dotted(value) for name, value in given.items()}
 
 
 def _is_frozen(node: cst.BaseExpression) -> bool:

@@ -12,6 +12,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.questions import UNKNOWN, Questions
+from oomlint.model.reach import path_conditions
 from oomlint.model.values import Absent, Alternative, Alternatives, ClassRef, Const, External, Frame, ModuleRef
 from oomlint.syntax.nodes import beginning, constant_key
 from oomlint.syntax.scopes import DEFINES
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.values import Value
     from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.scopes import Scope
 
 _MOST: Final = 12  # classes that one name may be; of a module with more, nobody knows which
 _MODULES: Final = External("sys.modules")
@@ -40,7 +42,8 @@ class Lookups(Questions):
         found: Alternatives = []
         for text, alt in self._texts(key, frame):
             if text is None:
-                found.extend(b for a in self._holders(holder, frame) for b in self._classes(a, key, beginning(key), _end(key)))
+                denied = _denied(key, node, frame)
+                found.extend(b for a in self._holders(holder, frame) for b in self._classes(a, key, beginning(key), _end(key), frame, denied))
             else:
                 members = (b for a in self._holders(holder, frame) for b in self.reach_into(a, (("attr", text),)))
                 found.extend(merged for member in members if (merged := member.under(alt.picks)) is not None)
@@ -53,7 +56,7 @@ class Lookups(Questions):
         """``vars(module)[name]``, ``module.__dict__[name]``."""
         if isinstance(key, str):
             return self.module_member(value, key, rest)
-        return [b for a in self._classes(Alternative(value), value, "", "") for b in self.reach_into(a, rest)] or [Alternative(UNKNOWN)]
+        return [b for a in self._classes(Alternative(value), value, "", "", None) for b in self.reach_into(a, rest)] or [Alternative(UNKNOWN)]
 
     def evaluated(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
         """``eval(text)``, of a text that is a name, or a name of a module whose last part is not known; nothing where it is something else."""
@@ -66,7 +69,7 @@ class Lookups(Questions):
             for value in self.resolve(root, tuple(("attr", part) for part in parts), frame, node):
                 merged = value.under(alt.picks)
                 if merged is not None:
-                    found.extend([merged] if text is not None else self._classes(merged, node, beginning(node).rpartition(".")[2], _end(node)))
+                    found.extend([merged] if text is not None else self._classes(merged, node, beginning(node).rpartition(".")[2], _end(node), frame))
         return found
 
     def imported_by_name(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
@@ -92,19 +95,22 @@ class Lookups(Questions):
             known = alt.value.value if isinstance(alt.value, Const) else None
             yield (known if isinstance(known, str) else None), alt
 
-    def _classes(self, alt: Alternative, origin: object, start: str, end: str) -> Alternatives:
-        """Classes of a module whose names begin and end as the computed one does."""
+    def _classes(self, alt: Alternative, origin: object, start: str, end: str, frame: Frame | None, denied: frozenset[str] = frozenset()) -> Alternatives:
+        """Classes of a module whose names begin and end as the computed one does; not where one of them asks, which may hold any other, and that one again."""
         holder = alt.value
         if not isinstance(holder, ModuleRef) or holder.module is None:
             return [Alternative(UNKNOWN)]
-        named = sorted({name for name in self._names(holder.module) if name.startswith(start) and name.endswith(end)})
+        named = sorted({name for name in self._names(holder.module) if name.startswith(start) and name.endswith(end)} - denied)
         found: dict[Value, Alternative] = {}
         for name in named:
             for member in self.module_member(holder, name, ()):
                 picked = Alternative(member.value, member.story, frozenset({(("named", origin), name)})).under(alt.picks)
-                if isinstance(member.value, ClassRef) and picked is not None:
+                if isinstance(member.value, ClassRef) and picked is not None and not _is_abstract(member.value.scope):
                     found.setdefault(member.value, picked)
-        return list(found.values()) if 0 < len(found) <= _MOST else [Alternative(UNKNOWN)]
+        asking = frame.scope.parent if frame is not None else None
+        if not 0 < len(found) <= _MOST or any(isinstance(value, ClassRef) and value.scope is asking for value in found):
+            return [Alternative(UNKNOWN)]
+        return list(found.values())
 
     def _names(self, module: Module, depth: int = 0) -> Iterator[str]:
         """Names that a module defines or imports."""
@@ -122,9 +128,32 @@ class Lookups(Questions):
 
 
 def _end(node: cst.BaseExpression) -> str:
-    """The text that a computed string ends with: ``Dataset`` of ``name + "Dataset"``."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-        known = constant_key(node.right)
-        return known if isinstance(known, str) else ""
-    last = node.parts[-1] if isinstance(node, cst.FormattedString) and node.parts else None
-    return last.value if isinstance(last, cst.FormattedStringText) else ""
+    """The text that a computed string ends with: ``Dataset`` of ``name + "Dataset"``, as `beginning` says how it begins."""
+    if isinstance(node, cst.FormattedString):
+        last = node.parts[-1] if node.parts else None
+        return last.value if isinstance(last, cst.FormattedStringText) else ""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
+        return re.split(r"%[sdr]", _end(node.left))[-1]
+    if isinstance(node, cst.BinaryOperation):
+        return _end(node.right)
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
+        return _end(node.func.value).rpartition("}")[2]
+    known = constant_key(node)
+    return known if isinstance(known, str) else ""
+
+
+def _denied(key: cst.BaseExpression, node: cst.CSTNode, frame: Frame) -> frozenset[str]:
+    """Names that a computed one is not where control is: ``if name == "big": ... else: getattr(datasets, name)``."""
+    code, found = frame.module.code, set()
+    for test, wanted in path_conditions(frame.module.walk, frame.scope, node):
+        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 and code(test.left) == code(key):
+            told = constant_key(test.comparisons[0].comparator)
+            if isinstance(told, str) and isinstance(test.comparisons[0].operator, cst.NotEqual if wanted else cst.Equal):
+                found.add(told)
+    return frozenset(found)
+
+
+def _is_abstract(cls: Scope) -> bool:
+    """Whether a class cannot be made: it has a method that is abstract."""
+    marks = (mark for scope in cls.children if isinstance(scope.node, cst.FunctionDef) for mark in scope.node.decorators)
+    return any(names.last_name(mark.decorator) == "abstractmethod" for mark in marks)

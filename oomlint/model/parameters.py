@@ -49,6 +49,9 @@ class Parameters(Questions):
                 if not absent:
                     return out
             if arguments.hides_positionals(bound):
+                unpacked = arguments.unpacked(scope, name, bound)
+                if unpacked is not None:
+                    return [*out, *self.passed(unpacked[0], name, accessors if unpacked[1] is None else (("item", unpacked[1]), *accessors))]
                 return [*out, Alternative(UNKNOWN)]
         command = self.options.command_parameter(frame, name)
         if command is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.syntax.nodes import STATEMENTS, UNKNOWN_KEY, block_of, children_of, constant_key, path_of
+from oomlint.syntax.nodes import STATEMENTS, UNKNOWN_KEY, block_of, children_of, constant_key, descend, path_of
 from oomlint.syntax.scopes import Effect, Scope
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Walk:
             if path is not None:
                 accessor: Accessor = ("attr", key)
                 # `setattr(args, key, saved[key])`: one of the settings that were saved, whatever they are.
-                value = None if key is UNKNOWN_KEY and _is_entry(node.args[2].value, node.args[1].value) else node.args[2].value
+                value = None if key is UNKNOWN_KEY and _is_setting(node.args[2].value, node.args[1].value) else node.args[2].value
                 self._effect(scope, Effect(path[0], (*path[1], accessor), "assign", statement, node, value))
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -375,7 +375,8 @@ _HANDLERS: dict[type, Callable[[Walk, Any, Scope, cst.CSTNode], Scope | None]] =
 }
 
 
-def _is_entry(node: cst.BaseExpression, key: cst.BaseExpression) -> bool:
-    """Whether an expression is the entry of a mapping under a key that has a name."""
-    index = node.slice[0].slice if isinstance(node, cst.Subscript) else None
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and isinstance(key, cst.Name) and index.value.value == key.value
+def _is_setting(node: cst.BaseExpression, key: cst.BaseExpression) -> bool:
+    """Whether an expression has the entry of a mapping under what a key is made of: ``setattr(args, key.lower(), saved[key])``."""
+    made_of = {part.value for part in descend(key) if isinstance(part, cst.Name)}
+    indices = (part.slice[0].slice for part in descend(node) if isinstance(part, cst.Subscript))
+    return any(isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value in made_of for index in indices)

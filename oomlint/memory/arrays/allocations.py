@@ -40,6 +40,7 @@ _FEW: Final = 64  # numbers of one sample that are not worth a word
 _ROW: Final = 512  # bytes of one of an unknown number of rows
 _SAMPLE: Final = 1 << 14  # bytes of one sample
 _CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
+_COUNTS: Final = frozenset({"range", "len", "sorted", "list", "items"})
 _MOST_FRAMES: Final = 4
 _ENORMOUS: Final = 1 << 30  # bytes that are too many for one array, whoever keeps it
 
@@ -184,12 +185,27 @@ def _one_a_sample(project: Project, module: Module, scope: Scope, call: cst.Call
     if _has_each(project, keeper, keeper.attribute):
         return True
     loop = kept_of(project).gathering(module, call)
-    over = names.iterated(loop.iter) if isinstance(loop, cst.For) else None
+    over = _counted(loop.iter if isinstance(loop, cst.For) else loop.for_in.iter) if isinstance(loop, cst.For | cst.BaseComp) else None
+    if names.dotted(over) == names.self_name(scope):
+        return True  # `range(len(self))`
     if isinstance(over, cst.Attribute):
         return _has_each(project, keeper, over.attr.value)
     stored = scope.effects.get(names.self_name(scope) or "", ()) if isinstance(over, cst.Name) else ()
     same = (str(e.path[0][1]) for e in stored if len(e.path) == 1 and e.value is not None and names.dotted(e.value) == names.dotted(over))
     return any(_has_each(project, keeper, name) for name in same)
+
+
+def _counted(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a loop has a round for each element of: ``paths`` of ``range(len(paths))``, ``sorted(paths)``, ``paths.items()``."""
+    here = names.iterated(node)
+    while isinstance(here, cst.Call) and names.last_name(here.func) in _COUNTS:
+        if here.args:
+            here = here.args[0].value
+        elif isinstance(here.func, cst.Attribute):
+            here = here.func.value
+        else:
+            break
+    return here
 
 
 def _is_read_into(project: Project, keeper: Keeper) -> bool:

@@ -209,9 +209,11 @@ class KeptCalls(KeptNames):
 
     def _into(self, search: Search, module: Module, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""
-        name = parameter_of(function, call, arg)
+        name = parameter_of(function, call, arg, _part(arg, going))
         if arg.star == "**":
-            return None  # which parameter takes it nobody knows
+            if name is None:
+                return None  # which parameter takes it nobody knows
+            going = replace(going, keys=going.keys[:-1])
         if name is None or going.depth >= DEEPEST:
             return replace(going, index=None)
         into = (function.scope, name)
@@ -245,7 +247,8 @@ class KeptCalls(KeptNames):
     def _made(self, search: Search, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a class: a dataset keeps it, any other object is followed itself."""
         found = self.evaluator.method(_instance(cls), "__init__")
-        name = parameter_of(found, call, arg) if found is not None else None
+        name = parameter_of(found, call, arg, _part(arg, going)) if found is not None else None
+        going = replace(going, keys=going.keys[:-1]) if arg.star == "**" else going
         if found is None or name is None or going.part:
             return None if self.constructions.is_dataset(cls) else going
         key = ("made", found.scope, name)
@@ -255,6 +258,14 @@ class KeptCalls(KeptNames):
                 search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True, entered=None, into=None)
             )
         return None
+
+
+def _part(arg: cst.Arg, going: Going) -> int | str | None:
+    """Which part of a starred argument the value is: its place in ``*pair``, its key in ``**parts``; ``None`` where nobody knows."""
+    if arg.star == "*":
+        return going.index
+    key = going.keys[-1] if arg.star == "**" and going.keys else ("", "")
+    return key[0] if key[0] == key[1] and key[0] else None
 
 
 def _instance(cls: ClassRef) -> Instance:

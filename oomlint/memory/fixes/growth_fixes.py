@@ -68,6 +68,8 @@ def detached(module: Module) -> Mend:
             return []
         if held.kind not in {Kind.TENSOR, Kind.OPAQUE}:
             return None
+        if isinstance(node, cst.DictComp | cst.ListComp | cst.SetComp | cst.GeneratorExp):  # each of its elements
+            return mend(node.value if isinstance(node, cst.DictComp) else node.elt, held)
         # In front of the conversion: what is copied is then the value alone.
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _CONVERSIONS:
             receiver = node.func.value
