@@ -10,32 +10,26 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, COLLECTIONS, GOES_OVER, STACKS
 from oomlint.model import names
 from oomlint.model.events import Loop, Record
-from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
+from oomlint.model.flow_loops import FlowLoops
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.freezing import frozen_by
-from oomlint.model.held import PLAIN, SOME_LOADER, UNKNOWN, Device, Graph, Held, Kind, Storage, join
-from oomlint.model.loops import FEW, decide
-from oomlint.model.values import Const, Display, Unknown
-from oomlint.scout.telling import LOADER_NAME
-from oomlint.syntax.nodes import block_of, constant_key, descend
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Storage, join
+from oomlint.model.loops import decide
+from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.model.held import Mode, Path
+    from oomlint.model.held import Mode
     from oomlint.model.values import Frame
 
-_COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
-_KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
-_ITERATORS: Final = GOES_OVER | frozenset("map filter chain from_iterable cycle starmap chunked takewhile dropwhile".split())  # give the elements later
 _MOST_UNROLLED: Final = 8  # elements of a container that a loop is run for one by one
 
 
-class Flow(FlowBindings):
+class Flow(FlowLoops):
     """One abstract run of one root function."""
 
     def run(self, frame: Frame, entry: Mode, evaluating: bool | None, *, batch_of: str = "") -> Record:  # noqa: FBT001 - yes, no, nobody knows
@@ -188,71 +182,15 @@ class Flow(FlowBindings):
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
-    def _loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, Held, Held]:
-        """A loop, what it goes through, and what each round is given of that."""
-        iterable = self.value(node.iter, state)
-        each = self.element_of(iterable)
-        name, inner = iterated(node.iter)
-        loader = (
-            iterable.loader
-            if iterable.loader not in {None, SOME_LOADER}
-            else (self.loader_of(inner, self.act.module, self.act.scope, self.act.frame) if LOADER_NAME.search(name) else None)
-        )
-        named = iterable.loader is not None or (iterable.kind is not Kind.PLAIN and LOADER_NAME.search(name) is not None)
-        if named and iterable.kind in {Kind.UNKNOWN, Kind.OBJECT} and each.kind is Kind.UNKNOWN:
-            each = batch()
-        elif each.kind is Kind.UNKNOWN and self.holds_modules(inner):
-            each = Held(Kind.MODULE)
-        loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
-        loop.short = self._is_short(node.iter, iterable, state)
-        loop.generated = iterable.moved == "yielded"
-        loop.counts = iterable.kind is Kind.ITERABLE and each.kind is Kind.PLAIN
-        return loop, iterable, each
-
     def _for(self, node: cst.For, state: State) -> State | None:
         self._freezes(node, state)
-        loop, iterable, each = self._loop_over(node, state)
+        loop, iterable, each = self.loop_over(node, state)
 
         def begin(here: State) -> None:
             self.assign(node.target, each, here, None, node)
 
         known = [item for _, item in iterable.items] if iterable.exact and 0 < len(iterable.items) <= _MOST_UNROLLED and not loop.named else []
         return self._rounds(loop, node, state, begin, known)
-
-    def _literals(self, node: cst.For) -> list[dict[str, cst.BaseExpression]]:
-        """What the names of a loop's target stand for, round by round, where it goes over a display of literals."""
-        found = self.evaluator.values(node.iter, self.act.frame)
-        display = found[0].value if len(found) == 1 else None
-        if not isinstance(display, Display) or not isinstance(display.node, cst.List | cst.Tuple):
-            return []
-        return [_named_literals(node.target, element.value) for element in display.node.elements]
-
-    def _is_short(self, node: cst.BaseExpression, iterable: Held, state: State) -> bool:
-        """Whether a loop is known to go round a few times at most: over a short display, or a range of a known small number."""
-        if iterable.exact and iterable.kind in {Kind.PACK, Kind.ITERABLE}:
-            return len(iterable.items) <= FEW
-        while isinstance(node, cst.Call) and node.args:
-            if names.last_name(node.func) in {"range", "trange"}:
-                ends = [self._number(arg.value) for arg in node.args[:2] if arg.keyword is None]
-                return all(end is not None for end in ends) and ends[-1] - (ends[0] if len(ends) > 1 else 0) <= FEW  # type: ignore[operator] # no None is left
-            node = node.args[0].value
-        if isinstance(node, cst.List | cst.Tuple):
-            return len(node.elements) <= FEW
-        if not isinstance(node, cst.Name):
-            return False
-        held = state.env.get(self.act.path(node.value))
-        if held is not None:
-            return held.kind is Kind.PACK and held.exact and len(held.items) <= FEW
-        # A default tells, too, where nobody knows of a caller.
-        known = [alt.value for alt in self.evaluator.values(node, self.act.frame) if not isinstance(alt.value, Unknown)]
-        displays = [value.node if isinstance(value, Display) else None for value in known]
-        return bool(displays) and all(isinstance(one, cst.List | cst.Tuple) and 0 < len(one.elements) <= FEW for one in displays)
-
-    def _number(self, node: cst.BaseExpression) -> int | None:
-        """The greatest whole number that an expression can be, where all that it can be is known."""
-        found = [alt.value.value if isinstance(alt.value, Const) else None for alt in self.evaluator.values(node, self.act.frame)]
-        known = [number for number in found if isinstance(number, int)]
-        return max(known) if known and len(known) == len(found) else None
 
     def _freezes(self, node: cst.For, state: State) -> None:
         """``for p in model.parameters(): p.requires_grad = False``: nothing of the model asks for gradients."""
@@ -261,70 +199,6 @@ class Flow(FlowBindings):
             held = self.value(frozen, state)
             if held.home:
                 state.env[held.home] = held.having(kind=Kind.MODULE, frozen=True, sure=True)
-
-    def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
-        """What a comprehension or a generator gives."""
-        each = self._each_round(node, state)
-        if isinstance(node, cst.GeneratorExp):
-            return Held(Kind.ITERABLE, each=each, inside=each)
-        # Who goes backward through it goes through what was kept here.
-        return Held(Kind.PACK, inside=each, sure=True, moved="" if isinstance(node, cst.DictComp) else "list", tags=frozenset({id(node)}))
-
-    def _each_round(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
-        """What a comprehension makes in each round of its loops, and keeps until all of them are over.
-
-        A generator that nobody goes through at once runs later, in another mode it may be, and is no loop here.
-        """
-        self.spent += _COMPREHENSION
-        runs = not isinstance(node, cst.GeneratorExp) or self._runs_at_once(node)
-        inner = state.copy()
-        outer = self.act.loops
-        here: cst.CompFor | None = node.for_in
-        while here is not None:
-            loop, _, each = self._loop_over(here, inner)
-            self.assign(here.target, each, inner, None, here)
-            if runs:
-                self.act.loops = (*self.act.loops, loop)
-            if runs and self.recording:
-                self.record.loops.append(loop)
-            for condition in here.ifs:
-                self.value(condition.test, inner)
-                loop.short = loop.short or _lets_few(condition.test)
-            here = here.inner_for_in
-        element = node.value if isinstance(node, cst.DictComp) else node.elt
-        found = self.value(element, inner)
-        path = self._bound_to(node, state) if self.recording and not isinstance(node, cst.GeneratorExp) else ()
-        self.stored(node, inner, "append", path, found, element, Held(Kind.PACK, sure=True, moved="list"))
-        self.act.loops = outer
-        return found
-
-    def _runs_at_once(self, node: cst.GeneratorExp) -> bool:
-        """Whether what a generator is given to goes through all of it now: not where that is another iterator which somebody keeps."""
-        parents = self.act.module.walk.parents
-        inner: cst.CSTNode = node
-        while isinstance(above := parents.get(inner), cst.Arg) and isinstance(call := parents.get(above), cst.Call):
-            if above.star or names.last_name(call.func) not in _ITERATORS:
-                return bool(above.star) or names.last_name(call.func) != "next"
-            inner = call
-        return isinstance(above, cst.For)
-
-    def _bound_to(self, node: cst.BaseComp, state: State) -> Path:
-        """The name or attribute that a comprehension is bound to, or what a call makes of all of it: ``rows = torch.cat([...])``.
-
-        Empty where there is none, and where it is made of what the name stood for.
-        """
-        parents = self.act.module.walk.parents
-        here: cst.CSTNode | None = parents.get(node)
-        while isinstance(here, cst.Arg) or (isinstance(here, cst.Call) and names.last_name(here.func) in _KEEPS_ALL):
-            here = parents.get(here)
-        target = here.targets[0].target if isinstance(here, cst.Assign) and len(here.targets) == 1 else here.target if isinstance(here, cst.AnnAssign) else None
-        if not isinstance(target, cst.Name | cst.Attribute):
-            return ()
-        code = self.code(target)
-        if any(isinstance(part, cst.Name | cst.Attribute) and self.code(part) == code for part in descend(node)):
-            return ()
-        home = self.value(target.value, state).home if isinstance(target, cst.Attribute) else ()
-        return self.act.path(target.value) if isinstance(target, cst.Name) else (*home, target.attr.value) if home else ()
 
     def _while(self, node: cst.While, state: State) -> State | None:
         loop = Loop(node, self.act.module, self.act.scope, "while", evaluating=state.evaluating, around=self.act.loops, via=self.act.via)
@@ -352,7 +226,7 @@ class Flow(FlowBindings):
             self.record.loops.append(loop)
             if known and isinstance(node, cst.For):
                 out: State | None = again
-                told, before = self._literals(node), act.rounds
+                told, before = self.literals(node), act.rounds
                 for number, item in enumerate(known):
                     if out is not None:
                         act.rounds = {**before, **told[number]} if len(told) == len(known) else before
@@ -376,37 +250,3 @@ class Flow(FlowBindings):
         if node.orelse is not None:
             return self.block(block_of(node.orelse.body), after)
         return after
-
-
-def _lets_few(test: cst.BaseExpression) -> bool:
-    """Whether a condition of a comprehension lets the first few rounds through: ``if number < 4``."""
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return False
-    limit = constant_key(test.comparisons[0].comparator)
-    return isinstance(test.comparisons[0].operator, cst.LessThan | cst.LessThanEqual) and isinstance(limit, int) and limit <= FEW
-
-
-def _named_literals(target: cst.BaseExpression, value: cst.BaseExpression) -> dict[str, cst.BaseExpression]:
-    """Names of a target that stand for literals."""
-    if isinstance(target, cst.Name):
-        return {target.value: value} if isinstance(value, cst.SimpleString | cst.Integer) else {}
-    if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple | cst.List) and len(target.elements) == len(value.elements):
-        pairs = zip(target.elements, value.elements, strict=True)
-        return {name: literal for one, other in pairs for name, literal in _named_literals(one.value, other.value).items()}
-    return {}
-
-
-def iterated(node: cst.BaseExpression) -> tuple[str, cst.BaseExpression]:
-    """The name and the expression of what a loop goes through, without `enumerate`, `tqdm` and their like."""
-    here = node
-    while isinstance(here, cst.Call) and here.args and isinstance(here.args[0].value, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
-        if names.last_name(here.func) in {"range", "trange", "arange", "len", "items", "keys"}:
-            break
-        here = here.args[0].value
-    if isinstance(here, cst.Subscript):
-        key = constant_key(here.slice[0].slice.value) if isinstance(here.slice[0].slice, cst.Index) else None
-        base = names.last_name(here.value)
-        return (f"{base}_{key}" if isinstance(key, str) else base), here
-    if isinstance(here, cst.Call):
-        return names.last_name(here.func), here
-    return names.last_name(here), here

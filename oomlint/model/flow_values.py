@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -12,8 +10,9 @@ from oomlint.api_names import VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import State, instance_of, module_of, part_of
-from oomlint.model.held import MAP, PLAIN, SOME_LOADER, TOLD_PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, join, mixed, pack
+from oomlint.model.held import MAP, PLAIN, SOME_LOADER, TOLD_PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, compared, join, mixed, pack
 from oomlint.model.narrowing import plain_names
+from oomlint.model.tensor_parts import names_axes, part
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
@@ -22,11 +21,6 @@ from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
     from oomlint.model.held import Path
-
-_FEW_OF_AXIS: Final = 128  # elements along one axis
-_FEW_OF_SAMPLE: Final = 81  # numbers of one sample, such as a pose
-_MANY: Final = 1 << 20  # elements of an axis whose length nobody knows
-_WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
 class _Given(cst.CSTTransformer):
@@ -273,15 +267,15 @@ class FlowValues(FlowDefinitions):
             if found.kind in {Kind.UNKNOWN, Kind.OBJECT} and self.is_module_name(node) and instance_of(found) is None:
                 found = module_of(home=path)
             return found if found.home or not path else found.having(home=path)
-        if base.kind is Kind.UNKNOWN and _names_axes(indices):
+        if base.kind is Kind.UNKNOWN and names_axes(indices):
             base = base.having(kind=Kind.TENSOR if base.graph else Kind.ARRAY)  # nothing else is asked for parts along several axes
         if base.kind is Kind.OPAQUE and (len(indices) > 1 or any(held.kind in {Kind.TENSOR, Kind.ARRAY} for held in index)):
-            return _part(node, base.having(kind=Kind.TENSOR, sure=True), indices, index)
+            return part(node, base.having(kind=Kind.TENSOR, sure=True), indices, index)
         if base.kind is Kind.OPAQUE:
             word = key if isinstance(key, str) else ""
             return base.having(size=_size_by_name(word, base.size), home=path)
         if base.kind in {Kind.TENSOR, Kind.ARRAY}:
-            return _part(node, base, indices, index)
+            return part(node, base, indices, index)
         if base.kind is Kind.PLAIN:
             return PLAIN
         if base.kind is Kind.ITERABLE:
@@ -376,52 +370,6 @@ def _by_key(key: str) -> Held:
     return UNKNOWN.having(size=_size_by_name(key, UNKNOWN.size))
 
 
-def _part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: list[Held]) -> Held:
-    """Part of a tensor: basic indices give a view, masks and lists of indices a copy."""
-    copies = any(held.kind in {Kind.TENSOR, Kind.ARRAY, Kind.PACK, Kind.OPAQUE} for held in index)
-    whole = all(
-        (isinstance(item, cst.Slice) and item.lower is None and item.upper is None)
-        or (isinstance(item, cst.Index) and isinstance(item.value, cst.Ellipsis))
-        or (isinstance(item, cst.Index) and isinstance(item.value, cst.Name) and item.value.value == "None")
-        for item in indices
-    )
-    if copies:
-        return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0)
-    drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
-    named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not _is_new(item.value))]
-    dims = max(max(base.dims, len(named)) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
-    # Axes that are named are there, whatever it is called; those of a few elements make nothing large.
-    long = sum(isinstance(item, cst.Slice) and (_count(item) or _MANY) > _FEW_OF_AXIS for item in named)
-    size = Size.DENSE if long >= MAP and dims >= MAP and base.size is not Size.SCALAR else base.size
-    if drops and drops[-1] > 0 and size is Size.DENSE and dims < MAP and not _WIDE.search(names.last_name(node.value)):
-        size = Size.UNKNOWN  # one column of each sample
-    if drops and size is Size.SMALL:
-        size = Size.SCALAR
-    counts = [_count(item) for item in indices[1:] if isinstance(item, cst.Slice)]
-    if len(counts) > 1 and prod(_MANY if count is None else count for count in counts) <= _FEW_OF_SAMPLE:
-        size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
-    whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
-    return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=(), dims=dims)
-
-
-def _is_new(node: cst.BaseExpression) -> bool:
-    """Whether an index makes a new axis: ``None``, ``np.newaxis``."""
-    return names.last_name(node) in {"None", "newaxis"}
-
-
-def _count(item: cst.Slice) -> int | None:
-    """How many elements a slice leaves at most, where it is written: ``:2``, ``-1:``."""
-    if isinstance(item.upper, cst.Integer):
-        return int(item.upper.evaluated_value)
-    last = item.lower.expression if item.upper is None and isinstance(item.lower, cst.UnaryOperation) else None
-    return int(last.evaluated_value) if isinstance(last, cst.Integer) else None
-
-
-def _names_axes(indices: list[cst.BaseSlice]) -> bool:
-    """Whether an index is one of an array with several axes: ``[:, 0]``, ``[:, :, 1:]``."""
-    return len(indices) > 1 and any(isinstance(item, cst.Slice) for item in indices)
-
-
 def _arithmetic(left: Held, right: Held) -> Held:
     """What an operator makes of two values: a tensor, or a longer container."""
     if left.kind is Kind.PACK or right.kind is Kind.PACK:
@@ -434,15 +382,6 @@ def _arithmetic(left: Held, right: Held) -> Held:
         if other.kind is Kind.UNKNOWN:
             return packs[0].having(home=(), sure=False)
     return mixed([left, right])
-
-
-def _trims(item: cst.Slice) -> bool:
-    """Whether a slice leaves out an element or two at an end: ``[:-1]``, ``[1:]``."""
-    if item.step is not None:
-        return False
-    if item.upper is None:
-        return isinstance(item.lower, cst.Integer) and len(item.lower.value) == 1
-    return item.lower is None and isinstance(item.upper, cst.UnaryOperation)
 
 
 def _size_by_name(word: str, otherwise: Size) -> Size:

@@ -22,7 +22,7 @@ class OversizedChunkCache(Rule):
     ## What it does
 
     Checks for `h5py.File(...)` with `rdcc_nbytes` of 64 MB or more, or with `driver="core"`, in a dataset whose loaders have workers or may have
-    them.
+    them. Files that one function opens whole for one class are one finding.
 
     It is silent where there are no workers, where the file is written, with `driver="core", backing_store=False` for a file that is only made in
     memory, and about `rdcc_nbytes` where only the file is kept: the cache of an object that is looked up for each sample goes with it.

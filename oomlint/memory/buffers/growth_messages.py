@@ -10,7 +10,7 @@ from oomlint.memory.buffers.growing_loops import handing_call
 from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.facts import growth_facts
 from oomlint.model import arguments, names
-from oomlint.model.flow import iterated
+from oomlint.model.flow_loops import iterated
 from oomlint.model.names import short
 
 if TYPE_CHECKING:
