@@ -82,8 +82,9 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
 def test_an_interpreter_without_torch(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "empty")], check=True)
     python = tmp_path / "empty" / "bin" / "python"
-    assert refused(str(python)) == f"no torch in {python}; `--python` or the setting `verify.python` names another interpreter"
-    assert refused(str(tmp_path / "empty")) == f"no torch in {python}; `--python` or the setting `verify.python` names another interpreter"
+    how = "install it there (the extra `verify` of oomlint brings it), or name another interpreter by `--python` or the setting `verify.python`"
+    assert refused(str(python)) == f"no torch in {python}: {how}"
+    assert refused(str(tmp_path / "empty")) == f"no torch in {python}: {how}"
     library = next((tmp_path / "empty" / "lib").iterdir()) / "site-packages" / "torch"
     library.mkdir()
     (library / "__init__.py").write_text("import ctypes\nctypes.CDLL('libcudart.so.99')\n")
