@@ -292,7 +292,8 @@ class _Check:
         elif not report.files and not report.findings:
             say(f"warning: no Python files under {', '.join(self.arguments.paths or ('.',))}")
         if report.known and self.settings.output_format not in {Format.FULL, Format.CONCISE, Format.GROUPED}:
-            say(f"{summary.count(report.known, 'known finding')} not shown; --no-baseline shows them")
+            shown = "; --no-baseline shows them" if self.arguments.baseline is None else ""
+            say(f"{summary.count(report.known, 'known finding')} not shown{shown}")
         gone = self.baseline.gone(report, self._scope()) if self.baseline and not self.arguments.write_baseline else 0
         if self.baseline and gone:
             is_gone, it = ("is gone", "it") if gone == 1 else ("are gone", "them")

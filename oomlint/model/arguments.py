@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import libcst as cst
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.values import Bound, FunctionRef
     from oomlint.syntax.scopes import Scope
+_ITERATORS: Final = frozenset("map filter zip reversed sorted chain".split())
 
 
 class Called(Protocol):
@@ -187,6 +188,9 @@ def unpacked(scope: Scope, name: str, bound: tuple[Bound, ...]) -> tuple[Given, 
     ordered = [word for word in _ordered(scope) if keyword(bound, word) is None]
     if len(stars) != 1 or name not in ordered:
         return None
+    unpacks = known[stars[0]].node.value
+    if isinstance(unpacks, cst.BaseComp) or (isinstance(unpacks, cst.Call) and names.last_name(unpacks.func) in _ITERATORS):
+        return None  # its elements are not those of what it is given
     needed = {param.name.value for param in names.parameters(scope) if param.default is None}
     at, place, behind = stars[0], ordered.index(name), len(known) - stars[0] - 1
     length = sum(word in needed for word in ordered) - at - behind

@@ -13,6 +13,8 @@ from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oomlint.model.project import Module
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -42,7 +44,7 @@ class FlowLayers(FlowFunctions):
     def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int, frozen: frozenset[str]) -> bool:
         stored = scope.effects.get(names.self_name(scope) or "", ())
         apart = [effect for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen]
-        aside = {id(effect.statement) for effect in (*apart, *(made for effect in apart for made in _made_before(base.module, scope, effect)))}
+        aside = {id(effect.statement) for effect in (*apart, *(made for effect in apart for made in _made_before(base.module, scope, effect, stored)))}
         own = {p.name.value for p in names.parameters(scope) if not _is_setting(p.default)}
         for effect in stored:
             if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
@@ -104,12 +106,15 @@ class FlowLayers(FlowFunctions):
         return False
 
 
-def _made_before(module: Module, scope: Scope, effect: Effect) -> list[Effect]:
-    """What bound the local name that is stored: ``net = resnet50()`` of ``self.net = net``."""
+def _made_before(module: Module, scope: Scope, effect: Effect, stored: Sequence[Effect]) -> list[Effect]:
+    """What bound the local name that is stored since it was stored before: ``net = resnet50()`` of ``self.net = net``."""
     name = itself(effect.value) if effect.value is not None else None
+    if not isinstance(name, cst.Name):
+        return []
     start = module.tree.span(effect.node)
-    found = [made for made in scope.effects.get(name.value, ()) if module.tree.span(made.node) < start] if isinstance(name, cst.Name) else []
-    return found[-1:]
+    same = (other for other in stored if other.value is not None and names.dotted(itself(other.value)) == name.value)
+    last = max((span for other in same if (span := module.tree.span(other.node)) < start), default=(0, 0))
+    return [made for made in scope.effects.get(name.value, ()) if last < module.tree.span(made.node) < start]
 
 
 def _is_setting(default: cst.BaseExpression | None) -> bool:

@@ -13,7 +13,7 @@ from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
 from oomlint.model.held import SOME_LOADER, Held, Kind
 from oomlint.model.loops import FEW
-from oomlint.model.values import Const, Display, Unknown
+from oomlint.model.values import Const, Display, External, Unknown
 from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.nodes import constant_key, descend
 
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 _COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
 _KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
-_ITERATORS: Final = GOES_OVER | frozenset("map filter chain from_iterable cycle starmap chunked takewhile dropwhile".split())  # give the elements later
+# What gives the elements of others later, one by one.
+_ITERATORS: Final = GOES_OVER | frozenset(
+    "map filter chain from_iterable cycle starmap chunked takewhile dropwhile zip_longest tee pairwise peekable batched".split(),
+)
+_METHODS: Final = frozenset({"join", "extend", "update", "writelines"})  # of strings, containers and files, which go through what they are given
 
 
 class FlowLoops(FlowBindings):
@@ -112,7 +116,7 @@ class FlowLoops(FlowBindings):
                 self.record.loops.append(loop)
             for condition in here.ifs:
                 self.value(condition.test, inner)
-                loop.short = loop.short or _lets_few(condition.test)
+                loop.short = loop.short or _lets_few(condition.test, here)
             here = here.inner_for_in
         element = node.value if isinstance(node, cst.DictComp) else node.elt
         found = self.value(element, inner)
@@ -122,14 +126,18 @@ class FlowLoops(FlowBindings):
         return found
 
     def _runs_at_once(self, node: cst.GeneratorExp) -> bool:
-        """Whether what a generator is given to goes through all of it now: not where that is another iterator which somebody keeps."""
+        """Whether what a generator is given to goes through all of it now, in this mode: a function of a library that gives no other iterator."""
         parents = self.act.module.walk.parents
         inner: cst.CSTNode = node
         while isinstance(above := parents.get(inner), cst.Arg) and isinstance(call := parents.get(above), cst.Call):
-            if above.star or names.last_name(call.func) not in _ITERATORS:
-                return bool(above.star) or names.last_name(call.func) != "next"
+            word = names.last_name(call.func)
+            if above.star:
+                return True
+            if word not in _ITERATORS:
+                found = [alt.value for alt in self.evaluator.values(call.func, self.act.frame)[:2]]
+                return word in _METHODS if not found or isinstance(found[0], Unknown) else word != "next" and all(isinstance(one, External) for one in found)
             inner = call
-        return isinstance(above, cst.For)
+        return False
 
     def _bound_to(self, node: cst.BaseComp, state: State) -> Path:
         """The name or attribute that a comprehension is bound to, or what a call makes of all of it: ``rows = torch.cat([...])``.
@@ -150,12 +158,14 @@ class FlowLoops(FlowBindings):
         return self.act.path(target.value) if isinstance(target, cst.Name) else (*home, target.attr.value) if home else ()
 
 
-def _lets_few(test: cst.BaseExpression) -> bool:
-    """Whether a condition of a comprehension lets the first few rounds through: ``if number < 4``."""
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+def _lets_few(test: cst.BaseExpression, loop: cst.CompFor) -> bool:
+    """Whether a condition lets the first few rounds through: ``if number < 4``, of ``for number, x in enumerate(loader)``."""
+    counted = isinstance(loop.iter, cst.Call) and names.last_name(loop.iter.func) == "enumerate" and isinstance(loop.target, cst.Tuple)
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or not counted or not isinstance(loop.target, cst.Tuple):
         return False
-    limit = constant_key(test.comparisons[0].comparator)
-    return isinstance(test.comparisons[0].operator, cst.LessThan | cst.LessThanEqual) and isinstance(limit, int) and limit <= FEW
+    limit, number = constant_key(test.comparisons[0].comparator), loop.target.elements[0].value
+    least = isinstance(test.comparisons[0].operator, cst.LessThan | cst.LessThanEqual) and isinstance(limit, int) and limit <= FEW
+    return least and isinstance(test.left, cst.Name) and test.left.value == names.last_name(number)
 
 
 def _named_literals(target: cst.BaseExpression, value: cst.BaseExpression) -> dict[str, cst.BaseExpression]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import SAME_MODEL
+from oomlint.api_names import SAME_MODEL, SCALARS
 from oomlint.model import arguments, names
-from oomlint.model.torch_tables import HOST_LIBRARIES
+from oomlint.model.torch_tables import HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, Const, Display, ExternalCall, FunctionRef
 from oomlint.syntax.nodes import block_of, constant_key, descend, path_of
 
@@ -30,6 +30,7 @@ _MOST_RUNS: Final = 2  # of one method: what it makes once more is the same, but
 ADDS_MODULE: Final = frozenset({"add_module", "register_module"})
 # Methods of a module that make nothing in it learn.
 _LEAVES: Final = SAME_MODEL | _PARAMETERS | frozenset("load_state_dict state_dict children named_children modules named_modules".split())
+_NUMBERS: Final = SCALARS | {"len", "max", "min", "round"}
 _NO_MODULES: Final = ("builtins.", "numpy.", "os.", "math.", "torchvision.transforms.", *HOST_LIBRARIES)  # whose calls make no network
 
 
@@ -70,10 +71,13 @@ def frozen_parts(cls: ClassRef, evaluator: Evaluator) -> frozenset[str]:
         return frozenset()
     made = _Construction(line, evaluator)
     made.run("__init__")
-    if (made.whole or any(made.parts.values())) and any(made.lets_learn(base.module, scope) for base in line for scope in base.scope.children):
-        return frozenset()
     found = {name for name, frozen in made.parts.items() if frozen}
-    return frozenset({*found, ALL} if made.whole else found)
+    if not (made.whole or found):
+        return frozenset()
+    learns = {name for base in line for scope in base.scope.children for name in made.lets_learn(base.module, scope)}
+    if ALL in learns:
+        return frozenset()
+    return frozenset({*found, ALL} if made.whole and not learns else found - learns)
 
 
 class _Construction:
@@ -87,15 +91,14 @@ class _Construction:
         self.running: list[Scope] = []
         self.runs: Counter[Scope] = Counter()
 
-    def lets_learn(self, module: Module, scope: Scope) -> bool:
-        """Whether a method switches gradients on, by itself or by a function that it calls: ``set_requires_grad(self.net.layer4, True)``."""
+    def lets_learn(self, module: Module, scope: Scope) -> Iterator[str]:
+        """The parts of which a method switches gradients on, ``ALL`` where nobody knows: by itself, or by ``set_requires_grad(self.net.layer4, True)``."""
         for node in scope.nodes():
             if switches_gradients(node, on=True):
-                return True
+                yield ALL
             for function, given in self._called(module, scope, node):
                 if any(switches_gradients(step, on=True, given=given) for step in function.scope.nodes()):
-                    return True
-        return False
+                    yield _first(cst.ensure_type(node, cst.Call).args[0].value, names.self_name(scope) or "")
 
     def _called(self, module: Module, scope: Scope, node: cst.CSTNode) -> Iterator[tuple[FunctionRef, Mapping[str, str]]]:
         """The function of the project that a call runs, in a file that speaks of gradients, and how its arguments are written."""
@@ -148,7 +151,7 @@ class _Construction:
                 self.parts[name] = True
             elif self._may_learn(module, scope, value):
                 self._learns(name)
-        elif any(isinstance(part, cst.Call) for part in descend(value)):
+        elif self._may_learn(module, scope, value):
             # A part of a part: `self.net.fc = nn.Linear(512, 10)`, or the same of a local name.
             root = path_of(target)
             if root is not None and root[0] in stands_for:
@@ -205,11 +208,16 @@ class _Construction:
 
     def _may_learn(self, module: Module, scope: Scope, value: cst.BaseExpression) -> bool:
         """Whether what is stored may be a network: a call that makes no number, text or array."""
-        if not any(isinstance(part, cst.Call) for part in descend(value)):
+        if not any(isinstance(part, cst.Call) and names.dotted(part.func) not in _NUMBERS for part in descend(value)):
             return False
         made = [alt.value for alt in self.evaluator.values(value, self.evaluator.calls.plain_frame(module, scope))]
-        plain = (isinstance(one, Const) or (isinstance(one, ExternalCall) and one.name.startswith(_NO_MODULES)) for one in made)
+        plain = (isinstance(one, Const) or (isinstance(one, ExternalCall) and _has_no_parameters(one.name)) for one in made)
         return any(isinstance(one, Display) for one in made) or not all(plain)
+
+
+def _has_no_parameters(name: str) -> bool:
+    """Whether what a library's function makes is no network, or a layer without weights."""
+    return name.startswith(_NO_MODULES) or (name.startswith("torch.nn.") and PARAMETERLESS.search(name.rpartition(".")[2]) is not None)
 
 
 def _pairs(targets: Sequence[cst.BaseExpression], value: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
@@ -265,12 +273,15 @@ def _always_runs(module: Module, node: cst.CSTNode, evaluator: Evaluator, *, sho
             return True
         if isinstance(above, cst.If):
             came_out = above.orelse is not inner
+            if came_out and isinstance(above.test, cst.Call) and names.dotted(above.test.func) == "isinstance":
+                inner = above
+                continue
             frames = evaluator.calls.frames(module, scope)
             if {verdict for frame in frames for verdict, _, _ in evaluator.truth(above.test, frame)} != {came_out}:
                 return False
         elif isinstance(above, cst.For) and short and isinstance(above.iter, cst.List | cst.Tuple):
             pass
-        elif isinstance(above, cst.For | cst.While | cst.Try | cst.Match):
+        elif isinstance(above, cst.For | cst.While | cst.ExceptHandler | cst.Match):
             return False
         inner = above
     return True

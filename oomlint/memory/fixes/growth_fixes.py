@@ -68,6 +68,8 @@ def detached(module: Module) -> Mend:
             return []
         if held.kind not in {Kind.TENSOR, Kind.OPAQUE}:
             return None
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "get" and len(node.args) > 1:
+            return None  # the default may be a number
         if isinstance(node, cst.DictComp | cst.ListComp | cst.SetComp | cst.GeneratorExp):  # each of its elements
             return mend(node.value if isinstance(node, cst.DictComp) else node.elt, held)
         # In front of the conversion: what is copied is then the value alone.
@@ -212,8 +214,24 @@ def fix(growth: Growth, module: Module, message: str, mend: Mend, safety: Callab
     return _mended(growth.stores, module, message, mend, safety)
 
 
+def _begins_with_graph(store: Store, module: Module) -> bool:
+    """Whether a sum begins as what is added, ``loss if mean is None else 0.9 * mean + 0.1 * loss``: then it has a graph to which each step adds a node."""
+    inner: cst.CSTNode | None = store.expression
+    for above in module.walk.ancestors(inner) if inner is not None and store.kind == "augment" else ():
+        if above is store.node:
+            break
+        if isinstance(above, cst.IfExp) and inner is not above.test:
+            other = above.orelse if inner is above.body else above.body
+            if not isinstance(other, cst.BaseNumber) and (store.target is None or module.code(other) != module.code(store.target)):
+                return True
+        inner = above
+    return False
+
+
 def detach_fix(growth: Growth, module: Module, project: Project, message: str) -> Fix | None:
     """The fix that stores everything without its graph; ``None`` where somebody could tell."""
+    if _begins_with_graph(growth.store, module):
+        return None
     return fix(growth, module, message, detached(module), safe_if_sure) if stays_detached(growth, project) else None
 
 
