@@ -9,6 +9,9 @@ WRAPPERS: Final = frozenset(
     "enumerate islice iter tqdm trange tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed".split(),
 )
 GOES_OVER: Final = WRAPPERS | {"zip"}  # those, and what gives the elements of several together
+ITERATORS: Final = GOES_OVER | frozenset(  # and what gives something of them, later and one by one
+    "map filter chain from_iterable cycle starmap chunked takewhile dropwhile zip_longest tee pairwise peekable batched".split(),
+)
 
 # HDF5: what opens a file. h5py's own are closed with the last reference, and PyTables' register keeps them until they are closed.
 H5PY: Final = frozenset({"h5py.File", "h5py._hl.files.File"})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import libcst as cst
 
+from oomlint.api_names import COLLECTIONS, ITERATORS
 from oomlint.model import names
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from oomlint.model.values import Bound, FunctionRef
     from oomlint.syntax.scopes import Scope
-_ITERATORS: Final = frozenset("map filter zip reversed sorted chain".split())
 
 
 class Called(Protocol):
@@ -189,7 +189,7 @@ def unpacked(scope: Scope, name: str, bound: tuple[Bound, ...]) -> tuple[Given, 
     if len(stars) != 1 or name not in ordered:
         return None
     unpacks = known[stars[0]].node.value
-    if isinstance(unpacks, cst.BaseComp) or (isinstance(unpacks, cst.Call) and names.last_name(unpacks.func) in _ITERATORS):
+    if isinstance(unpacks, cst.BaseComp) or (isinstance(unpacks, cst.Call) and names.last_name(unpacks.func) in ITERATORS | COLLECTIONS):
         return None  # its elements are not those of what it is given
     needed = {param.name.value for param in names.parameters(scope) if param.default is None}
     at, place, behind = stars[0], ordered.index(name), len(known) - stars[0] - 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, COLLECTIONS, GOES_OVER, STACKS
+from oomlint.api_names import AS_ARRAY, COLLECTIONS, ITERATORS, STACKS
 from oomlint.model import names
 from oomlint.model.events import Loop
 from oomlint.model.flow_bindings import FlowBindings
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 _COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
 _KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
-# What gives the elements of others later, one by one.
-_ITERATORS: Final = GOES_OVER | frozenset(
-    "map filter chain from_iterable cycle starmap chunked takewhile dropwhile zip_longest tee pairwise peekable batched".split(),
-)
 _METHODS: Final = frozenset({"join", "extend", "update", "writelines"})  # of strings, containers and files, which go through what they are given
 
 
@@ -133,7 +129,7 @@ class FlowLoops(FlowBindings):
             word = names.last_name(call.func)
             if above.star:
                 return True
-            if word not in _ITERATORS:
+            if word not in ITERATORS:
                 found = [alt.value for alt in self.evaluator.values(call.func, self.act.frame)[:2]]
                 return word in _METHODS if not found or isinstance(found[0], Unknown) else word != "next" and all(isinstance(one, External) for one in found)
             inner = call

@@ -125,8 +125,8 @@ class _Construction:
                 targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
                 for target, value in _pairs(targets, node.value):
                     self._stores(base.module, scope, this, target, value, stands_for)
-            elif isinstance(node, cst.AugAssign):
-                self._learns(_attribute(node.target, this) or None)
+            elif isinstance(node, cst.AugAssign) and _attribute(node.target, this) and self._may_learn(base.module, scope, node.value):
+                self._learns(_attribute(node.target, this))  # `self.layers += [nn.Linear(8, 8)]`
             elif isinstance(node, cst.For) and isinstance(node.target, cst.Name) and isinstance(node.iter, cst.List | cst.Tuple):
                 held = [_attribute(element.value, this) for element in node.iter.elements]
                 stands_for[node.target.value] = [name for name in held if name]
