@@ -43,9 +43,10 @@ class Lookups(Questions):
         for text, alt in self._texts(key, frame):
             if text is None:
                 denied = _denied(key, node, frame)
-                found.extend(b for a in self._holders(holder, frame) for b in self._classes(a, key, beginning(key), _end(key), frame, denied))
+                held = self._holders(holder, (), frame)
+                found.extend(b for a in held for b in self._classes(a, key, beginning(key), _end(key), frame, denied))
             else:
-                members = (b for a in self._holders(holder, frame) for b in self.reach_into(a, (("attr", text),)))
+                members = self._holders(holder, (("attr", text),), frame)
                 found.extend(merged for member in members if (merged := member.under(alt.picks)) is not None)
         if node.args[2:]:
             fallback = self.values(node.args[2].value, frame)
@@ -81,13 +82,13 @@ class Lookups(Questions):
                 found.append(Alternative(self.module_at(path), alt.story, alt.picks, alt.doubt, alt.reach))
         return found
 
-    def _holders(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
-        """What a name is looked up in; ``sys.modules[__name__]`` is the module that says so."""
+    def _holders(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What a name is looked up in, or what that has; ``sys.modules[__name__]`` is the module that says so."""
         index = node.slice[0].slice if isinstance(node, cst.Subscript) else None
         itself = isinstance(index, cst.Index) and names.dotted(index.value) == "__name__"
         if isinstance(node, cst.Subscript) and itself and any(alt.value == _MODULES for alt in self.values(node.value, frame)):
-            return [Alternative(ModuleRef(frame.module.path, frame.module))]
-        return self.values(node, frame)
+            return self.reach_into(Alternative(ModuleRef(frame.module.path, frame.module)), accessors)
+        return self.access(node, accessors, frame)
 
     def _texts(self, node: cst.BaseExpression, frame: Frame) -> Iterator[tuple[str | None, Alternative]]:
         """What a computed name can be; ``None`` for what nobody knows."""
@@ -116,10 +117,8 @@ class Lookups(Questions):
         """Names that a module defines or imports."""
         for name, effects in module.root.effects.items():
             if name == "*":
-                sources = [effect.statement.module for effect in effects if isinstance(effect.statement, cst.ImportFrom)]
-                levels = [len(effect.statement.relative) for effect in effects if isinstance(effect.statement, cst.ImportFrom)]
-                for source, level in zip(sources, levels, strict=True):
-                    path = self.project.locate(module.path, module.code(source) if source is not None else "", level)
+                for statement in (effect.statement for effect in effects if isinstance(effect.statement, cst.ImportFrom)):
+                    path = self.project.locate(module.path, names.dotted(statement.module), len(statement.relative))
                     deeper = self.module_at(path) if path is not None and depth < _DEEPEST else UNKNOWN
                     if isinstance(deeper, ModuleRef) and deeper.module is not None:
                         yield from self._names(deeper.module, depth + 1)
