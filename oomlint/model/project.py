@@ -19,7 +19,7 @@ from oomlint.model.index import Index, index_of
 from oomlint.model.names import last_name
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
 from oomlint.model.words import WordIndex
-from oomlint.source import SourceError, read_source
+from oomlint.source import Kind, SourceError, kind_of, read_source
 from oomlint.syntax.tree import Tree
 
 if TYPE_CHECKING:
@@ -55,16 +55,17 @@ _Shared = TypeVar("_Shared")
 @finder
 def _calls(path: str, data: bytes, name: str, owner: str, *ways: str) -> str:
     """Whether a file calls something of that name, which it can have come by."""
+    del path
     word = name.encode()
     if word not in data or word not in _called(data):
         return ""
-    return FOUND if (owner and owner.encode() in data) or _imports(_index(path, data), ways, owner) else ""
+    return FOUND if (owner and owner.encode() in data) or _imports(_index(data), ways, owner) else ""
 
 
 @lru_cache(maxsize=256)
-def _index(path: str, data: bytes) -> Index | None:
-    """What a file binds at its top level. ``None`` for what is no plain Python."""
-    return None if path.endswith(".ipynb") else index_of(data)
+def _index(data: bytes) -> Index | None:
+    """What a file binds at its top level. ``None`` for what CPython cannot parse."""
+    return index_of(data)
 
 
 def _imports(index: Index | None, names: Iterable[str], owner: str) -> bool:
@@ -275,7 +276,7 @@ class Project:
         return frozenset(self.files())
 
     def raw(self, path: str) -> bytes:
-        """Bytes of a file; empty where it cannot be read."""
+        """Bytes of a file, of a notebook those of its program; empty where it cannot be read."""
         self.readings.read(path)
         return self.text(path)
 
@@ -283,15 +284,26 @@ class Project:
         """The same for a search over many files, which notes what it rests on itself."""
         known = self._bytes.get(path)
         if known is None:
-            known = self.overlay.get(path)
-            if known is None:
-                try:
-                    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:  # a pipe would wait for whoever writes to it
-                        known = stream.read(4_000_000) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else b""
-                except OSError:
-                    known = b""
-            self._bytes[path] = known
+            known = self._bytes[path] = self._program(path) if kind_of(path) is Kind.NOTEBOOK else self._content(path)
         return known
+
+    def _content(self, path: str) -> bytes:
+        known = self.overlay.get(path)
+        if known is not None:
+            return known
+        try:
+            with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:  # a pipe would wait for whoever writes to it
+                return stream.read(4_000_000) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else b""
+        except OSError:
+            return b""
+
+    def _program(self, path: str) -> bytes:
+        """The program of a notebook, and its commands as comments behind it: what stands between quotes in its JSON has no rows."""
+        try:
+            source = read_source(path, self.overlay.get(path))
+        except SourceError:
+            return b""
+        return "\n".join((source.text, *(f"# {line.text}" for line in source.shell))).encode(errors="surrogatepass")
 
     def opened(self) -> Iterator[str]:
         """The files whose content is known by now."""
@@ -362,7 +374,7 @@ class Project:
     def index(self, path: str) -> Index | None:
         """What a file binds at its top level. ``None`` where it cannot be read, or CPython cannot parse it."""
         if path not in self._indexes:
-            self._indexes[path] = _index(path, self.text(path))
+            self._indexes[path] = _index(self.text(path))
         return self._indexes[path]
 
     def may_bind(self, path: str, name: str) -> bool:

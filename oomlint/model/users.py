@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oomlint.ast_trees import tree_of
 from oomlint.beside_code import launches
 from oomlint.model.command_lines import commands_of
-from oomlint.source import SourceError, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -126,10 +125,10 @@ class _Users(_Steps):
     """Leads to the files that import some of the names, with what they bind that speaks of them."""
 
     def _from(self, here: str, names: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-        own = _links(self._project, here)
+        own = _links_of(self._project.text(here))
         pattern = _importing(here)
         for path in self._project.files():
-            links = _links(self._project, path) if path != here and pattern.search(self._project.text(path)) else None
+            links = _links_of(self._project.text(path)) if path != here and pattern.search(self._project.text(path)) else None
             if links is None:
                 continue
             spoken = frozenset().union(*links.mentions.values())
@@ -150,7 +149,7 @@ class _Used(_Steps):
     """Leads to the files that the statements behind the names import from, with what is taken of them."""
 
     def _from(self, here: str, names: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-        links = _links(self._project, here)
+        links = _links_of(self._project.text(here))
         if links is None:
             return
         spoken = frozenset().union(*links.mentions.values()) if names == _ANYTHING else _spoken_by(links, names)
@@ -193,19 +192,9 @@ def _importing(path: str) -> re.Pattern[bytes]:
     return re.compile(b"|".join([*ways, rb"\bfrom\s+\.+\s+import\b"] if package else ways))
 
 
-def _links(project: Project, path: str) -> _Links | None:
-    """What a file imports and speaks of. ``None`` where it cannot be read, or CPython cannot parse it."""
-    data = project.text(path)
-    if path.endswith(".ipynb"):
-        try:
-            data = read_source(path, project.overlay.get(path)).text.encode(errors="surrogatepass")
-        except SourceError:
-            return None
-    return _links_of(data)
-
-
 @lru_cache(maxsize=512)
 def _links_of(data: bytes) -> _Links | None:
+    """What a file imports and speaks of. ``None`` where it cannot be read, or CPython cannot parse it."""
     try:
         tree = tree_of(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
