@@ -42,9 +42,10 @@ class UnboundedCache(Rule):
     So it is with what is written into the records that the dataset holds itself: `row = self.rows[i]; row["image"] = cv2.imread(...)` keeps the
     image, `self.paths[i] = np.load(...)` the array, and `self.boxes[i].append(...)` makes a list longer each time that the sample is read.
 
-    It is silent where something bounds the cache (a size that is tested, `pop`, `maxsize=64`, `cachetools`), starts it again or fills it before
-    the workers start; where it is shared (`Manager().dict()`, a cache on disk); where its values are small (paths, lengths, numbers, strings);
-    and where a key stands for a process. Without workers there is one cache, with all of the data in it after the first epoch.
+    It is silent where something bounds the cache (a size that is tested, unless that lets in 10,000 and more, `pop`, `maxsize=64`, `cachetools`),
+    starts it again or fills it before the workers start; where it is shared (`Manager().dict()`, a cache on disk); where its values are small
+    (paths, lengths, numbers, strings); and where a key stands for a process. Without workers there is one cache, with all of the data in it
+    after the first epoch.
 
     ## Why is this bad
 
@@ -147,7 +148,7 @@ class UnboundedCache(Rule):
 
 
 def _message(cache: Cache) -> Message:
-    grows = f"{cache.words} grows without a size limit"
+    grows = f"{cache.words} grows to its limit of {cache.limit:,} entries" if cache.limit else f"{cache.words} grows without a size limit"
     if not cache.readers:
         return Message(grows, f"for each argument it keeps {cache.what.words}, in every process that calls it")
     many = max((int(alt.const) for one in cache.readers if (alt := one.most) is not None and isinstance(alt.const, int)), default=0)

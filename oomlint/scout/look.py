@@ -43,7 +43,6 @@ from oomlint.scout.telling import (
     BUILDERS,
     DENSE,
     DRIVES,
-    FEEDS_ITSELF,
     LARGE_NUMBER,
     MAPS,
     MODES,
@@ -325,11 +324,8 @@ class Look:
         self._below(node)
 
     def _may_join(self, node: ast.Assign, loop: Loop) -> bool:
-        """Whether to join a thing to itself round after round may be an oversight here: not where a model feeds itself, unless it goes over a loader."""
-        if written(node.targets[0]) in loop.targets or (loop.node is not None and goes_on(loop.node, node)):
-            return False
-        name = getattr(self.here.node, "name", "")
-        return "forward" not in name and (FEEDS_ITSELF.search(name) is None or any(loop.given for loop in self.here.loops))
+        """Whether to join a thing to itself round after round may be an oversight here: not where the round goes on with it."""
+        return written(node.targets[0]) not in loop.targets and not (loop.node is not None and goes_on(loop.node, node))
 
     def _carried(self, target: ast.expr, call: ast.Call) -> None:
         """A call that is given what it sets, behind its first argument: a state that goes around, in a loop or on an object."""

@@ -68,8 +68,6 @@ MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
 LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
 _DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")
-# Functions of a model that goes on from what it has made so far: they join that and the next piece.
-FEEDS_ITSELF: Final = re.compile(r"forward|generat|sampl|decod|beam|rollout|roll_out|regress|unroll|collate|greedy|pad|__getitem__|__call__", re.IGNORECASE)
 _WORKER_WORD = re.compile(
     r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread(?!ing$|_?safe|_?id)|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
     r"|multiprocessing_context",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 DEEPEST: Final = 12  # functions on the way
 STEPS: Final = 4_000  # for one read
-_FILES: Final = re.compile(r"path|file|glob|listdir|walk|iterdir|\bfn|fname|json|scandir")
 
 
 class Does(Enum):
@@ -220,18 +218,6 @@ class Keeping(ABC):
                 return None
             below = here
         return None
-
-    @staticmethod
-    def over_files(module: Module, node: cst.CSTNode) -> bool:
-        """Whether the innermost loop around a node goes, by the words of its header, through files."""
-        for here in module.walk.ancestors(node):
-            if isinstance(here, cst.For):
-                return _FILES.search(module.code(here.iter) + " " + module.code(here.target)) is not None
-            if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
-                return _FILES.search(module.code(here.for_in)) is not None
-            if isinstance(here, cst.FunctionDef):
-                return False
-        return False
 
     def gathering(self, module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
         """The innermost loop around an expression that may go round often."""

@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
-from oomlint.memory.arrays.read_calls import read_calls_of
+from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
 from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -292,7 +292,7 @@ class Arrays:
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
             if read.kind is Reads.RECORDS or read.origin.startswith("pandas."):
                 index = keeper.owner is not None and datasets_of(self.project).opens_files(keeper.owner)
-                return self.kept.over_files(read.module, read.node) and not index
+                return chosen_by_loop(read) and not index
             return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
             return False

@@ -15,12 +15,14 @@ from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_reads import BY_NAME, GIVEN, LAST, LAZY, SAMPLERS, TEXTS, Reads, known_read
+from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.nodes import descend
+from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -265,7 +267,7 @@ class ReadCalls:
         by: dict[Reads, str] = {}
         where: dict[Reads, list[tuple[Module, cst.CSTNode]]] = {}
         for one in self.in_scope(module, scope):
-            if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not _by_loop(module, one):
+            if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not chosen_by_loop(one):
                 places = frozenset(place for index in one.places for place in kept.returned(module, one.node, index))
                 if places:
                     gives[one.kind] = gives.get(one.kind, frozenset()) | places
@@ -327,19 +329,34 @@ def runs_models(project: Project, module: Module) -> frozenset[cst.CSTNode]:
     return frozenset(loop.node for record in runs_of(project).of(module) for event in record.forwards for loop in event.loops)
 
 
-def _by_loop(module: Module, read: Read) -> bool:
-    """Whether a loop around a read says which file it is: then the function reads many."""
-    used = {n.value for n in descend(read.path) if isinstance(n, cst.Name)} if read.path is not None else set()
-    for here in module.walk.ancestors(read.node):
-        if isinstance(here, cst.For) and any(isinstance(n, cst.Name) and n.value in used for n in descend(here.target)):
-            return True
-        if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp) and any(
-            isinstance(n, cst.Name) and n.value in used for n in descend(here.for_in.target)
-        ):
-            return True
+def chosen_by_loop(read: Read) -> bool:
+    """Whether a loop around a read says which file it is: the code reads many."""
+    module, node = read.module, read.node
+    if isinstance(node, cst.Call) and read.path is None:
+        return names.last_name(node.func) in MAPS
+    used = {part.value for part in descend(read.path or node) if isinstance(part, cst.Name)}
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.For | cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp):
+            target = here.target if isinstance(here, cst.For) else here.for_in.target
+            if not used.isdisjoint(_set_by(here, target, module, read.scope)):
+                return True
         if isinstance(here, cst.FunctionDef):
             break
     return False
+
+
+def _set_by(loop: cst.CSTNode, target: cst.BaseExpression, module: Module, scope: Scope) -> set[str]:
+    """The variables of a loop, and the names that its body makes of them."""
+    found = {part.value for part in descend(target) if isinstance(part, cst.Name)}
+    inside = [
+        (name, effect.value)
+        for name, effects in scope.effects.items()
+        for effect in effects
+        if effect.kind in REBINDS and not effect.path and effect.value is not None and effect.statement is not loop and within(effect.statement, loop, module)
+    ]
+    for _ in range(_LONGEST_WAY):
+        found |= {name for name, value in inside if any(isinstance(part, cst.Name) and part.value in found for part in descend(value))}
+    return found
 
 
 def _as_it_is(module: Module, call: cst.Call) -> bool:

@@ -38,6 +38,7 @@ _BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full
 _PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
 _TAKE_OUT = TAKES_OUT | {"move_to_end"}
 _SMALL = frozenset({Kind.SCALAR, Kind.TEXT, Kind.PATHS, Kind.SMALL, Kind.HANDLE, Kind.H5})
+_NO_LIMIT = 10_000  # what a file was decoded into, so many times, is most of a dataset
 _PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")
 
 
@@ -55,6 +56,7 @@ class Cache:
     name: str  # what keeps it, as it is written
     whole: bool = False  # it keeps one thing: all of a file
     adds: bool = False  # it is a list that gets longer
+    limit: int = 0  # how many it keeps at most, where that bounds nothing
 
 
 def facts_of(cache: Cache) -> tuple[Fact, ...]:
@@ -115,12 +117,12 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
     frame = evaluator.calls.plain_frame(module, scope)
     adds = effect.kind == "append"
     made = _container(effect, holder, frame, evaluator, empty=adds)
-    if made is None or effect.value is None or by_process(effect, module) or bounded_here(effect, module, scope):
+    if made is None or effect.value is None or by_process(effect, module) or bounded_here(effect, module, scope, evaluator):
         return None
     owner = _owner(effect, frame, evaluator)
     if holder and (owner is None or bounded_in(owner, holder, evaluator)):
         return None
-    if not holder and bounded_global(effect.root, module):
+    if not holder and bounded_global(effect.root, module, evaluator):
         return None
     value = _stored(effect)
     what = (heavy(value, frame, project) if value is not None else None) or _sample(effect, module, scope, project)
@@ -131,7 +133,8 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
         return None
     words = module.code(_base(effect)).strip()
     doubt = what.doubt + _by_flag(effect, module, scope)
-    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), doubt, module, words, adds=adds)
+    limit = max((_lets_in(test, module, evaluator) for test in _size_tests(effect, module, scope)), default=0)
+    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), doubt, module, words, adds=adds, limit=limit)
 
 
 def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> Cache | None:
@@ -139,9 +142,9 @@ def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> C
     filled = effect.kind == "assign" and effect.path == (("item", UNKNOWN_KEY),) and isinstance(effect.node, cst.Subscript)
     if not filled or effect.value is None or not names.is_method(scope) or all(p.name.value != effect.root for p in names.parameters(scope)):
         return None
-    if by_process(effect, module) or bounded_here(effect, module, scope):
-        return None
     evaluator = evaluator_of(project)
+    if by_process(effect, module) or bounded_here(effect, module, scope, evaluator):
+        return None
     for site in evaluator.calls.sites(module, scope, most=4):
         frame = evaluator.calls.plain_frame(site.module, site.scope)
         given = arguments.given_to(scope, effect.root, (Bound(site.args, frame, site.call),))
@@ -252,18 +255,34 @@ def by_process(effect: Effect, module: Module) -> bool:
 # -- bounds ----------------------------------------------------------------------------------------------------------------
 
 
-def bounded_here(effect: Effect, module: Module, scope: Scope) -> bool:
+def bounded_here(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:
     """Whether a test of a size decides if the thing is kept."""
-    return any(_tests_size(test, module) for test, _ in path_conditions(module.walk, scope, effect.statement))
+    return any(not _lets_in(test, module, evaluator) for test in _size_tests(effect, module, scope))
 
 
-def _tests_size(test: cst.CSTNode, module: Module) -> bool:
-    return any(
-        isinstance(node, cst.Comparison)
-        and any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
-        and _BOUNDS.search(module.code(node))
-        for node in descend(test)
-    )
+def _size_tests(effect: Effect, module: Module, scope: Scope) -> Iterator[cst.Comparison]:
+    """Tests of a size on the way to a statement."""
+    for test, _ in path_conditions(module.walk, scope, effect.statement):
+        for node in descend(test):
+            if isinstance(node, cst.Comparison) and _orders(node) and _BOUNDS.search(module.code(node)):
+                yield node
+
+
+def _orders(node: cst.Comparison) -> bool:
+    return any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
+
+
+def _lets_in(test: cst.Comparison, module: Module, evaluator: Evaluator) -> int:
+    """The limit of a test of a length that lets in so many that it bounds nothing; zero for any other."""
+    if not any(isinstance(node, cst.Call) and names.last_name(node.func) == "len" for node in descend(test)):
+        return 0
+    frames = evaluator.calls.frames(module, module.walk.scope_at(test), most=4)
+    for side in (test.left, *(one.comparator for one in test.comparisons)):
+        found = [alt.value for frame in frames for alt in evaluator.values(side, frame)]
+        limits = [value.value for value in found if isinstance(value, Const) and isinstance(value.value, int)]
+        if limits and len(limits) == len(found) and min(limits) >= _NO_LIMIT:
+            return min(limits)
+    return 0
 
 
 def bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
@@ -296,7 +315,7 @@ def _emptying(owner: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator
             this = names.self_name(method)
             if (
                 this is not None
-                and _empties(cls.module, method, (("attr", attribute),), this, building=method.name in building)
+                and _empties(cls.module, method, (("attr", attribute),), this, evaluator, building=method.name in building)
                 and _called(cls, method, evaluator)
             ):
                 yield method
@@ -336,12 +355,12 @@ def _building(cls: ClassRef) -> set[str]:
     return found
 
 
-def bounded_global(name: str, module: Module) -> bool:
+def bounded_global(name: str, module: Module, evaluator: Evaluator) -> bool:
     """Whether code of the module takes something out of its container, measures it, starts it again or fills it at the start."""
-    return any(_empties(module, scope, (), name, building=scope is module.root) for scope in module.walk.scopes)
+    return any(_empties(module, scope, (), name, evaluator, building=scope is module.root) for scope in module.walk.scopes)
 
 
-def _empties(module: Module, scope: Scope, path: tuple[tuple[str, object], ...], root: str, *, building: bool) -> bool:
+def _empties(module: Module, scope: Scope, path: tuple[tuple[str, object], ...], root: str, evaluator: Evaluator, *, building: bool) -> bool:
     for effect in scope.effects.get(root, ()):
         if effect.path[: len(path)] != path:
             continue
@@ -355,7 +374,8 @@ def _empties(module: Module, scope: Scope, path: tuple[tuple[str, object], ...],
     for call in scope.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in _TAKE_OUT and _leads(call.func.value, root, path):
             return True
-        if isinstance(call.func, cst.Name) and call.func.value == "len" and call.args and _leads(call.args[0].value, root, path) and _compared(call, module):
+        measured = call.args[0].value if isinstance(call.func, cst.Name) and call.func.value == "len" and call.args else None
+        if measured is not None and _leads(measured, root, path) and _compared(call, module, evaluator):
             return True
     return False
 
@@ -371,8 +391,8 @@ def _leads(node: cst.BaseExpression, root: str, path: tuple[tuple[str, object], 
     return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == root and node.attr.value == path[0][1]
 
 
-def _compared(call: cst.Call, module: Module) -> bool:
-    return any(isinstance(here, cst.Comparison) for here in module.walk.ancestors(call))
+def _compared(call: cst.Call, module: Module, evaluator: Evaluator) -> bool:
+    return any(isinstance(here, cst.Comparison) and not _lets_in(here, module, evaluator) for here in module.walk.ancestors(call))
 
 
 def _reachable(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:

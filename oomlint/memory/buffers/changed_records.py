@@ -89,9 +89,10 @@ def _alias(root: str, own: str, scope: Scope) -> cst.Subscript | None:
 
 def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module: Module, scope: Scope, project: Project) -> Cache | None:
     _, container, inside = held
-    if effect.value is None or bounded_here(effect, module, scope) or _taken_out(effect.root, scope):
+    evaluator = evaluator_of(project)
+    if effect.value is None or bounded_here(effect, module, scope, evaluator) or _taken_out(effect.root, scope):
         return None
-    frame = evaluator_of(project).calls.plain_frame(module, scope)
+    frame = evaluator.calls.plain_frame(module, scope)
     content = datasets_of(project).contents.of(container, frame)
     longer = effect.kind in _LENGTHENS
     known = content.kind in _RECORDS and not (content.kind is Kind.PATHS and inside) and not content.doubt

@@ -21,7 +21,6 @@ from oomlint.model import names
 from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
-from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -182,9 +181,8 @@ def _loop(
     scope: Scope,
 ) -> tuple[Loop, str, bool] | None:
     """The innermost loop that grows the target round after round, and goes round often."""
-    if FEEDS_ITSELF.search(scope.name) and scope.name != "<lambda>" and not _over_loader(module, project, statement, scope):
-        return None
     growing = {statement, *_other_growing(scope, path, module)}
+    of_module = scope.parent is not None and scope.parent.is_class and runs_of(project).is_module(module, scope.parent)
     for loop in loops_over(statement, module, scope):
         if made_anew(path, loop, module, scope, growing):
             return None
@@ -196,6 +194,8 @@ def _loop(
         if most is not None and most <= SHORT:
             continue
         found = role(module, project, loop, added, scope, most, call)
+        if found is not None and of_module and not (isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None):
+            found = None  # it goes over the parts of one input
         # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
         proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
         if proven and not in_groups(project, path, loop, growing, scope, module):
@@ -216,7 +216,7 @@ def _called(
 ) -> tuple[Loop, str, bool, Site] | None:
     """The loop that calls the method in which the statement stands."""
     growing = {statement, *_other_growing(scope, path, module)}
-    if FEEDS_ITSELF.search(scope.name) or _in_bounds(statement, scope.node, path, module):
+    if _in_bounds(statement, scope.node, path, module):
         return None
     for site, loop in calling_loops(project, path, growing, module, scope):
         given = tuple(given_at(project, site, node, scope) for node in added)
@@ -229,12 +229,6 @@ def _called(
             return None
         return loop, *found, site
     return None
-
-
-def _over_loader(module: Module, project: Project, statement: cst.Assign, scope: Scope) -> bool:
-    return "forward" not in scope.name and any(
-        isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None for loop in loops_over(statement, module, scope)
-    )
 
 
 def _other_growing(scope: Scope, path: Path, module: Module) -> Iterator[cst.CSTNode]:

@@ -10,6 +10,7 @@ from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_reads import Reads
 from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, rounds, within
@@ -40,6 +41,7 @@ class _Round:
         self.project, self.loop, self.scope, self.module = project, loop, scope, module
         most = rounds(project, loop, module, scope)
         self.often = most is None or most >= _OFTEN
+        self.per_sample = constructions_of(project).per_item(module, scope)
         self.calls = read_calls_of(project)
         self.evaluator = evaluator_of(project)
         self.frame = self.evaluator.calls.plain_frame(module, scope)
@@ -54,7 +56,7 @@ class _Round:
         if isinstance(node, cst.Attribute):
             return node.attr.value not in PLAIN_ATTRIBUTES and self.samples(node.value, depth)
         if isinstance(node, cst.Subscript):
-            return self._window(node) or self._from_hdf5(node) or self.samples(node.value, depth)
+            return self._window(node) or self._picked(node) or self._from_hdf5(node) or self.samples(node.value, depth)
         if isinstance(node, cst.BinaryOperation):
             return self.samples(node.left, depth) or self.samples(node.right, depth)
         if isinstance(node, cst.List | cst.Tuple):
@@ -88,6 +90,13 @@ class _Round:
         rows = node.slice[0].slice
         ends = (rows.lower, rows.upper) if self.often and isinstance(rows, cst.Slice) else ()
         return bool(ends) and all(end is not None and self._varies(end) for end in ends)
+
+    def _picked(self, node: cst.Subscript) -> bool:
+        """Whether the rows are taken that an array of the round picks, ``points[inside]``, and that for each sample anew; a script may do it for one file."""
+        rows = node.slice[0].slice
+        index = rows.value if self.often and self.per_sample and isinstance(rows, cst.Index) else None
+        arrays = datasets_of(self.project).contents
+        return index is not None and self._varies(index) and arrays.of(index, self.frame).kind in {Kind.ARRAY, Kind.TENSOR}
 
     def _from_hdf5(self, node: cst.Subscript) -> bool:
         """Whether it is read from a file that the round opens: ``f["x"][:]``."""

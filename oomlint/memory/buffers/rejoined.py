@@ -13,7 +13,6 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, rounds, says_first, within
 from oomlint.model import names
 from oomlint.scout.forms import JOINS
-from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def rejoined(module: Module, project: Project) -> Iterator[Rejoin]:
         return
     seen: set[tuple[Path, cst.CSTNode]] = set()
     for call, scope in module.walk.calls:
-        if names.last_name(call.func) not in JOINS or not call.args or isinstance(scope.node, cst.Lambda | cst.ClassDef) or FEEDS_ITSELF.search(scope.name):
+        if names.last_name(call.func) not in JOINS or not call.args or isinstance(scope.node, cst.Lambda | cst.ClassDef):
             continue
         path = path_of(call.args[0].value)
         found = _rejoin(module, project, call, path, scope) if path is not None and scope.loops else None

@@ -263,12 +263,12 @@ def _of_callers(module: Module, scope: Scope, project: Project) -> _Holder | Non
 
 def _is_bounded(store: Store, holder: _Holder, project: Project) -> bool:
     effect = _effect(store)
-    if effect is None or by_process(effect, store.module) or bounded_here(effect, store.module, store.scope):
-        return True
     evaluator = evaluator_of(project)
+    if effect is None or by_process(effect, store.module) or bounded_here(effect, store.module, store.scope, evaluator):
+        return True
     if holder.owner is None:
         found = evaluator.resolve(holder.name, (), evaluator.module_frame(store.module), None)
-        bounded = bounded_global(holder.name, store.module)
+        bounded = bounded_global(holder.name, store.module, evaluator)
     else:
         found = evaluator.attribute(Instance(holder.owner, None), holder.name, ())
         bounded = bounded_in(holder.owner, holder.name, evaluator)

@@ -163,7 +163,7 @@ class Runs:
             return False
         method = scope.parent is not None and scope.parent.is_class
         drives = any(isinstance(call.func, cst.Attribute) and call.func.attr.value in DRIVES for call in scope.calls)
-        return self._speaks_of_torch(module) and (drives or not (method and scope.parent is not None and self._is_module(module, scope.parent)))
+        return self._speaks_of_torch(module) and (drives or not (method and scope.parent is not None and self.is_module(module, scope.parent)))
 
     def _speaks_of_torch(self, module: Module) -> bool:
         known = self._speaking.get(module.path)
@@ -171,7 +171,8 @@ class Runs:
             known = self._speaking[module.path] = _speaks_of_torch(module)
         return known
 
-    def _is_module(self, module: Module, cls: Scope) -> bool:
+    def is_module(self, module: Module, cls: Scope) -> bool:
+        """Whether a class is a module of torch."""
         line = self.evaluator.lineage(ClassRef(module, cls))
         return any(isinstance(base, External) and base.name == "torch.nn.Module" for base in line)
 
