@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 MANY: Final = 100  # files: fewer are no harm
-LAZY_FILES: Final = frozenset({Opens.NPZ, Opens.MEMMAP, Opens.FILE, Opens.IMAGE, Opens.ARCHIVE, Opens.VIDEO})
+LAZY_FILES: Final = frozenset({Opens.NPZ, Opens.MEMMAP, Opens.FILE, Opens.IMAGE, Opens.ARCHIVE, Opens.VIDEO, Opens.RASTER, Opens.SLIDE})
 _COMPREHENSIONS = (cst.ListComp, cst.DictComp, cst.SetComp, cst.GeneratorExp)
 _LISTING = COLLECTIONS | CONTAINERS
 # What comes in a handful, whatever it is a handful of.

@@ -32,6 +32,8 @@ class Opens(Enum):
     ARCHIVE = "an archive"
     DATABASE = "a database"
     VIDEO = "a video"
+    RASTER = "a raster file"
+    SLIDE = "a slide"
 
 
 _BY_NAME: Final = {
@@ -45,12 +47,15 @@ _BY_NAME: Final = {
         (Opens.ARCHIVE, "zipfile.ZipFile tarfile.open tarfile.TarFile tarfile.TarFile.open"),
         (Opens.DATABASE, "sqlite3.connect"),
         (Opens.VIDEO, "cv2.VideoCapture decord.VideoReader"),
+        (Opens.RASTER, "rasterio.open osgeo.gdal.Open tifffile.TiffFile"),
+        (Opens.SLIDE, "openslide.OpenSlide openslide.open_slide"),
     )
     for name in listed.split()
 }
 # Where the mode stands, by position; ``mode`` is its keyword.
-_MODE_AT: Final = {Opens.H5: 1, Opens.FILE: 1, Opens.ARCHIVE: 1, Opens.MEMMAP: 2}
-_READS: Final = {Opens.H5: "r", Opens.FILE: "r", Opens.ARCHIVE: "r", Opens.MEMMAP: "r+"}  # the mode of a call that gives none (h5py: since 3.0)
+_MODE_AT: Final = {Opens.H5: 1, Opens.FILE: 1, Opens.ARCHIVE: 1, Opens.RASTER: 1, Opens.MEMMAP: 2}
+# The mode of a call that gives none (h5py: since 3.0).
+_READS: Final = {Opens.H5: "r", Opens.FILE: "r", Opens.ARCHIVE: "r", Opens.RASTER: "r", Opens.MEMMAP: "r+"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +73,7 @@ class Opening:
     @property
     def reads_only(self) -> bool:
         """Whether nothing can be written through it, proven by its mode."""
-        if self.kind in {Opens.NPZ, Opens.IMAGE, Opens.VIDEO}:
+        if self.kind in {Opens.NPZ, Opens.IMAGE, Opens.VIDEO, Opens.SLIDE}:
             return True
         if self.kind is Opens.LMDB:
             return self.mode == "r"
