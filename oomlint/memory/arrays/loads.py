@@ -25,7 +25,6 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import LAZY, WHOLE, Reads
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
-from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Instance, is_usual
 from oomlint.syntax.nodes import descend, path_of
@@ -41,9 +40,7 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 7  # names on the way of a sample
 _MOST_FRAMES: Final = 4
-_ASKS: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy", re.IGNORECASE)
-_ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy|limit|budget|max_size", re.IGNORECASE)
-_IS_THERE: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir"})
+_MOST_CALLERS: Final = 16
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
 _FILES_OF_SAMPLES: Final = frozenset({Reads.SAMPLE, Reads.ARRAY, Reads.ARCHIVE, Reads.OBJECT})  # where there are many; files of tensors may be models
@@ -121,7 +118,7 @@ class Arrays:
                 # A script makes one array of what it has read of many files, whatever it does with it then.
                 joined = () if keepers else self._large(tuple(k for k in self.kept.joined(module, one.node) if k.many and not k.hazy))
                 keepers = keepers or joined
-                if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):
+                if keepers and self._reached(module, scope, one.node):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one, joined=joined)
 
     def _serves_parts(self, keeper: Keeper) -> bool:
@@ -141,28 +138,11 @@ class Arrays:
                         return True
         return False
 
-    def _optional(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
-        """Whether the read is one that the user has to ask for (``if in_memory:``), and it is not so by default; or one that asks for its size first."""
-        if self._asked(module, scope, node, _ASKS):
-            return True
-        sites = self.evaluator.calls.sites(module, scope, most=_MOST_FRAMES) if scope.parent is not None and scope.name != "__init__" else []
-        return bool(sites) and all(self._asked(site.module, site.scope, site.call, _ASKS_SIZE) for site in sites)
-
-    def _optional_keeper(self, keeper: Keeper) -> bool:
-        return self._asked(keeper.module, keeper.module.walk.scope_at(keeper.node), keeper.node, _ASKS)
-
-    def _asked(self, module: Module, scope: Scope, node: cst.CSTNode, words: re.Pattern[str]) -> bool:
-        for test, wanted in path_conditions(module.walk, scope, node):
-            inner = test.left if isinstance(test, cst.Comparison) else test
-            if words.search(module.code(inner if words is _ASKS else test)) is None or not isinstance(inner, cst.Name | cst.Attribute | cst.Call):
-                continue
-            if isinstance(inner, cst.Call) and names.last_name(inner.func) in _IS_THERE:
-                continue  # whether there is a file of an earlier run is nothing that the user is asked
-            frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
-            verdicts = [verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)]
-            if wanted not in verdicts or len(set(verdicts)) > 1:
-                return True
-        return False
+    def _reached(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether anything brings it about that the code reads: nothing does where every caller leaves a switch off that no option turns on."""
+        statement = module.walk.statement_of(node)
+        frames = self.evaluator.calls.frames(module, scope, most=_MOST_CALLERS)
+        return not frames or any(self.evaluator.where(statement, frame) for frame in frames)
 
     def _chosen(self, module: Module, one: WholeRead) -> bool:
         """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the dataset."""
@@ -217,7 +197,7 @@ class Arrays:
                 if pooled:
                     found = (k for place in read.places for k in self.kept.pooled(module, read.node, place))
                     keepers = self._large(tuple(k for k in found if self._is_read(read, k)), read.kind)
-                if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
+                if keepers and self._reached(module, scope, read.node):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined, pooled=pooled)
 
     def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
@@ -232,7 +212,7 @@ class Arrays:
                 if read.node in kept or self._handed_on(read) or of_small_file(read) or small_name(read.name):
                     continue
                 found = piecewise(self.project, read)
-                if found is not None and not self._optional(module, scope, read.node):
+                if found is not None:
                     yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
 
     @staticmethod
@@ -289,6 +269,8 @@ class Arrays:
         ):
             return False
         if keeper.many:
+            if read.kind is Reads.TORCH and not chosen_by_loop(read):
+                return False  # each round takes an entry of the same file
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
             if read.kind is Reads.RECORDS or read.origin.startswith("pandas."):
                 index = keeper.owner is not None and datasets_of(self.project).opens_files(keeper.owner)
