@@ -12,6 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
 from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, Kind, worst
+from oomlint.memory.shared.known_libraries import COCO_DATASETS, COCO_INDEX
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
@@ -176,9 +177,17 @@ class Datasets:
                     content = Content(Kind.TENSOR, "a tensor", value.frame.module, value.call)
                 holdings.append(Holding("tensors", content, None, value.frame.module, read=True))
             return Dataset("`TensorDataset`", value.frame.module, value.call, None, tuple(holdings), ())
+        if name in COCO_DATASETS:
+            held = self._coco(value.frame.module, value.call)
+            return Dataset(f"`{name.rpartition('.')[2]}`", value.frame.module, value.call, None, (held,), (), reads_files=True, works=True)
         if name == "builtins.zip" or name.endswith(("json.load", "json.loads")):
             return self._plain(value, value.frame.module, value.call)  # `list(zip(sources, targets))`
         return None
+
+    @staticmethod
+    def _coco(module: Module, node: cst.CSTNode) -> Holding:
+        """The index of all annotations that the class of torchvision keeps as its attribute ``coco``."""
+        return Holding("coco", Content(Kind.OBJECTS, COCO_INDEX, module, node), None, module, read=True)
 
     def _wrapper(self, value: ExternalCall, position: int, depth: int) -> Dataset | None:
         if len(value.call.args) <= position:
@@ -250,6 +259,8 @@ class Datasets:
         body = _Body(self.evaluator, value, item or iterator)
         inherits = self._library_base(cls)
         holdings = tuple(self._holdings(value, body))
+        if self.evaluator.derives(cls, *COCO_DATASETS):
+            holdings = (*holdings, self._coco(cls.module, cls.scope.node))
         inner: list[Dataset] = []
         for holding in holdings:
             if (

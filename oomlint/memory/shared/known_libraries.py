@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from oomlint.model.values import Element, ExternalCall, Frame
 
 
+COCO_INDEX = "a COCO index of dicts"
+COCO_DATASETS = ("torchvision.datasets.CocoDetection", "torchvision.datasets.CocoCaptions")  # each keeps such an index as `coco`
 GENERATORS = frozenset({"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"})
 _FRAME_LOADERS = re.compile(r"^pandas\.(read_\w+|DataFrame|concat|merge)$|^(polars|dask\.dataframe)\.")
 _NUMPY_MAKERS = frozenset(
@@ -49,7 +51,7 @@ _RESULTS: dict[str, tuple[Kind, str]] = {
             "what `{name}` returns",
             "pickle.load cPickle.load _pickle.load dill.load joblib.load torch.load pickle.loads cloudpickle.load mmengine.load mmcv.load scipy.io.loadmat",
         ),
-        (Kind.OBJECTS, "a COCO index of dicts", "pycocotools.coco.COCO"),
+        (Kind.OBJECTS, COCO_INDEX, "pycocotools.coco.COCO"),
         (
             Kind.PATHS,
             "file names of `{name}`",
