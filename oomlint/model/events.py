@@ -176,6 +176,7 @@ class Record:
     backwards: list[Backward] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
     uses: list[Use] = field(default_factory=list)
+    parts: dict[cst.CSTNode, Held] = field(default_factory=dict)  # what calls make one array of: the operands of `torch.cat([x, y])`
     loops: list[Loop] = field(default_factory=list)
     made: dict[int, tuple[Loop, ...]] = field(default_factory=dict)  # activation number -> loops around its call
     returned: Held = field(default_factory=Held)

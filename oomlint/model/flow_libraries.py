@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, TENSOR_TYPES
+from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, STACKS, TENSOR_TYPES
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.freezing import ADDS_MODULE
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join_all, mixed, pack, smaller, tags_of, tensor
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, join_all, mixed, pack, smaller, tags_of, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SCORES, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
@@ -31,9 +31,23 @@ _NEW: Final = frozenset("zeros ones empty full rand randn zeros_like ones_like r
 class FlowLibraries(FlowValues):
     """Follows calls of libraries."""
 
+    def _note_parts(self, node: cst.Call, args: list[Held]) -> None:
+        """Note what a call makes one array of, operand by operand."""
+        first = node.args[0].value if node.args else None
+        if isinstance(first, cst.List | cst.Tuple) and args:
+            listed = dict(args[0].items)
+            found = [(element.value, listed.get(place)) for place, element in enumerate(first.elements)]
+        else:
+            found = [(arg.value, held) for arg, held in zip(node.args, args, strict=False)]
+        for part, held in found:
+            if held is not None:
+                self.record.parts[part] = join(self.record.parts.get(part), held)
+
     def external(self, name: str, node: cst.Call, args: list[Held], state: State) -> Held:
         """What a library's function gives, and what it does."""
         last = name.rpartition(".")[2]
+        if last in STACKS or name == "numpy.append":
+            self._note_parts(node, args)
         if name in {"torch.autograd.grad", "torch.autograd.backward"}:
             self.went_backward(node, state, join_all(args[:1]), retain=flag(node, "retain_graph") or flag(node, "create_graph"))
             self.used(node, state, "gradients")

@@ -129,7 +129,8 @@ class QuadraticConcat(Rule):
                 related.append(first.site.module.place(first.site.call, "the loop calls it here"))
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
             fix, facts = as_list(ordered, module), concat_facts(module, ordered)
-            yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)
+            severity = Severity.NOTE if all(one.few for one in found) else None
+            yield self.finding(module.place(first.statement), message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
         yield from self._rejoined(module, project)
 
     def _rejoined(self, module: Module, project: Project) -> Iterator[Finding]:

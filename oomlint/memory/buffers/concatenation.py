@@ -11,13 +11,14 @@ import libcst as cst
 from oomlint.api_names import SIZES
 from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
 from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
-from oomlint.memory.buffers.concatenation_scalars import scalars
+from oomlint.memory.buffers.concatenation_scalars import scalars, size_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.training_loops import SHORT, along_axis, batch_loader, loops_over, made_anew, rounds, says_first, within
 from oomlint.model import names
+from oomlint.model.held import Size
 from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
@@ -57,6 +58,7 @@ class Growth:
     known: bool  # whether what the loop goes over is known, not only named so
     scope: Scope
     site: Site | None = None  # the call in the loop, where a method grows what its object has
+    few: bool = False  # a round adds a few numbers for each sample
 
 
 def growths(module: Module, project: Project) -> Iterator[Growth]:
@@ -104,7 +106,8 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
         called = _called(module, project, statement, call, path, added, scope)
         return Growth(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
     where = _loop(module, project, statement, call, path, target, added, scope)
-    return Growth(statement, call, library, function, written, path, added, *where, scope) if where is not None else None
+    few = where is not None and size_of(project, added, scope, module) is Size.SMALL
+    return Growth(statement, call, library, function, written, path, added, *where, scope, few=few) if where is not None else None
 
 
 def _is_value(statement: cst.Assign, call: Join, path: Path, module: Module) -> bool:
@@ -205,7 +208,11 @@ def _loop(
         if _used_in(loop, path, growing, module):
             return None
         epochs = runs_of(project).epochs(loop, module, scope)
-        if not proven and not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
+        if (
+            not proven
+            and not (epochs and _arrays(project, added, loop, scope, module))
+            and scalars(project, added, loop, scope, module, epochs=epochs, into=path)
+        ):
             return None
         return loop, *found
     return None
@@ -225,7 +232,9 @@ def _called(
         if found is None:
             continue
         epochs = runs_of(project).epochs(loop, site.module, site.scope)
-        if scalars(added, loop, scope, module, epochs=epochs, into=path) or scalars(given, loop, site.scope, site.module, epochs=epochs, into=path):
+        if scalars(project, added, loop, scope, module, epochs=epochs, into=path) or scalars(
+            project, given, loop, site.scope, site.module, epochs=epochs, into=path
+        ):
             return None
         return loop, *found, site
     return None

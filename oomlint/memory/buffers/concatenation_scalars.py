@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, REDUCTIONS
+from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
+from oomlint.model.held import Size
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop, Path
-    from oomlint.model.project import Module
+    from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
 _SCALAR_NAME = re.compile(
@@ -25,8 +27,18 @@ _NUMBERS = frozenset({"float", "int", "len", "time", "perf_counter"})
 _REDUCTIONS = REDUCTIONS | {"nanmean"}
 
 
-def scalars(added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
-    """Whether a round adds no more than a few numbers."""
+def size_of(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> Size:
+    """How much a round adds for each sample, by the run of the function."""
+    found = [runs_of(project).part(node, module, scope) for node in added]
+    known = [held.size if held is not None and held.tensorlike else Size.UNKNOWN for held in found]
+    return max(known, default=Size.UNKNOWN) if Size.UNKNOWN not in known else Size.UNKNOWN
+
+
+def scalars(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
+    """Whether a round adds no more than a few numbers; where no run tells, by names."""
+    size = size_of(project, added, scope, module)
+    if size is not Size.UNKNOWN:
+        return size is Size.SCALAR
     if epochs and _SCALAR_NAME.search(str(into[1][-1][1]) if into[1] else into[0]):
         return True
     return all(_scalar(node, loop, scope, module, 0, epochs=epochs) for node in added)

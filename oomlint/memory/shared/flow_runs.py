@@ -15,7 +15,7 @@ from oomlint.model.events import Backward
 from oomlint.model.flow import Flow
 from oomlint.model.flow_state import Known
 from oomlint.model.gradients import Gradients
-from oomlint.model.held import Graph, Kind, Mode
+from oomlint.model.held import Graph, Kind, Mode, join_all
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
 from oomlint.scout.telling import ADDS, DRIVES, MODES, MOVES, READY, is_no_root, is_table, words_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Record
+    from oomlint.model.held import Held
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
     from oomlint.scout.telling import Words
@@ -103,6 +104,11 @@ class Runs:
         if any(loop.trains for loop in found):
             return any(loop.epochs for loop in found)
         return is_epoch_loop(node, module)
+
+    def part(self, node: cst.CSTNode, module: Module, scope: Scope) -> Held | None:
+        """What an operand of a call that joins arrays holds, on all ways of calling the function; ``None`` where no run came by."""
+        found = [held for record in self.records(module, scope) if (held := record.parts.get(node)) is not None]
+        return join_all(found) if found else None
 
     def _ways_through(self, node: cst.CSTNode, module: Module, scope: Scope) -> list[Loop]:
         """A loop of a function, once for each way of calling the function."""
