@@ -94,7 +94,7 @@ class Evaluations:
                 continue
             call = self._called_in_loop(module, scope)
             records = self.runs.records(module, scope) if call is not None else []
-            found = [self._unused(record, module) for record in records]
+            found = [self._unused(record, module) or self._beside_training(record, module) for record in records]
             if call is not None and found and all(one is not None for one in found):
                 first = next(one for one in found if one is not None)
                 yield Pass(first, *call, Confidence.HIGH if first.known else Confidence.MEDIUM)
@@ -105,7 +105,7 @@ class Evaluations:
             return
         seen: set[cst.CSTNode] = set()
         for record in self.runs.of(module):
-            used = frozenset().union(*(event.sources for event in record.backwards), *(use.value.all_sources for use in record.uses))
+            used = _needed(record)
             for event in record.forwards:
                 loop = event.loops[-1] if event.loops else None
                 if loop is None or event.via or event.module is not module or event.node in seen or id(event.node) in used or not record.complete:
@@ -128,6 +128,19 @@ class Evaluations:
         if any(event.mode is not Mode.ON for event in inside):
             return None  # the author has thought of it
         return next((event for event in inside if event.module is module and not event.via and not event.loops), None)
+
+    def _beside_training(self, record: Record, module: Module) -> Forward | None:
+        """A pass of a network that a function trains first and puts into evaluation then, with nothing of the second pass differentiated or given back."""
+        trains = any(event.known and not event.loops for event in record.backwards)
+        if not trains or record.frame is None or not record.complete or self._caller_switches_off(record):
+            return None
+        used = _needed(record) | record.returned.all_sources
+        for event in record.forwards:
+            here = event.module is module and not event.via and not event.loops and event.trainable
+            unused = event.evaluating and event.mode is Mode.ON and id(event.node) not in used
+            if here and unused and _turned(record.frame.scope.node, event) is not None:
+                return event
+        return None
 
     def _called_in_loop(self, module: Module, scope: Scope) -> tuple[Place, Module, cst.For | cst.While] | None:
         """Where a loop calls the function again and again; not one over batches, which is an evaluation itself."""
@@ -185,12 +198,18 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
     return any(sources & backward.sources for backward in after)
 
 
-def _turned(loop: cst.For | cst.While, event: Forward) -> cst.Call | None:
-    """The call in a loop's own body that puts the module of a pass into evaluation, or what holds it; not one that puts another there."""
+def _needed(record: Record) -> frozenset[int]:
+    """The passes whose graph is differentiated, or handed to somebody who may."""
+    return frozenset().union(*(event.sources for event in record.backwards), *(use.value.all_sources for use in record.uses))
+
+
+def _turned(around: cst.CSTNode, event: Forward) -> cst.Call | None:
+    """The call in the own body of a loop or a function that puts the module of a pass into evaluation, or what holds it; not one that puts another there."""
     func = path_of(event.node.func) if isinstance(event.node, cst.Call) else None
     if func is None:
         return None
-    for node in descend(loop.body, into_scopes=False):
+    body = around.body if isinstance(around, cst.For | cst.While | cst.FunctionDef) else around
+    for node in descend(body, into_scopes=False):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _is_eval(node):
             module = path_of(node.func.value)
             if module is not None and module[0] == func[0] and func[1][: len(module[1])] == module[1]:
