@@ -40,8 +40,8 @@ class EvalWithoutNoGrad(Rule):
     loop that asks an object for a batch in each round (`loader.get_batch(split)`) goes over batches, too, and so does a comprehension, or a generator
     expression that is gone through at once. A loop over other things (files, patches of an image) counts too where the callers call `.eval()`, or
     nothing in the file goes backward and nobody gets what carries the graph. So does a function that calls `.eval()`, runs the model at once outside of
-    its loops (a whole split, a graph) and is called in a loop, also where it trains first: the finding is at the model's call. In `for phase in ["train", "val"]` each round is
-    judged by itself.
+    its loops (a whole split, a graph) and is called in a loop, also where it trains first: the finding is at the model's call. In
+    `for phase in ["train", "val"]` each round is judged by itself.
 
     `torch.no_grad()` and `torch.inference_mode()` are looked for around the loop, in the function, in its decorators, in the model and in all
     callers. An evaluation that needs gradients says nothing: attacks, saliency maps, adaptation at test time, forces as derivatives of an

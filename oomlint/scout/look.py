@@ -113,6 +113,8 @@ class Look:
         self.called: set[str] = set()
         self.movers: set[str] = set()  # functions that move tensors, or switch gradients off
         self.helpers: set[str] = set()  # functions that are called in rounds which keep something
+        self.rounds: set[str] = set()  # functions that are called in rounds
+        self.turning: set[str] = set()  # functions that put a model into evaluation
         self.aliases: set[str] = set()
         self.others = Others()
         self.here = Place(ast.Module([], []))
@@ -131,7 +133,8 @@ class Look:
             return True
         self.empties.discard("")
         self.movers.discard("")
-        return any(not some.isdisjoint(others) for some, others in ((self.aliases, self.called), (self.empties, self.stores), (self.movers, self.helpers)))
+        pairs = ((self.aliases, self.called), (self.empties, self.stores), (self.movers, self.helpers), (self.turning, self.rounds))
+        return any(not some.isdisjoint(others) for some, others in pairs)
 
     # -- the walk ------------------------------------------------------------------------------------------------------
 
@@ -170,6 +173,9 @@ class Look:
     def _leave(self) -> None:
         """Judge the function or module that ends here."""
         here = self.here
+        self.rounds |= here.helpers
+        if here.evaluates and here.drives and isinstance(here.node, FUNCTIONS):
+            self.turning.add(here.node.name)
         if not here.looped or isinstance(here.node, ast.ClassDef) or not self.imports:
             return
         if here.copies and here.often:
