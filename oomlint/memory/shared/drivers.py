@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.ast_trees import tree_of
-from oomlint.finding import Severity
+from oomlint.finding import Resource, Severity
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
@@ -68,7 +68,8 @@ def weighed(finding: Finding, module: Module) -> Finding:
     if finding.severity is Severity.NOTE:
         return finding
     drivers = module.project.shared(Drivers)
-    if holds_tests(module) or drivers.demonstrates(finding, module) or drivers.visualises(module):
+    draws = finding.weight is not None and finding.weight.of is Resource.FIGURE  # what a script that draws has most of
+    if holds_tests(module) or drivers.demonstrates(finding, module) or (drivers.visualises(module) and not draws):
         return replace(finding, severity=_LOWER[finding.severity])
     return finding
 
