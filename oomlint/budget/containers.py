@@ -39,6 +39,7 @@ _READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), 
 _COUNT: Final = re.compile(r"len\(self\.(\w+)\)|self\.(\w+)\.(?:shape\[0\]|size\(0\))")
 _READS: Final = frozenset({"read", "read_bytes", "read_text"})
 _NUMPY: Final = frozenset({"npy", "npz"})
+_ONE_PATH: Final = frozenset({*(f"os.path.{name}" for name in "join abspath basename dirname expanduser normpath realpath".split()), "pathlib.Path"})
 
 
 class Containers:
@@ -74,7 +75,17 @@ class Containers:
                 return first.get((owner, found[1] or found[2]), part)
         return part
 
+    def _is_one_path(self, holding: Holding, owner: Dataset) -> bool:
+        """Whether what is kept is one path, and no row of them: ``os.path.join(root, "data.h5")``."""
+        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
+        if holding.content.kind is not Kind.PATHS or value is None:
+            return False
+        found = [alt.value for alt in self.evaluator.values(value, self._frame_of(owner, holding.module, value))[:4]]
+        return bool(found) and all(isinstance(one, ExternalCall) and names.canonical(one.name) in _ONE_PATH for one in found)
+
     def _of(self, holding: Holding, owner: Dataset) -> Container | None:
+        if self._is_one_path(holding, owner):
+            return None
         fact = holding_fact(holding, owner)
         if fact.holds not in COUNTED:
             named = Size((Name(fact.name, fact.owner),))

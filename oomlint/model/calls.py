@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,7 @@ class Calls:
         self._frames: Memory[tuple[Scope, int], list[Frame]] = Memory(project.readings)
         self._subclasses: Memory[Scope, list[ClassRef]] = Memory(project.readings)
         self._aliases: dict[Module, dict[str, set[str]]] = {}  # how calls are written, by the name where it is defined
+        self._tables: dict[Module, dict[str, set[str]]] = {}  # those of a module, by the functions that are in them
         self._plain: dict[Scope, Frame] = {}
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
@@ -89,7 +91,18 @@ class Calls:
                     found.extend(self._in(caller, name, scope))
                     if len(found) >= most:
                         break
+                if scope.parent is module.root:
+                    found.extend(self._through_tables(module, scope))
         return found if most == _MOST_SITES else found[:most]
+
+    def _through_tables(self, module: Module, scope: Scope) -> Iterator[Site]:
+        """Calls of a function that its file puts into a table: ``LOADERS[args.dataset]["train"](args)``."""
+        tables = self._tables.get(module)
+        if tables is None:
+            tables = self._tables[module] = _tables_of(module)
+        for table in tables.get(scope.name, ()):
+            for caller in self.project.mentioning([table.encode()], module.path):
+                yield from self._in(caller, f"{table}[]", scope)
 
     def _callers(self, module: Module, scope: Scope, name: str, owner: str) -> Iterator[Module]:
         """Files that may call a function; of a method also those of its base classes, which leave it to the derived ones and know nothing of them."""
@@ -305,6 +318,22 @@ def _named(value: cst.BaseExpression) -> Iterator[str]:
         yield from _named(value.orelse)
     elif isinstance(value, cst.Call) and names.last_name(value.func) == "partial":
         yield _ANY
+    elif isinstance(value, cst.Subscript):
+        yield names.written_as(value)
+
+
+def _tables_of(module: Module) -> dict[str, set[str]]:
+    """The names of a module that hold dictionaries or lists of its functions, by these functions."""
+    functions = {scope.name for scope in module.root.children if scope.is_function}
+    found: dict[str, set[str]] = {}
+    for root, effects in module.root.effects.items():
+        for effect in effects:
+            for node in descend(effect.value) if effect.kind == "assign" and effect.value is not None else ():
+                if isinstance(node, cst.Element | cst.DictElement) and isinstance(node.value, cst.Name) and node.value.value in functions:
+                    found.setdefault(node.value.value, set()).add(root)
+            if effect.kind == "assign" and effect.path and isinstance(effect.value, cst.Name) and effect.value.value in functions:
+                found.setdefault(effect.value.value, set()).add(root)  # `TABLE["train"] = train`
+    return found
 
 
 def _started(call: cst.Call) -> tuple[cst.Arg, ...] | None:

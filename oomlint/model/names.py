@@ -79,6 +79,14 @@ def last_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+def written_as(node: cst.BaseExpression) -> str:
+    """The last name of what is called, ``TABLE[]`` where it is taken out of a table: ``TABLE["train"]``, ``m.TABLE[key]["train"]``."""
+    table = node
+    while isinstance(table, cst.Subscript):
+        table = table.value
+    return last_name(node) if table is node else f"{last_name(table)}[]"
+
+
 def iterated(node: cst.BaseExpression) -> cst.BaseExpression:
     """What a loop goes over, taken out of ``enumerate``, ``tqdm``, ``zip`` and their like."""
     while isinstance(node, cst.Call) and node.args and last_name(node.func) in GOES_OVER:

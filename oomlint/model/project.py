@@ -16,7 +16,7 @@ from oomlint.discovery import discover
 from oomlint.model.budget import Steps
 from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
-from oomlint.model.names import last_name
+from oomlint.model.names import written_as
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
 from oomlint.model.words import WordIndex
 from oomlint.source import Kind, SourceError, kind_of, read_source
@@ -113,10 +113,10 @@ class Module:
 
     @cached_property
     def called(self) -> Mapping[str, Sequence[int]]:
-        """The numbers of its calls, by the last name of what each calls."""
+        """The numbers of its calls, by the last name of what each calls, ``TABLE[]`` where that is taken out of a table."""
         found: dict[str, list[int]] = {}
         for number, (call, _) in enumerate(self.walk.calls):
-            found.setdefault(last_name(call.func), []).append(number)
+            found.setdefault(written_as(call.func), []).append(number)
         return found
 
     def calls_of(self, written: Iterable[str]) -> list[tuple[cst.Call, Scope]]:

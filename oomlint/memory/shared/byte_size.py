@@ -53,8 +53,8 @@ def item_bytes(node: cst.BaseExpression | None, default: int) -> int | None:
         word = value if isinstance(value, str) else ""
         return {"f4": 4, "f8": 8, "f2": 2, "u1": 1, "i1": 1, "i2": 2, "i4": 4, "i8": 8, "<f4": 4, "<f8": 8}.get(word, ITEM_BYTES.get(word))
     name = names.last_name(node)
-    if isinstance(node, cst.Name) and name in {"float", "int"}:
-        return 8
+    if name in {"float", "int"} and not (isinstance(node, cst.Attribute) and names.last_name(node.value) == "torch"):
+        return 8  # of Python, or the same under the name that NumPy had for it until 1.24
     return ITEM_BYTES.get(name)
 
 
