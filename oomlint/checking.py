@@ -52,7 +52,7 @@ def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sorted, and what says the same of the same place said once."""
     unique: dict[tuple[object, ...], Finding] = {}
     for item in sorted(findings, key=lambda item: item.sort_key):
-        unique.setdefault((item.code, item.place, item.message), item)
+        unique.setdefault((item.code, item.place, item.message, item.given), item)
     return tuple(unique.values())
 
 

@@ -136,7 +136,7 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
         report = options.finish(report)
 
     def told(findings: Iterable[Finding]) -> list[Finding]:
-        return where_given(copies_once(said_once(findings, causes.beside), options.overlay), reached)
+        return where_given(copies_once(said_once(findings, causes.beside, reached), options.overlay), reached)
 
     known = max(0, len(told(every)) - len(told(report.findings))) if len(report.findings) < len(every) else 0
     if not options.once:
@@ -144,7 +144,7 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
     findings: Iterable[Finding] = report.findings
     fixed: Iterable[Finding] = report.fixed
     if options.once:
-        findings, fixed = copies_once(said_once(findings, causes.beside), options.overlay), said_once(fixed, causes.beside)
+        findings, fixed = copies_once(said_once(findings, causes.beside, reached), options.overlay), said_once(fixed, causes.beside, reached)
     if options.causes:
         findings, fixed = where_given(findings, reached), where_given(fixed, reached)
     report = replace(report, known=known, findings=ordered(map(causes.at_cause, findings)), fixed=tuple(map(causes.at_cause, fixed)))

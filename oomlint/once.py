@@ -32,15 +32,17 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[Finding]:
+def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached: Container[str] = ()) -> list[Finding]:
     """Findings on the loaders of one container become one: the gravest of them, with the calls of the other loaders as related places.
 
     So do those on the places that make the objects of one attribute, and they go with the loader whose workers copy them.
 
+    What several files beside the code make true of one place is one, too: of the ``reached`` ones first, which it is told in.
+
     Files ``beside`` what is checked come last.
     """
     at_place: dict[object, Finding] = {}  # what several loads or callers make true of one place is one problem
-    for item in findings:
+    for item in _given_once(findings, reached):
         here = (item.code, item.headline, item.place) if item.code else item
         at_place[here] = min(at_place.get(here, item), item, key=_weight)
     groups: dict[object, list[Finding]] = {}
@@ -62,6 +64,21 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[
             first = _with_others(first, [item for item in group if item is not first])
         kept.append(first)
     return kept
+
+
+def _given_once(findings: Iterable[Finding], reached: Container[str]) -> Iterator[Finding]:
+    """Findings of one rule at one place whose numbers files beside the code give, as one: it says what the first of its given places does."""
+    groups: dict[object, list[Finding]] = {}
+    for item in findings:
+        groups.setdefault((item.code, item.place) if item.given else item, []).append(item)
+    for group in groups.values():
+        told = [item for item in group if any(place.path in reached for place in item.given)] or group
+        first = min(told, key=_weight)
+        others = [item for item in (*told, *group) if item is not first]
+        fixes = [item.fix for item in (first, *told) if item.fix is not None and first.fix is not None and item.fix.safety is first.fix.safety]
+        edits = tuple(dict.fromkeys(edit for fix in fixes for edit in fix.edits))
+        given = tuple(dict.fromkeys(place for item in (first, *others) for place in item.given))
+        yield replace(first, given=given, fix=replace(first.fix, edits=edits) if first.fix is not None else None)
 
 
 def _subject(finding: Finding) -> object:

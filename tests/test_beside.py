@@ -134,6 +134,19 @@ def test_a_loader_and_a_cause_are_told_once(project: Path) -> None:
     assert [(os.path.basename(place.path), place.row) for place in item.related][:2] == [("train.py", LOADER_ROW), ("a.sh", 1)]
 
 
+def test_the_number_said_is_the_one_that_is_given_where_it_is_told(project: Path) -> None:
+    write(project, "a.sh", "python train.py --num_workers 8\n")
+    write(project, "b.sh", "python train.py --num_workers 24\n")
+    for paths, words in ((("a.sh",), "8 workers"), (("b.sh",), "24 workers"), (("a.sh", "train.py"), "8 workers"), (("train.py",), "24 workers")):
+        (item,) = check(project, *paths).findings
+        assert item.message.startswith(words), paths
+    write(project, "b.sh", "python train.py --num_workers 24  # noqa: OOM114\n")
+    (item,) = check(project).findings
+    assert (item.message[:9], told(check(project), project)) == ("8 workers", [("a.sh", 1)])
+    check(project, "a.sh", fix=True)
+    assert (project / "a.sh").read_text() == "python train.py --num_workers 0\n"
+
+
 def test_two_loaders_of_one_number_are_one_finding(project: Path) -> None:
     write(project, "train.py", TRAIN + TRAIN.splitlines()[-1].replace("loader =", "second =") + "\n")
     write(project, "train.sh", SCRIPT)

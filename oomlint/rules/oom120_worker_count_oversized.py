@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.values import Const, ExternalCall, assumptions
@@ -115,7 +115,8 @@ class WorkerCountOversized(Rule):
         loaders = loaders_of(project)
         for loader in loaders.of(module):
             for (maker, call), ways in self._oversized(loaders, loader, project.settings.worker_limit).items():
-                yield self._told(loader, maker.place(call), ways, project)
+                for group in apart(ways, lambda way: way):
+                    yield self._told(loader, maker.place(call), group, project)
 
     def _told(self, loader: Loader, place: Place, ways: list[Alternative], project: Project) -> Finding:
         found = ways[0]

@@ -12,7 +12,7 @@ from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_o
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
 from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_numpy, one_a_sample, takes_index
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
-from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, Kind
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
@@ -33,6 +33,7 @@ _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
 _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
 _PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
 _DESCRIPTORS = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
+_TOLD_BESIDE = "OOM114"  # where the number is given; the others are about the data
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
@@ -94,11 +95,12 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
                     if case is not None:
                         found.append(case)
         if found:
-            best = min(found, key=_rank)
-            ways = [[one.workers] for one in (best, *found) if one.code == best.code]
-            told = tuple(dict.fromkeys(place for way in ways for place in given_beside(way)))
-            beside = given_beside(*ways)
-            yield replace(best, beside=beside, also=() if beside else told)
+            sharpest = min(found, key=_rank)
+            alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
+            for group in apart(alike, lambda one: one.workers) if sharpest.code == _TOLD_BESIDE else [alike]:
+                told = tuple(dict.fromkeys(place for one in group for place in given_beside([one.workers])))
+                beside = given_beside(*([one.workers] for one in group))
+                yield replace(min(group, key=_rank), beside=beside, also=() if beside else told)
 
 
 def _counts(found: list[Alternative]) -> list[Alternative]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -52,8 +52,10 @@ def inflight(module: Module, project: Project) -> Iterator[Inflight]:
     for loader in loaders.of(module):
         found = [case for case in cases(project, loader) if case.bytes > project.settings.inflight_bytes]
         if found:
-            worst = max(found, key=lambda case: (not case.beside, case.bytes))  # what code itself says comes first
-            yield replace(worst, beside=tuple(place for case in found for place in case.beside) if worst.beside else ())
+            by_place: dict[tuple[Place, ...], list[Inflight]] = {}
+            for case in found:
+                by_place.setdefault(case.beside, []).append(case)
+            yield from (max(group, key=lambda case: case.bytes) for group in ([by_place[()]] if () in by_place else by_place.values()))
 
 
 def cases(project: Project, loader: Loader) -> Iterator[Inflight]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import libcst as cst
 
@@ -54,6 +54,7 @@ PARAMETERS = (
     "worker_init_fn", "multiprocessing_context", "generator",
 )  # fmt: skip
 _DEEPEST_FACTORY = 3
+_Way = TypeVar("_Way")
 
 
 def evaluator_of(project: Project) -> Evaluator:
@@ -438,6 +439,14 @@ def given_beside(*ways: Iterable[Alternative]) -> tuple[Place, ...]:
             return ()
         found.append(place)
     return tuple(dict.fromkeys(found))
+
+
+def apart(ways: Iterable[_Way], number: Callable[[_Way], Alternative]) -> list[list[_Way]]:
+    """The ways by where files beside the code give their number, since each of these is to be told of its own; all as one where code itself gives one."""
+    groups: dict[tuple[Place, ...], list[_Way]] = {}
+    for way in ways:
+        groups.setdefault(given_beside([number(way)]), []).append(way)
+    return list(groups.values()) if () not in groups else [[way for group in groups.values() for way in group]]
 
 
 def loaders_of(project: Project) -> Loaders:

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import EXPECTS
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders.loader_calls import Conflict, Loader, given_beside, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import Conflict, Loader, apart, given_beside, loaders_of, story_places
 from oomlint.model import names
 from oomlint.model.values import Const, assumptions
 from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
@@ -86,7 +86,8 @@ def told(module: Module, project: Project, guard: Guard, harmful: Callable[[Valu
             if where is module and not is_expected(module, call):
                 groups.setdefault(call, []).append(conflict)
     for call, conflicts in groups.items():
-        yield _tell(module, call, conflicts, guard)
+        for group in apart(conflicts, lambda one: one.given):
+            yield _tell(module, call, group, guard)
 
 
 _CAUGHT = frozenset({"ValueError", "AssertionError"})
