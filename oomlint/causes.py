@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from oomlint.beside_code import beside
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from oomlint.checking import Checker
-    from oomlint.finding import Finding
+    from oomlint.finding import Finding, Place
 
 _MOST: Final = 24  # files around the named ones that the rules are asked about, the nearest first
 _MOST_LOOKED_AT: Final = 400  # that the scout is asked about
@@ -28,15 +28,15 @@ class Causes:
     named: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
 
-    def of(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """The findings, those in files around only where a related place is in a named one. That comes first then."""
+    def of(self, findings: Iterable[Finding], silent: Callable[[Finding, Place], bool]) -> Iterator[Finding]:
+        """The findings, those in files around only where a related place is in a named one, and they are not ``silent`` there. That comes first then."""
         for item in findings:
             if item.place.path not in self.beside:
                 yield item
                 continue
             given = next((place for place in item.given if place.path in self.named), None)
             cause = given or next((place for place in item.related if place.path in self.named and beside(place.path) is None), None)
-            if cause is not None:
+            if cause is not None and not silent(item, cause):
                 yield replace(item, related=(cause, *(place for place in item.related if place != cause)))
 
     def at_cause(self, item: Finding) -> Finding:
@@ -44,7 +44,7 @@ class Causes:
         if item.place.path not in self.beside:
             return item
         cause, *others = item.related
-        return replace(item, place=cause.saying(""), related=(item.place.saying("it happens here"), *others))
+        return replace(item, place=cause.saying(""), related=(item.place.saying("it happens here"), *others), found=item.as_found)
 
 
 def causes_of(checker: Checker, files: Collection[str], named: Collection[str]) -> Causes:

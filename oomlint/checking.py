@@ -15,10 +15,10 @@ from oomlint.projects import Projects
 from oomlint.scout.mistakes import is_old, mistake_of
 from oomlint.scout.triage import triage
 from oomlint.source import Kind, SourceError, content_digest, read_source
-from oomlint.suppress import Suppressions, apply
+from oomlint.suppress import UNUSED, Suppressions, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from oomlint.cache import Verdict
     from oomlint.config import Settings
@@ -167,7 +167,7 @@ class Checker:
 
     def _beside_silence(self, item: Finding) -> Finding | None:
         """The finding, without the places beside the code at which it is silenced; ``None`` where it is at all of them."""
-        silent = {place for place in item.given if self._is_silent(item, place)}
+        silent = {place for place in item.given if self.is_silent(item, place)}
         if not silent:
             return item
         edits = tuple(edit for edit in item.fix.edits if edit.place not in silent) if item.fix is not None else ()
@@ -175,7 +175,8 @@ class Checker:
         left = tuple(place for place in item.given if place not in silent)
         return replace(item, given=left, fix=fix) if left else None
 
-    def _is_silent(self, item: Finding, place: Place) -> bool:
+    def is_silent(self, item: Finding, place: Place) -> bool:
+        """Whether a comment, or a setting, would silence a finding that is told at a place of another file."""
         ignored = self._ignores.codes(place.path)
         if item.code is None or "ALL" in ignored or item.code.startswith(tuple(ignored)):
             return True
@@ -189,6 +190,22 @@ class Checker:
             cell = next((cell.source for cell in source.cells if cell.number == place.cell), "")
             source = replace(source, kind=Kind.PYTHON, text=cell, cells=())
         return bool(Suppressions.from_source(source).silencing(replace(item, place=replace(place, cell=0))))
+
+    def comments_in_use(self, findings: Collection[Finding]) -> frozenset[Finding]:
+        """Those of the findings that call a comment unused which silences another one of them, where that is told in the file of the comment."""
+        by_file: dict[str, list[Finding]] = {}
+        for item in findings:
+            for place in item.related:
+                if place.path != item.place.path:
+                    by_file.setdefault(place.path, []).append(replace(item, place=place))
+        found: set[Finding] = set()
+        for unused in (item for item in findings if item.code == UNUSED and item.place.path in by_file):
+            path = unused.place.path
+            with suppress(SourceError):
+                comments = Suppressions.from_source(read_source(path, self.job.overlay.get(path)))
+                if any(comments.needs(unused, item) for item in by_file[path]):
+                    found.add(unused)
+        return frozenset(found)
 
     def _mistake(self, error: SourceError) -> Finding:
         """What is said of a file that libcst does not read: what the interpreter says, which is plainer, unless libcst has got further."""

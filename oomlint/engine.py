@@ -21,6 +21,7 @@ from oomlint.causes import Causes, causes_of
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
 from oomlint.config import Sort
 from oomlint.discovery import Reached, discover, tops_of, unreached
+from oomlint.finding import Safety
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.once import copies_once, said_once, where_given
 from oomlint.processes import each
@@ -113,6 +114,8 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     by_file, looks, failures = _check(checker, sorted({*files, *causes.beside}), options, cache)
     edits = (edit for items in by_file.values() for item in items if item.fix is not None for edit in item.fix.edits)
     told = frozenset(edit.place.path for edit in edits if beside(edit.place.path) is not None and edit.place.path in reached)
+    comments = checker.comments_in_use([item for items in by_file.values() for item in items])
+    options = replace(options, approve=_sparing(comments, options.approve))
     looks = looks._replace(foreign=foreign((*files, *told), given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     report = Report(tuple(item for items in by_file.values() for item in items), len(listed))
@@ -121,14 +124,15 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
             for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
                 sweep(place)
         report = replace(_mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside, told), files=len(listed))
-    left = ordered([*problems, *causes.of(report.findings)])
+    comments = checker.comments_in_use(report.findings)
+    left = ordered([*problems, *causes.of((item for item in report.findings if item not in comments), checker.is_silent)])
     failures = tuple(failure for failure in failures if failure.path not in causes.beside)
-    fixed = tuple(causes.of(report.fixed))
+    fixed = tuple(causes.of(report.fixed, checker.is_silent))
     whole = replace(report, findings=left, fixed=fixed, notices=(*notices, *report.notices), failures=failures, checked=files)
-    return _shown(whole, paths, options, settings.sort, causes, reached)
+    return _shown(whole, paths, options, settings.sort, causes, reached, root)
 
 
-def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Container[str]) -> Report:
+def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Container[str], root: str) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
     every = report.findings
@@ -147,10 +151,23 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
         findings, fixed = copies_once(said_once(findings, causes.beside, reached), options.overlay), said_once(fixed, causes.beside, reached)
     if options.causes:
         findings, fixed = where_given(findings, reached), where_given(fixed, reached)
-    report = replace(report, known=known, findings=ordered(map(causes.at_cause, findings)), fixed=tuple(map(causes.at_cause, fixed)))
+    out = (_within_reach(causes.at_cause(item), report.checked, reached, root) for item in findings)
+    report = replace(report, known=known, findings=ordered(out), fixed=tuple(map(causes.at_cause, fixed)))
     if sort is Sort.WEIGHT:
         return replace(report, findings=tuple(sorted(report.findings, key=lambda item: item.weight_key)))
     return report
+
+
+def _within_reach(item: Finding, files: Container[str], reached: Container[str], root: str) -> Finding:
+    """The finding; a fix that edits a file that nobody asked about is advice, and says where it can be applied."""
+    if item.fix is None or item.fix.safety is Safety.DISPLAY:
+        return item
+    paths = dict.fromkeys(edit.place.path for edit in item.fix.edits)
+    if all(path in files or (beside(path) is not None and path in reached) for path in paths):
+        return item
+    option = "--fix" if item.fix.safety is Safety.SAFE else "--fix --unsafe-fixes"
+    names = " and ".join(os.path.relpath(path, root) for path in paths)
+    return replace(item, fix=replace(item.fix, safety=Safety.DISPLAY), help=f"{item.help} (run {option} on {names})", found=item.as_found)
 
 
 def _told_apart(report: Report, paths: Iterable[str]) -> Report:
@@ -274,3 +291,8 @@ def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks
 
 def _edits(item: Finding, path: str) -> bool:
     return item.fix is not None and any(edit.place.path == path for edit in item.fix.edits)
+
+
+def _sparing(comments: frozenset[Finding], approve: Callable[[Finding], bool] | None) -> Callable[[Finding], bool] | None:
+    """What allows fixes, but for those of such ``comments``."""
+    return (lambda item: item not in comments and (approve is None or approve(item))) if comments else approve

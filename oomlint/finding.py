@@ -404,6 +404,7 @@ class Finding:
     consequence: str = ""  # what it costs
     help: str = ""  # what to do about it
     given: tuple[Place, ...] = ()  # where files beside the code give the numbers that cause it, if code itself does not: it is told at the first of them
+    found: Finding | None = None  # as it was found, if it is told at another place, or without its fix
 
     @property
     def message(self) -> str:
@@ -414,6 +415,11 @@ class Finding:
         """The same finding, with more to say of what it costs."""
         told = Message(self.headline, self.consequence).fitted(words) if self.consequence else Message(self.headline, words).fitted()
         return replace(self, headline=told.headline, consequence=told.consequence)
+
+    @property
+    def as_found(self) -> Finding:
+        """The finding as it was found, whatever is told of it."""
+        return self.found or self
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:

@@ -125,7 +125,7 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
         given = [each.saying("it is given here, too") for each in first.given if each != place]
         related = dict.fromkeys((first.place.saying(LOADER), *loaders, *given, *first.related))
         shown = [each for each in related if each != place]
-        kept.append(replace(first, place=place.saying(""), related=tuple(shown[:_MOST_GIVEN])))
+        kept.append(replace(first, place=place.saying(""), related=tuple(shown[:_MOST_GIVEN]), found=first.as_found))
     return kept
 
 

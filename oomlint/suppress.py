@@ -140,6 +140,12 @@ class Suppressions:
                 found.append((directive, names))
         return found
 
+    def needs(self, unused: Finding, finding: Finding) -> bool:
+        """Whether a finding is silenced by codes that were reported as ``unused``."""
+        spots = (_place(self.source, each, item.start, item.end) for each, names in self.silencing(finding) for item in each.codes if item.code in names)
+        begin, end = (unused.place.cell, unused.place.row, unused.place.column), unused.place.end_column
+        return any(begin <= (spot.cell, spot.row, spot.column) and spot.row == unused.place.row and spot.end_column <= end for spot in spots)
+
     def unused(self, used: Collection[tuple[_Directive, str]], selected: Collection[str], known: Collection[str]) -> Iterator[Finding]:
         """A finding for every comment that names in vain a code of ours."""
         if not self.reportable or not self._scan.exact:

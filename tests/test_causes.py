@@ -6,14 +6,18 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from commands import Done, runs
 
 from oomlint import engine
+from oomlint.cli import picks
 from oomlint.config import Settings
 from oomlint.engine import Options, Report
+from oomlint.finding import Safety
 from oomlint.model.project import Project
 from oomlint.model.users import around
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CLIPS = """import json
@@ -151,3 +155,59 @@ def test_names_are_followed_and_not_files(tmp_path: Path) -> None:
     )
     found = [os.path.basename(path) for path in around(Project(tmp_path, Settings()), [str(tmp_path / "datasets.py")])]
     assert found == ["make.py", "book.ipynb", "train.py"]
+
+
+GUARDED = LOADER + "\n\ndef make(data, workers):\n    return DataLoader(data, num_workers=workers, persistent_workers=True)\n"
+CALLER = "from mod import make\n\nloader = make([], 0)\n"
+
+
+@pytest.fixture
+def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that gives no workers to a loader of another one."""
+    write(tmp_path, {"mod.py": GUARDED, "a.py": CALLER, "oomlint.toml": 'select = ["OOM101", "OOM001"]\n'})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    return runs(capsys, "check", "--no-cache", "--output-format", "concise")
+
+
+def test_a_fix_of_a_file_that_was_not_named_is_advice(caller: Path, run: Callable[..., Done]) -> None:
+    done = run("a.py")
+    assert done.out.startswith("a.py:3:19: OOM101 error `persistent_workers=True`"), "no mark"
+    assert "fixable" not in done.out
+    assert "(run --fix on mod.py)" in run("a.py", "--output-format", "full").out
+    assert "[*]" in run("a.py", "mod.py").out
+    assert run("a.py", "--fix").out == done.out
+    assert (caller / "mod.py").read_text() == GUARDED
+
+
+def test_a_comment_where_it_is_told_silences_it_there_and_is_in_use(caller: Path, run: Callable[..., Done]) -> None:
+    (caller / "a.py").write_text(CALLER.replace("0)", "0)  # noqa: OOM101"))
+    assert run("a.py").status == 0
+    done = run(".")
+    assert "mod.py:5:12: OOM101" in done.out
+    assert "OOM001" not in done.out
+    (caller / "mod.py").write_text(GUARDED.replace("True", "workers > 0"))
+    assert "OOM001" in run(".").out
+
+
+def test_a_comment_is_added_where_it_is_told(caller: Path, run: Callable[..., Done]) -> None:
+    assert "silenced 1 finding" in run("a.py", "--add-ignore").err
+    assert (caller / "a.py").read_text() == CALLER.replace("0)", "0)  # oomlint: ignore[OOM101]")
+    assert run("a.py").status == 0
+
+
+@pytest.mark.usefixtures("caller")
+def test_what_is_told_in_a_file_goes_to_the_baseline(run: Callable[..., Done]) -> None:
+    assert "wrote 1 finding" in run("a.py", "--write-baseline", "--baseline", "known.json").err
+    for path in ("a.py", "mod.py", "."):
+        assert run(path, "--baseline", "known.json").status == 0, path
+
+
+def test_a_place_where_something_is_told_picks_it(caller: Path) -> None:
+    report = engine.run([str(caller / "a.py")], Settings().with_overrides(select=("OOM101",)), caller, Options(processes=1, cache=False))
+    (item,) = picks.picked(report.findings, picks.read(["a.py:3"]))
+    assert (item.as_found.place.path, item.as_found.fix is not None and item.as_found.fix.safety) == (str(caller / "mod.py"), Safety.SAFE)

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oomlint.beside_code import beside
 from oomlint.cache import typed
 from oomlint.cli.files import write_report
 from oomlint.config import ConfigError
@@ -62,12 +63,12 @@ class Baseline:
 
     def knows(self, finding: Finding) -> bool:
         """Whether a finding, or one of the same statement, is known: it is not fixed then."""
-        return finding.code is not None and self._before.of([finding])[0] in self._entries
+        return finding.code is not None and self._before.of([_at_number(finding)])[0] in self._entries
 
     def filtered(self, report: Report) -> Report:
         """The report with what is not known."""
         findings = [item for item in report.findings if item.code is not None]
-        marks = dict(zip(findings, self._after(report).of(findings), strict=True))
+        marks = dict(zip(findings, self._after(report).of([_at_number(item) for item in findings]), strict=True))
         self._found = {*marks.values()}
         kept = tuple(item for item in report.findings if item.code is None or marks[item] not in self._entries)
         return replace(report, findings=kept)
@@ -79,7 +80,7 @@ class Baseline:
 
     def write(self, report: Report, scope: Scope) -> None:
         """Write all findings of a report to the file, beside those that the run could not find. Raises ConfigError."""
-        findings = [item for item in report.findings if item.code is not None]
+        findings = [_at_number(item) for item in report.findings if item.code is not None]
         marks = self._after(report)
         fresh = [_entry(item, mark, marks) for item, mark in zip(findings, marks.of(findings), strict=True)]
         checked = _looked_at(report)
@@ -90,7 +91,7 @@ class Baseline:
     def _reached(self, entry: Entry, checked: Collection[str], scope: Scope) -> bool:
         path = os.path.normpath(os.path.join(self._folder, entry.file))
         named = any(os.path.join(path, "").startswith(os.path.join(os.path.abspath(each), "")) for each in scope.paths)
-        if not (path in checked or (named and not os.path.lexists(path))):
+        if not (path in checked or (named and (beside(path) is not None or not os.path.lexists(path)))):
             return False
         shown = entry.severity.rank <= scope.settings.severity.rank and entry.confidence.rank <= scope.settings.min_confidence.rank
         return shown and (entry.code in scope.codes or entry.code not in dict(catalogue()))
@@ -101,6 +102,11 @@ class Baseline:
 
     def _fingerprints(self, changed: Mapping[str, bytes]) -> Fingerprints:
         return Fingerprints(View(self._here, {**self._overlay, **changed}), self._folder)
+
+
+def _at_number(finding: Finding) -> Finding:
+    """The finding at the number that a file beside the code gives, if it comes from one: the same loader may be given another one elsewhere."""
+    return replace(finding, place=finding.given[0]) if finding.given else finding
 
 
 def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, new: bool = False) -> Baseline:

@@ -121,6 +121,7 @@ class _Check:
     fix: bool
     baseline: Baseline | None
     approved: Approval | None
+    found: Report | None  # before what is known is left out
 
     def __init__(self, arguments: Arguments) -> None:
         self.arguments = arguments
@@ -137,6 +138,7 @@ class _Check:
         self.fix = not arguments.no_fix and (asked or (self.settings.fix and arguments.add_ignore is None and not arguments.write_baseline))
         self.baseline = None
         self.approved = None
+        self.found = None
 
     def settings_file(self) -> Path | None:
         """The file that the settings come from."""
@@ -158,8 +160,8 @@ class _Check:
         finally:
             gc.freeze()  # the process ends soon, and takes all with it
             gc.enable()
-        if self.baseline is not None and self.arguments.write_baseline:
-            report = self._write_baseline(self.baseline, report)
+        if self.baseline is not None and self.arguments.write_baseline and self.found is not None:
+            report = self._write_baseline(self.baseline, report, self.found)
         if self.arguments.add_ignore is not None:
             report = self._silence(report, self.arguments.add_ignore.strip())
         if self.arguments.fix_only:
@@ -195,7 +197,6 @@ class _Check:
             overlay=self.overlay,
             # What is left out because it says the same as something else would be said once that is silent, or gone.
             once=shown,
-            causes=shown,  # a comment or an entry at the cause would silence nothing: the finding is elsewhere
         )
         options = replace(options, finish=self._finished)
         if arguments.verify:
@@ -219,6 +220,7 @@ class _Check:
 
     def _finished(self, report: Report) -> Report:
         """The report without what is known, and with fixes that must not be applied as advice."""
+        self.found = report
         if self.baseline is not None and not self.arguments.write_baseline:
             report = self.baseline.filtered(report)
         fixable = self._fixable()
@@ -253,17 +255,18 @@ class _Check:
 
         return Scope(self.settings, codes(self.settings.select, self.settings.ignore, self.settings.extend_select), self.paths)
 
-    def _write_baseline(self, baseline: Baseline, report: Report) -> Report:
+    def _write_baseline(self, baseline: Baseline, report: Report, found: Report) -> Report:
+        """Write all that was ``found``, wherever it is told: who checks other files finds it there."""
         if report.failures or not plugins.whole():
             say(f"{baseline.path} is not written: nobody knows what a rule that failed would have found")
             return report
-        baseline.write(report, self._scope())
+        baseline.write(found, self._scope())
         if not self.arguments.quiet:
             used = self.arguments.baseline is not None or self.settings.baseline is not None
             named = os.path.relpath(os.path.join(self.folder, baseline.path), self.root)
             how = "" if used else f'; with `baseline = "{named}"` in oomlint.toml or [tool.oomlint], runs and hooks leave these findings out'
             say(f"wrote {summary.count(report.told, 'finding')} to {baseline.path}{how}")
-        return baseline.filtered(report)
+        return replace(report, findings=tuple(item for item in report.findings if item.code is None))
 
     def _silence(self, report: Report, reason: str) -> Report:
         from oomlint.cli.ignoring import silence  # noqa: PLC0415 - few runs do

@@ -36,7 +36,10 @@ class Pick:
         return bool(self.first or self.cell)
 
     def takes(self, finding: Finding) -> bool:
-        """Whether the finding covers one of the rows."""
+        """Whether the finding covers one of the rows, where it is told or where it was found."""
+        return self._covers(finding) or (finding.found is not None and self._covers(finding.as_found))
+
+    def _covers(self, finding: Finding) -> bool:
         place = finding.place
         path = os.path.abspath(self.path)
         if place.path != path:

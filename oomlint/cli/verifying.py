@@ -60,9 +60,10 @@ def verify(arguments: Arguments) -> int:
         raise ConfigError("--html: the page goes to a file, and `-` is none")
     for option, path in (("--html", arguments.html), ("--output-file", arguments.output_file)):
         refuse_unwritable(option, path, paths, settings, folder, force_exclude=arguments.force_exclude)
-    report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache, causes=False))
+    report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache))
     _tell(report, arguments, view)
-    cases = _cases(report.findings, picks.picked(report.findings, chosen), arguments, around, paths)
+    known, picked = ([item.as_found for item in items] for items in (report.findings, picks.picked(report.findings, chosen)))
+    cases = _cases(known, picked, arguments, around, paths)
     python = shown_python(around.python, view)
     printed = _Printed(arguments, view, python)
     items: list[Item] = []

@@ -62,7 +62,8 @@ class OpenProject:
         self._refresh(contents)
         found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
         # Where one of several loaders of a dataset is in the file itself, the others are no news.
-        alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found)]
+        checker = Checker(replace(self._job, overlay=contents), self._lint.projects)
+        alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found, checker.is_silent)]
         self._note(contents)
         return ordered(causes.at_cause(item) for item in said_once(alike, causes.beside) if item.place.path in causes.beside)
 
