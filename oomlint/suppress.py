@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oomlint.beside_code import beside
+from oomlint.beside_code import Beside, beside
 from oomlint.catalogue import code_of
 from oomlint.finding import Confidence, Consequence, Edit, Finding, Fix, Place, Resource, Safety, Severity, Weight
 from oomlint.rows import ROW_END
@@ -44,6 +44,7 @@ _IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ig
 _ITEM: Final = re.compile(r"[^\s,]+")
 _OWN_CODE: Final = re.compile(r"OOM\d*")
 _FOREIGN_CODE: Final = re.compile(r"(?!OOM)[A-Z]+\d+")
+_OF_SHELL: Final = {Beside.MAKE: re.compile(r"\t"), Beside.DOCKER: re.compile(r"\s*(?:RUN|CMD|ENTRYPOINT)\s+(?![\s\[])", re.IGNORECASE)}
 _NOWHERE: Final = -1
 _WEIGHT: Final = Weight(Consequence.ONCE, Resource.NOTHING)
 
@@ -336,7 +337,7 @@ def comments_for(source: Source, findings: Iterable[Finding], reason: str = "") 
     """
     suppressions = Suppressions.from_source(source)
     scan = suppressions._scan  # noqa: SLF001 - of this file
-    closed = _without_comments(source) if scan.exact else None
+    closed = _without_comments(source) if scan.exact else _closed_beside(source, scan) if beside(source.path) is not None else None
     wanted: dict[int, set[str]] = {}
     for finding in findings:
         first = source.program_row(finding.place)
@@ -349,8 +350,20 @@ def comments_for(source: Source, findings: Iterable[Finding], reason: str = "") 
         if row is not None:
             wanted.setdefault(row, set()).add(finding.code or "")
     known = {each.comment.row: each for each in suppressions._directives if each.codes and not each.noqa and each.row and not each.comment.alone}  # noqa: SLF001
-    beside = {comment.row: comment for comment in scan.comments}
-    return [_beside(source, row, sorted(codes), beside.get(row), known.get(row), reason) for row, codes in sorted(wanted.items())]
+    there = {comment.row: comment for comment in scan.comments}
+    return [_beside(source, row, sorted(codes), there.get(row), known.get(row), reason) for row, codes in sorted(wanted.items())]
+
+
+def _closed_beside(source: Source, scan: _Scan) -> set[int]:
+    """The same of a file beside the code: rows that go on below, and in Makefiles and Dockerfiles all but those that a shell reads."""
+    rows = ROW_END.sub("\n", source.text).split("\n")
+    kind = beside(source.path)
+    shell = _OF_SHELL.get(kind) if kind is not None else None
+    closed = {number for number, row in enumerate(rows, 1) if row.endswith("\\")}
+    for first, last in scan.lines:
+        if shell is not None and not shell.match(rows[first - 1]):
+            closed.update(range(first, last + 1))
+    return closed
 
 
 def _without_comments(source: Source) -> set[int]:

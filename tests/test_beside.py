@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from commands import runs
 
 from oomlint import engine
 from oomlint.config import load_settings
@@ -214,6 +215,21 @@ def test_a_silent_place_leaves_the_others(project: Path) -> None:
     assert [(os.path.relpath(item.place.path, project), item.place.row) for item in report.fixed] == [("b.sh", 2)]
     assert (project / "a.sh").read_text() == "python train.py --num_workers 12  # noqa: OOM114\n"
     assert (project / "b.sh").read_text() == SCRIPT.replace("8", "0")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_comment_is_added_where_it_is_told(name: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    text = FILES[name][0]
+    write(project, name, text)
+    monkeypatch.chdir(project)
+    run = runs(capsys, "check", "--no-cache", "--isolated", "--select", "OOM114")
+    status = run("--add-ignore").status
+    commented = name in {"train.sh", "job.sbatch", "Makefile", "gpu.dockerfile"}
+    assert (project / name).read_text() == (f"{text[:-1]}  # oomlint: ignore[OOM114]\n" if commented else text), "what is no comment there is not written"
+    assert (project / "train.py").read_text() == TRAIN
+    assert (status, run().status) == ((0, 0) if commented else (1, 1))
+    write(project, "more.sh", "python train.py --num_workers 24\n")
+    assert run().status == 1, "another script is another matter"
 
 
 def test_a_comment_of_a_notebook_silences_it(project: Path) -> None:

@@ -8,7 +8,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from oomlint import engine
+from oomlint.beside_code import Beside, beside
 from oomlint.fixing import Change, Notice, WriteRefusedError, write
+from oomlint.model import settings_formats
+from oomlint.model.command_lines import commands_of
 from oomlint.source import Kind, SourceError, apply_edits, read_source, replacements_of
 from oomlint.suppress import Suppressions, comments_for
 from oomlint.untouched import Code, HarmError, check
@@ -64,7 +67,10 @@ def _silence_in(path: str, findings: list[Finding], reason: str, *, foreign: boo
         return []
     data = apply_edits(source, edits)
     after = read_source(path, data)
-    if source.kind is Kind.PYTHON:  # each cell of a notebook has been looked at
+    if beside(path) is not None:
+        if not _says_the_same(path, source.text, after.text):
+            raise SourceError(path, "a comment would be a part of the command or of the value there")
+    elif source.kind is Kind.PYTHON:  # each cell of a notebook has been looked at
         try:
             check(Code(source.text), Code(after.text), replacements_of(source, edits))
         except HarmError as error:
@@ -72,3 +78,10 @@ def _silence_in(path: str, findings: list[Finding], reason: str, *, foreign: boo
     suppressions = Suppressions.from_source(after)
     write(Change(path, source.encoding, source.data, data))
     return [item for item in findings if suppressions.silencing(item)]  # no row has moved
+
+
+def _says_the_same(path: str, before: str, after: str) -> bool:
+    """Whether a file beside the code gives programs what it gave before there were comments in it; not where nobody reads that of its kind."""
+    if beside(path) in {Beside.SHELL, Beside.MAKE, Beside.DOCKER}:
+        return [one.words for one in commands_of(path, before)] == [one.words for one in commands_of(path, after)]
+    return settings_formats.alike(before, after, os.path.splitext(path)[1])

@@ -24,6 +24,17 @@ def compose(text: str, form: str) -> Any:
     return _FORMATS[form](text)
 
 
+def alike(text: str, other: str, suffix: str) -> bool:
+    """Whether two texts hold the same values; not where the format has no comments, or where one of them is broken."""
+    import yaml  # noqa: PLC0415 - most runs meet no settings file
+
+    readers: Mapping[str, Callable[[str], object]] = {".yaml": yaml.safe_load, ".yml": yaml.safe_load, ".toml": tomllib.loads}
+    try:
+        return suffix in readers and readers[suffix](text) == readers[suffix](other)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+
+
 def _yaml(text: str) -> Any:
     import yaml  # noqa: PLC0415 - most runs meet no settings file
 
