@@ -73,6 +73,8 @@ def _refuse_together(arguments: Arguments, form: Format, *, fix: bool, overlay: 
         raise ConfigError("--add-ignore goes without --fix, --diff and --write-baseline: one after the other")
     if arguments.add_ignore is not None:
         _refuse_mixed_up(arguments.add_ignore.strip(), arguments.paths)
+    if arguments.write_baseline and fix:
+        raise ConfigError("--write-baseline goes without --fix: one after the other")
     if arguments.write_baseline and arguments.diff:
         raise ConfigError("--write-baseline writes a file, and --diff writes nothing")
     if arguments.no_baseline and (arguments.baseline is not None or arguments.write_baseline):
