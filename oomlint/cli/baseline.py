@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
 
 _VERSION: Final = 1  # of the file's format and of how fingerprints are made
+_HEAD: Final = re.compile(rf'"version": {_VERSION}\b')
 
 
 class Entry(NamedTuple):
@@ -110,7 +113,7 @@ def _at_number(finding: Finding) -> Finding:
 
 
 def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, new: bool = False) -> Baseline:
-    """The baseline of a file. Raises ConfigError, unless it is to be ``new`` and is not there."""
+    """The baseline of a file. Raises ConfigError, unless it is to be ``new`` and is not there, or is a broken one: of that the entries are kept that fit."""
     if is_special(path):
         raise ConfigError(f"{option}: {path}: not a regular file")
     try:
@@ -122,7 +125,14 @@ def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, n
         return Baseline(path, (), folder, overlay)
     except OSError as error:
         raise ConfigError(f"{option}: {path}: {error.strerror or error}") from None
-    return Baseline(path, _entries(path, data), folder, overlay)
+    try:
+        entries = _entries(path, data)
+    except ConfigError:
+        rescued = _rescued(data) if new else None
+        if rescued is None:
+            raise
+        entries = rescued
+    return Baseline(path, entries, folder, overlay)
 
 
 def _looked_at(report: Report) -> set[str]:
@@ -154,11 +164,30 @@ def _entries(path: str, data: bytes) -> list[Entry]:
         raise ConfigError(f"{wrong} that this version reads: its format is {document.get('version')!r}, not {_VERSION}")
     found = []
     for number, row in enumerate(document["findings"], 1):
-        try:
-            found.append(Entry(**{name: kind(typed(row[name], str)) for name, kind in _KINDS.items()}))
-        except (LookupError, TypeError, ValueError):
-            raise ConfigError(f"{wrong}: entry {number} of its findings does not fit") from None
+        entry = _fitting(row)
+        if entry is None:
+            raise ConfigError(f"{wrong}: entry {number} of its findings does not fit")
+        found.append(entry)
     return found
+
+
+def _fitting(row: Any) -> Entry | None:
+    try:
+        return Entry(**{name: kind(typed(row[name], str)) for name, kind in _KINDS.items()})
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def _rescued(data: bytes) -> list[Entry] | None:
+    """The entries of both sides of a merge, or of what is left of a file, which are a row each; ``None`` where it is no baseline of this version."""
+    content = data.decode(errors="replace")
+    if content.strip() and not (_HEAD.search(content) and '"findings"' in content):
+        return None
+    found = []
+    for row in content.splitlines():
+        with suppress(ValueError, RecursionError):
+            found.append(_fitting(json.loads(row.strip().rstrip(","))))
+    return [entry for entry in found if entry is not None]
 
 
 _KINDS: Final[Mapping[str, Any]] = {
