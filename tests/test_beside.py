@@ -170,6 +170,12 @@ def test_a_script_that_is_named_is_asked_about(paths: tuple[str, ...], project: 
     assert report.files == len(paths)
 
 
+def test_a_notebook_that_is_named_is_asked_about(project: Path) -> None:
+    write(project, "run.ipynb", FILES["run.ipynb"][0])
+    (item,) = check(project, "run.ipynb").findings
+    assert (os.path.basename(item.place.path), item.place.cell, item.place.row) == ("run.ipynb", 1, 1)
+
+
 def test_where_the_script_is_not_asked_about_it_stays_at_the_loader(project: Path) -> None:
     write(project, "train.sh", SCRIPT)
     assert told(check(project, "train.py"), project) == [("train.py", LOADER_ROW)]

@@ -13,7 +13,7 @@ from oomlint.budget.limits import Given, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.memory.loaders import job_limits
 from oomlint.model.command_lines import commands_of
-from oomlint.model.commands import command_in
+from oomlint.model.commands import commands_in
 from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _cells(path: str) -> list[tuple[Command, None]]:
         source = read_source(path)
     except SourceError:
         return []  # said where it is read as a script
-    return [(one, None) for line in source.shell for one in command_in(path, line.cell, line.row, line.text, source.line(line.row, line.cell))]
+    return [(one, None) for one in commands_in(source)]
 
 
 def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: str, name: Named) -> Iterator[Target]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.container_files import Service
     from oomlint.model.project import Project
+    from oomlint.source import Source
 
 _TOKEN: Final = re.compile(
     r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
@@ -205,6 +206,11 @@ def command_in(path: str, cell: int, row: int, line: str, written: str) -> list[
         return list(scanned(text, 0, len(line)))
     known = Text(path, line)  # continued rows are joined: where the words stand nobody knows
     return [Command(text, tuple(Word(part.text, 0, 0) for part in one.parts)) for one in scanned(known, 0, len(line))]
+
+
+def commands_in(source: Source) -> list[Command]:
+    """The commands that the cells of a notebook hand to a shell."""
+    return [one for line in source.shell for one in command_in(source.path, line.cell, line.row, line.text, source.line(line.row, line.cell))]
 
 
 def number_edit(project: Project, place: Place, number: str) -> Edit | None:

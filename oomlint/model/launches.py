@@ -12,7 +12,7 @@ import libcst as cst
 
 from oomlint.beside_code import Beside, beside
 from oomlint.model.command_lines import commands_of
-from oomlint.model.commands import command_in, is_named
+from oomlint.model.commands import commands_in, is_named
 from oomlint.model.container_files import services_of, started_by_image
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Alternative, Const, Step, Unknown, picked
@@ -223,8 +223,7 @@ class Launches:
             for path in notebooks:
                 module = self.project.find(path)
                 if module is not None:
-                    source = module.source
-                    known.extend(one for line in source.shell for one in command_in(path, line.cell, line.row, line.text, source.line(line.row, line.cell)))
+                    known.extend(commands_in(module.source))
             self._lines[""] = known
         return known
 

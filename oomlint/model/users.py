@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oomlint.ast_trees import tree_of
 from oomlint.beside_code import launches
 from oomlint.model.command_lines import commands_of
+from oomlint.model.commands import commands_in
+from oomlint.source import Kind, SourceError, kind_of, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from oomlint.model.commands import Command
     from oomlint.model.project import Project
 
 _ANYTHING: Final = frozenset({"*"})  # stands for all names of a file
@@ -58,13 +61,13 @@ def around(project: Project, paths: Iterable[str]) -> Iterator[str]:
 
 
 def told_by(project: Project, paths: Iterable[str]) -> list[str]:
-    """The files of code that files beside the code speak of: the scripts that they start, and who names a file of settings."""
+    """The files of code that files beside the code, and the commands of notebooks, speak of: the scripts that they start, and who names a file of settings."""
     names: set[bytes] = set()
     scripts: set[str] = set()
     modules: set[str] = set()
     for path in paths:
-        if launches(path):
-            for command in commands_of(path, project.text(path).decode("utf-8-sig", "replace")):
+        if launches(path) or kind_of(path) is Kind.NOTEBOOK:
+            for command in _commands(project, path):
                 scripts |= {os.path.basename(word) for word in command.words if word.endswith(".py")}
                 modules |= {command.words[n + 1].rpartition(".")[2] for n, word in enumerate(command.words[:-1]) if word == "-m"}
         else:
@@ -77,6 +80,15 @@ def told_by(project: Project, paths: Iterable[str]) -> list[str]:
         if named or (pattern is not None and pattern.search(project.text(path))):
             found.append(path)
     return found
+
+
+def _commands(project: Project, path: str) -> Iterable[Command]:
+    if kind_of(path) is not Kind.NOTEBOOK:
+        return commands_of(path, project.text(path).decode("utf-8-sig", "replace"))
+    try:
+        return commands_in(read_source(path, project.overlay.get(path)))
+    except SourceError:
+        return ()
 
 
 class _Steps(ABC):
