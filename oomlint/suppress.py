@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oomlint.beside_code import Beside, beside
+from oomlint.beside_code import beside
 from oomlint.catalogue import code_of
 from oomlint.finding import Confidence, Consequence, Edit, Finding, Fix, Place, Resource, Safety, Severity, Weight
 from oomlint.rows import ROW_END
@@ -44,8 +44,7 @@ _IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ig
 _ITEM: Final = re.compile(r"[^\s,]+")
 _OWN_CODE: Final = re.compile(r"OOM\d*")
 _FOREIGN_CODE: Final = re.compile(r"(?!OOM)[A-Z]+\d+")
-_OF_SHELL: Final = {Beside.MAKE: re.compile(r"\t"), Beside.DOCKER: re.compile(r"\s*(?:RUN|CMD|ENTRYPOINT)\s+(?![\s\[])", re.IGNORECASE)}
-_NOWHERE: Final = -1
+NOWHERE: Final = -1
 _WEIGHT: Final = Weight(Consequence.ONCE, Resource.NOTHING)
 
 
@@ -57,7 +56,7 @@ class _Code(NamedTuple):
     end: int
 
 
-class _Comment(NamedTuple):
+class Comment(NamedTuple):
     """A comment and what it stands beside."""
 
     row: int
@@ -68,10 +67,10 @@ class _Comment(NamedTuple):
     row_below: int  # the next row with code in the same logical line; the comment's own where there is none
 
 
-class _Directive(NamedTuple):
+class Directive(NamedTuple):
     """One request to stay silent. Rows and columns are the program's."""
 
-    comment: _Comment
+    comment: Comment
     start: int  # where the request begins and ends within the comment
     end: int
     noqa: bool
@@ -81,17 +80,17 @@ class _Directive(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scan:
+class Scan:
     """The comments of a program and its logical lines."""
 
-    comments: tuple[_Comment, ...]
+    comments: tuple[Comment, ...]
     lines: tuple[tuple[int, int], ...]  # first and last row
     exact: bool = True  # read as tokens; else a comment may be the inside of a string
 
     def line_of(self, row: int) -> int:
         """The index of the logical line that holds a row."""
         index = bisect_right(self.lines, row, key=lambda line: line[0]) - 1
-        return index if index >= 0 and row <= self.lines[index][1] else _NOWHERE
+        return index if index >= 0 and row <= self.lines[index][1] else NOWHERE
 
 
 @dataclass(frozen=True)
@@ -117,24 +116,26 @@ class Suppressions:
         return "oom" in self.source.text.lower() and self.present and bool(_OWN_MENTION.search(self.source.text))
 
     @cached_property
-    def _scan(self) -> _Scan:
+    def scan(self) -> Scan:
+        """The comments and logical lines of the file."""
         text = ROW_END.sub("\n", self.source.text)
         return (_by_tokens(text) if beside(self.source.path) is None else None) or _by_rows(text)
 
     @cached_property
-    def _directives(self) -> tuple[_Directive, ...]:
-        return tuple(directive for comment in self._scan.comments for directive in _directives(comment)) if self.present else ()
+    def directives(self) -> tuple[Directive, ...]:
+        """What the comments ask for."""
+        return tuple(directive for comment in self.scan.comments for directive in _requests(comment)) if self.present else ()
 
-    def silencing(self, finding: Finding) -> list[tuple[_Directive, frozenset[str]]]:
+    def silencing(self, finding: Finding) -> list[tuple[Directive, frozenset[str]]]:
         """The comments that silence a finding, each with those of its codes that fit."""
         if finding.code is None or not self.present:
             return []
         first = self.source.program_row(finding.place)
         last = first + finding.place.end_row - finding.place.row
-        line = self._scan.line_of(first)
-        rows = {*self._scan.lines[line], *range(first, min(last, self._scan.lines[line][1]) + 1)} if line != _NOWHERE else set()
+        line = self.scan.line_of(first)
+        rows = {*self.scan.lines[line], *range(first, min(last, self.scan.lines[line][1]) + 1)} if line != NOWHERE else set()
         found = []
-        for directive in self._directives:
+        for directive in self.directives:
             names = frozenset(item.code for item in directive.codes if finding.code.startswith(item.code))
             here = directive.line is None or (directive.line == line and (directive.row is None or directive.row in rows))
             if here and (names or not directive.codes):
@@ -143,15 +144,15 @@ class Suppressions:
 
     def needs(self, unused: Finding, finding: Finding) -> bool:
         """Whether a finding is silenced by codes that were reported as ``unused``."""
-        spots = (_place(self.source, each, item.start, item.end) for each, names in self.silencing(finding) for item in each.codes if item.code in names)
+        spots = (place_in(self.source, each, item.start, item.end) for each, names in self.silencing(finding) for item in each.codes if item.code in names)
         begin, end = (unused.place.cell, unused.place.row, unused.place.column), unused.place.end_column
         return any(begin <= (spot.cell, spot.row, spot.column) and spot.row == unused.place.row and spot.end_column <= end for spot in spots)
 
-    def unused(self, used: Collection[tuple[_Directive, str]], selected: Collection[str], known: Collection[str]) -> Iterator[Finding]:
+    def unused(self, used: Collection[tuple[Directive, str]], selected: Collection[str], known: Collection[str]) -> Iterator[Finding]:
         """A finding for every comment that names in vain a code of ours."""
-        if not self.reportable or not self._scan.exact:
+        if not self.reportable or not self.scan.exact:
             return
-        for directive in self._directives:
+        for directive in self.directives:
             idle = [item for item in directive.codes if (directive, item.code) not in used and _is_idle(item.code, directive, selected, known)]
             if idle:
                 finding = _report(self.source, directive, idle, known)
@@ -167,7 +168,7 @@ def apply(findings: Iterable[Finding], suppressions: Suppressions, selected_code
     catalogue), where given, also lets prefixes be judged exactly and codes that do not exist be reported.
     """
     kept = []
-    used: set[tuple[_Directive, str]] = set()
+    used: set[tuple[Directive, str]] = set()
     for finding in findings:
         silencing = suppressions.silencing(finding)
         used.update((directive, name) for directive, names in silencing for name in names)
@@ -181,12 +182,12 @@ def apply(findings: Iterable[Finding], suppressions: Suppressions, selected_code
 # Comments
 
 
-def _by_tokens(text: str) -> _Scan | None:
+def _by_tokens(text: str) -> Scan | None:
     """The scan of a program; None where it cannot be read as tokens."""
     import tokenize  # noqa: PLC0415 - only for files with such comments
 
     layout = {tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    comments: list[_Comment] = []
+    comments: list[Comment] = []
     lines: list[tuple[int, int]] = []
     first = last = 0  # rows of the logical line so far; 0 between two
     waiting = 0  # comments before this index know their row below
@@ -194,7 +195,7 @@ def _by_tokens(text: str) -> _Scan | None:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             row, column = token.start
             if token.type == tokenize.COMMENT:
-                comments.append(_Comment(row, column + 1, token.string, row != last, len(lines), row))
+                comments.append(Comment(row, column + 1, token.string, row != last, len(lines), row))
                 if not first:
                     waiting = len(comments)
             elif token.type == tokenize.NEWLINE:
@@ -206,10 +207,10 @@ def _by_tokens(text: str) -> _Scan | None:
                 waiting = len(comments)
     except (tokenize.TokenError, SyntaxError):
         return None
-    return _Scan(tuple(comments), tuple(lines))
+    return Scan(tuple(comments), tuple(lines))
 
 
-def _by_rows(text: str) -> _Scan:
+def _by_rows(text: str) -> Scan:
     """The scan of a text that is no program of Python: each row with code is a logical line, with those that a backslash adds; ``#`` begins a comment."""
     comments = []
     lines: list[tuple[int, int]] = []
@@ -217,22 +218,22 @@ def _by_rows(text: str) -> _Scan:
     for row, line in enumerate(text.split("\n"), 1):
         code, mark, comment = line.partition("#")
         if mark:
-            comments.append(_Comment(row, len(code) + 1, mark + comment, not code.strip(), len(lines) - goes_on, row))
+            comments.append(Comment(row, len(code) + 1, mark + comment, not code.strip(), len(lines) - goes_on, row))
         if goes_on:
             lines[-1] = (lines[-1][0], row)
         elif code.strip():
             lines.append((row, row))
         goes_on = bool(lines) and lines[-1][1] == row and not mark and code.endswith("\\")
-    return _Scan(tuple(comments), tuple(lines), exact=False)
+    return Scan(tuple(comments), tuple(lines), exact=False)
 
 
-def _directives(comment: _Comment) -> Iterator[_Directive]:
+def _requests(comment: Comment) -> Iterator[Directive]:
     for match in _NOQA.finditer(comment.text):
         # Like flake8: on a line of its own it speaks of that line, where nothing is, unless it stands between brackets.
-        line = comment.line if not comment.alone or comment.row_below != comment.row else _NOWHERE
-        yield _Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=line, row=comment.row)
+        line = comment.line if not comment.alone or comment.row_below != comment.row else NOWHERE
+        yield Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=line, row=comment.row)
     for match in _FILE_NOQA.finditer(comment.text):
-        yield _Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=None, row=None)
+        yield Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=None, row=None)
     for match in _IGNORE.finditer(comment.text):
         codes = _codes(match)
         if match["codes"] is not None and not codes:
@@ -241,7 +242,7 @@ def _directives(comment: _Comment) -> Iterator[_Directive]:
             continue  # a code was meant, and a typo must not silence every rule
         target = None if match["form"] == "file-ignore" else comment.line
         row = None if comment.alone and comment.row_below == comment.row else comment.row_below
-        yield _Directive(comment, match.start(), match.end(), noqa=False, codes=codes, line=target, row=row)
+        yield Directive(comment, match.start(), match.end(), noqa=False, codes=codes, line=target, row=row)
 
 
 def _codes(match: re.Match[str]) -> tuple[_Code, ...]:
@@ -254,7 +255,7 @@ def _codes(match: re.Match[str]) -> tuple[_Code, ...]:
 # Reports
 
 
-def _is_idle(code: str, directive: _Directive, selected: Collection[str], known: Collection[str]) -> bool:
+def _is_idle(code: str, directive: Directive, selected: Collection[str], known: Collection[str]) -> bool:
     """Whether a code that silenced nothing may be called unused."""
     if code == UNUSED or (directive.noqa and not _OWN_CODE.fullmatch(code)):
         return False
@@ -265,7 +266,7 @@ def _is_idle(code: str, directive: _Directive, selected: Collection[str], known:
     return all(each in selected for each in reach) if known else any(each.startswith(code) for each in selected)
 
 
-def _report(source: Source, directive: _Directive, idle: list[_Code], known: Collection[str]) -> Finding:
+def _report(source: Source, directive: Directive, idle: list[_Code], known: Collection[str]) -> Finding:
     whole = len(idle) == len(directive.codes)
     start, end = (directive.start, directive.end) if whole else (idle[0].start, idle[-1].end)
     unknown = [item.code for item in idle if known and not any(each.startswith(item.code) for each in known)]
@@ -274,7 +275,7 @@ def _report(source: Source, directive: _Directive, idle: list[_Code], known: Col
     causes += [f"no rule is named {', '.join(unknown)}"] if unknown else []
     edit = _without_directive(source, directive) if whole else _without_codes(source, directive, idle)
     fix = Fix(Safety.SAFE, "remove what silences nothing", (edit,))
-    place, cause = _place(source, directive, start, end), ", and ".join(causes)
+    place, cause = place_in(source, directive, start, end), ", and ".join(causes)
     return Finding(
         UNUSED,
         UNUSED_NAME,
@@ -289,16 +290,16 @@ def _report(source: Source, directive: _Directive, idle: list[_Code], known: Col
     )
 
 
-def _place(source: Source, directive: _Directive, start: int, end: int) -> Place:
+def place_in(source: Source, directive: Directive, start: int, end: int) -> Place:
     """A part of a comment, by the characters in it."""
     row, column = directive.comment.row, directive.comment.column
     return source.place(row, column + start, row, column + end)
 
 
-def _without_directive(source: Source, directive: _Directive) -> Edit:
+def _without_directive(source: Source, directive: Directive) -> Edit:
     """Take the request away: with its comment and its line where nothing else is in them; other words stay a comment."""
     text = directive.comment.text
-    place = _place(source, directive, 0, len(text))
+    place = place_in(source, directive, 0, len(text))
     before, after = text[: directive.start].rstrip(), text[directive.end :].strip()
     if before or after:
         rest = after if before or after.startswith("#") else f"# {after}"
@@ -319,81 +320,8 @@ def _exists(source: Source, place: Place) -> bool:
     return True
 
 
-def _without_codes(source: Source, directive: _Directive, idle: list[_Code]) -> Edit:
+def _without_codes(source: Source, directive: Directive, idle: list[_Code]) -> Edit:
     """Take some of the codes away; the others keep their spelling and the separator that the list uses."""
     codes, text = directive.codes, directive.comment.text
     kept = (text[item.start : item.end] for item in codes if item not in idle)
-    return Edit(_place(source, directive, codes[0].start, codes[-1].end), text[codes[0].end : codes[1].start].join(kept))
-
-
-# New comments
-
-
-def comments_for(source: Source, findings: Iterable[Finding], reason: str = "") -> list[Edit]:
-    """Edits that put ``oomlint: ignore`` comments beside findings, at the end of a row each. For some there may be no such row.
-
-    The row is one that the finding covers, if it can have a comment, else the first or the last one of its logical line. A comment of that form that stands
-    there already gets the codes.
-    """
-    suppressions = Suppressions.from_source(source)
-    scan = suppressions._scan  # noqa: SLF001 - of this file
-    closed = _without_comments(source) if scan.exact else _closed_beside(source, scan) if beside(source.path) is not None else None
-    wanted: dict[int, set[str]] = {}
-    for finding in findings:
-        first = source.program_row(finding.place)
-        line = scan.line_of(first)
-        if closed is None or line == _NOWHERE or finding.code in {None, UNUSED}:
-            continue
-        begin, end = scan.lines[line]
-        rows = (*range(first, min(first + finding.place.end_row - finding.place.row, end) + 1), end, begin)
-        row = next((row for row in rows if row not in closed), None)
-        if row is not None:
-            wanted.setdefault(row, set()).add(finding.code or "")
-    known = {each.comment.row: each for each in suppressions._directives if each.codes and not each.noqa and each.row and not each.comment.alone}  # noqa: SLF001
-    there = {comment.row: comment for comment in scan.comments}
-    return [_beside(source, row, sorted(codes), there.get(row), known.get(row), reason) for row, codes in sorted(wanted.items())]
-
-
-def _closed_beside(source: Source, scan: _Scan) -> set[int]:
-    """The same of a file beside the code: rows that go on below, and in Makefiles and Dockerfiles all but those that a shell reads."""
-    rows = ROW_END.sub("\n", source.text).split("\n")
-    kind = beside(source.path)
-    shell = _OF_SHELL.get(kind) if kind is not None else None
-    closed = {number for number, row in enumerate(rows, 1) if row.endswith("\\")}
-    for first, last in scan.lines:
-        if shell is not None and not shell.match(rows[first - 1]):
-            closed.update(range(first, last + 1))
-    return closed
-
-
-def _without_comments(source: Source) -> set[int]:
-    """The rows of a program that can have no comment at their end: within a string, before a continued row, and those of IPython's own."""
-    import tokenize  # noqa: PLC0415 - as above
-
-    text = ROW_END.sub("\n", source.text)
-    rows = {row for row, line in enumerate(text.split("\n"), 1) if line.endswith("\\")}
-    rows |= {cell.start + mask.row - 1 for cell in source.cells for mask in cell.masks}
-    begun: list[int] = []
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        name = tokenize.tok_name[token.type]
-        if name.endswith("STRING_START"):  # of an f-string, from Python 3.12 on
-            begun.append(token.start[0])
-        first = begun.pop() if name.endswith("STRING_END") else token.start[0]
-        if "STRING" in name:
-            rows.update(range(first, token.end[0]))
-    return rows
-
-
-def _beside(source: Source, row: int, codes: Collection[str], comment: _Comment | None, known: _Directive | None, reason: str) -> Edit:
-    """The comment of a row, with the codes."""
-    if known is not None:
-        end = known.codes[-1].end
-        text = known.comment.text
-        return Edit(_place(source, known, 0, len(text)), f"{text[:end]}{''.join(f', {code}' for code in codes)}{text[end:]}")
-    words = f"# oomlint: ignore[{', '.join(codes)}]{' ' if reason else ''}{reason}"
-    if comment is not None:
-        place = source.place(row, comment.column, row, comment.column + len(comment.text))
-        return Edit(place, f"{comment.text.rstrip()}  {words}")
-    place = source.place(row, 1, row, 1)
-    line = source.line(place.row, place.cell)
-    return Edit(Place(place.path, place.cell, place.row, len(line.rstrip(" \t")) + 1, place.row, len(line) + 1), f"  {words}")
+    return Edit(place_in(source, directive, codes[0].start, codes[-1].end), text[codes[0].end : codes[1].start].join(kept))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from oomlint import engine
 from oomlint.beside_code import Beside, beside
+from oomlint.cli.comments import comments_for
 from oomlint.fixing import Change, Notice, WriteRefusedError, write
 from oomlint.model import settings_formats
 from oomlint.model.command_lines import commands_of
 from oomlint.source import Kind, SourceError, apply_edits, read_source, replacements_of
-from oomlint.suppress import Suppressions, comments_for
+from oomlint.suppress import Suppressions
 from oomlint.untouched import Code, HarmError, check
 
 if TYPE_CHECKING:
