@@ -19,11 +19,11 @@ import io
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.beside_code import beside
-from oomlint.catalogue import code_of
+from oomlint.catalogue import catalogue, code_of
 from oomlint.finding import Confidence, Consequence, Edit, Finding, Fix, Place, Resource, Safety, Severity, Weight
 from oomlint.rows import ROW_END
 
@@ -36,16 +36,25 @@ UNUSED: Final = "OOM001"
 UNUSED_NAME: Final = "unused-suppression"
 
 _MENTION: Final = re.compile(r"(?i:noqa)|oomlint[ \t]*:")
-_OWN_MENTION: Final = re.compile(r"(?i:noqa[ \t]*:[^\r\n]*\boom\d)|oomlint[ \t]*:")
-_NOQA: Final = re.compile(r"#[ \t]*noqa\b(?:[ \t]*:[ \t]*(?P<codes>[a-z]+[0-9]+\b(?:[, \t]+[a-z]+[0-9]+\b)*))?", re.IGNORECASE)
-# For the whole file, to a linter by its name. With a code of ours it is to us, too; without codes it is not.
-_FILE_NOQA: Final = re.compile(r"#[ \t]*(?:ruff|flake8)[ \t]*:[ \t]*noqa[ \t]*:[ \t]*(?P<codes>[a-z]+[0-9]+\b(?:[, \t]+[a-z]+[0-9]+\b)*)", re.IGNORECASE)
+_OWN_MENTION: Final = re.compile(r"(?i:noqa[ \t]*:[^\r\n]*(?:\boom\d|[a-z0-9]-[a-z])|(?:ruff|flake8)[ \t]*:[ \t]*noqa\b)|oomlint[ \t]*:")
 _IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)\b(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
+# Meant for us, or for the whole file of another linter, and read as nothing.
+_IN_VAIN: Final = re.compile(
+    r"#[ \t]*(?:(?P<own>oomlint[ \t]*:[ \t]*(?:noqa|ignore|file-ignore|disable|skip|off)\b[^#]*)|(?i:(?:ruff|flake8)[ \t]*:[ \t]*noqa\b))"
+)
 _ITEM: Final = re.compile(r"[^\s,]+")
 _OWN_CODE: Final = re.compile(r"OOM\d*")
 _FOREIGN_CODE: Final = re.compile(r"(?!OOM)[A-Z]+\d+")
 NOWHERE: Final = -1
 _WEIGHT: Final = Weight(Consequence.ONCE, Resource.NOTHING)
+
+
+@cache
+def _noqa(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """How ``noqa`` is written: for a line, and for the whole file to a linter by its name, which with a code of ours is to us, too."""
+    item = rf"(?:(?:{'|'.join(map(re.escape, names))})(?![\w-])|[a-z]+[0-9]+\b)"
+    codes = rf"[ \t]*:[ \t]*(?P<codes>{item}(?:[, \t]+{item})*)"
+    return re.compile(rf"#[ \t]*noqa\b(?:{codes})?", re.IGNORECASE), re.compile(rf"#[ \t]*(?:ruff|flake8)[ \t]*:[ \t]*noqa{codes}", re.IGNORECASE)
 
 
 class _Code(NamedTuple):
@@ -113,7 +122,7 @@ class Suppressions:
     @cached_property
     def reportable(self) -> bool:
         """Whether a comment could be reported as unused. False for nearly all files, found without reading their tokens."""
-        return "oom" in self.source.text.lower() and self.present and bool(_OWN_MENTION.search(self.source.text))
+        return self.present and bool(_OWN_MENTION.search(self.source.text))
 
     @cached_property
     def scan(self) -> Scan:
@@ -158,6 +167,23 @@ class Suppressions:
                 finding = _report(self.source, directive, idle, known)
                 if all(each is directive and UNUSED not in names for each, names in self.silencing(finding)):
                     yield finding
+        yield from (finding for finding in self._in_vain() if not self.silencing(finding))
+
+    def _in_vain(self) -> Iterator[Finding]:
+        """A finding for every comment to us that asks for nothing that there is, and a note for the first one to another linter alone."""
+        heard = {(each.comment.row, each.start) for each in self.directives}
+        others = 0
+        for comment in self.scan.comments:
+            for match in _IN_VAIN.finditer(comment.text):
+                if (comment.row, match.start()) in heard:
+                    continue
+                others += match["own"] is None
+                if match["own"] is None and others > 1:
+                    continue
+                row, column = comment.row, comment.column + match.start()
+                written = match[0].strip()
+                place = self.source.place(row, column, row, column + len(written))
+                yield _vain(place, written, own=match["own"] is not None)
 
 
 def apply(findings: Iterable[Finding], suppressions: Suppressions, selected_codes: Collection[str], known_codes: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -228,11 +254,12 @@ def _by_rows(text: str) -> Scan:
 
 
 def _requests(comment: Comment) -> Iterator[Directive]:
-    for match in _NOQA.finditer(comment.text):
+    for_line, for_file = _noqa(tuple(slug for _, slug in catalogue()))
+    for match in for_line.finditer(comment.text):
         # Like flake8: on a line of its own it speaks of that line, where nothing is, unless it stands between brackets.
         line = comment.line if not comment.alone or comment.row_below != comment.row else NOWHERE
         yield Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=line, row=comment.row)
-    for match in _FILE_NOQA.finditer(comment.text):
+    for match in for_file.finditer(comment.text):
         yield Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=None, row=None)
     for match in _IGNORE.finditer(comment.text):
         codes = _codes(match)
@@ -288,6 +315,14 @@ def _report(source: Source, directive: Directive, idle: list[_Code], known: Coll
         consequence=cause,
         help=fix.message,
     )
+
+
+def _vain(place: Place, written: str, *, own: bool) -> Finding:
+    """What is said of a comment that asks for nothing that there is."""
+    cause = f"`{written}` asks for nothing that oomlint knows" if own else f"`{written}` without a code of oomlint silences other linters only"
+    advice = "write `# oomlint: ignore[CODE]` at the end of the line, or `# oomlint: file-ignore[CODE]` for the whole file"
+    severity = Severity.WARNING if own else Severity.NOTE
+    return Finding(UNUSED, UNUSED_NAME, "Unused suppression", severity, Confidence.HIGH, place, weight=_WEIGHT, consequence=cause, help=advice)
 
 
 def place_in(source: Source, directive: Directive, start: int, end: int) -> Place:

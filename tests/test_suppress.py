@@ -56,6 +56,9 @@ def mended(text: str, *findings: Finding) -> str:
         "# noqa: E501, OOM101",
         "# noqa: E501 OOM1",
         "# noqa: OOM101 because h5py2 is slow",
+        "# noqa: persistent-without-workers",
+        "# noqa: E501, Persistent-Without-Workers, OOM2 reason",
+        "# ruff: noqa: persistent-without-workers",
         "# noqa: no code at all, so like flake8 it silences everything",
         "# type: ignore  # noqa: OOM101",
         "# oomlint: ignore[OOM101]",
@@ -77,6 +80,7 @@ def test_a_comment_that_silences(comment: str) -> None:
         "# noqa: E501",
         "# noqa: OOM102",
         "# noqa: OOM1010",
+        "# noqa: prefetch-without-workers",
         "# noqaX",
         "# the word noqa",
         "# flake8: noqa",
@@ -211,7 +215,6 @@ def test_an_unused_comment_is_reported_with_a_safe_fix() -> None:
         "x = 1  # noqa: OOM\n",
         "x = 1  # oomlint: ignore\n",
         "x = 1  # oomlint: ignore[OOM301]\n",
-        "x = 1  # oomlint: ignore[]\n",
         "x = 1  # noqa: OOM001\n",
         "x = 1  # noqa: OOM101, OOM001\n",
         "x = 1  # noqa: OOM101  # noqa\n",
@@ -222,6 +225,21 @@ def test_an_unused_comment_is_reported_with_a_safe_fix() -> None:
 )
 def test_nothing_is_said_of(text: str) -> None:
     assert unused(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1  # oomlint: ignore[] why\n", [(1, Severity.WARNING)]),
+        ("x = 1  # oomlint: noqa\n# oomlint: disable=OOM101\n", [(1, Severity.WARNING), (2, Severity.WARNING)]),
+        ("x = 1  # oomlint: ignore OOM101\n", [(1, Severity.WARNING)]),
+        ("# ruff: noqa: E501\n# ruff: noqa\nx = 1\n# flake8: noqa\n", [(2, Severity.NOTE)]),
+        ("# ruff: noqa: E501\n# oomlint: a linter\nx = 1\n", []),
+        ("x = 1  # noqa: persistent-without-workers\n", [(1, Severity.WARNING)]),
+    ],
+)
+def test_what_asks_for_nothing_is_told(text: str, said: list[tuple[int, Severity]]) -> None:
+    assert [(each.place.row, each.severity) for each in unused(text)] == said
 
 
 def test_a_comment_over_a_finding_is_in_use_wherever_it_stands() -> None:

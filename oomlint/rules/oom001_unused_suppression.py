@@ -19,7 +19,9 @@ class UnusedSuppression(Rule):
 
     ## What it does
 
-    Checks for `# noqa: OOM...`, `# oomlint: ignore[OOM...]` and `# oomlint: file-ignore[OOM...]` that silence nothing, and for codes in them that no rule has.
+    Checks for `# noqa: OOM...`, `# oomlint: ignore[OOM...]` and `# oomlint: file-ignore[OOM...]` that silence nothing, for codes in them that no rule has,
+    and for comments that ask for nothing that there is, such as `# oomlint: noqa` and `# oomlint: ignore[]`. `# ruff: noqa` and
+    `# flake8: noqa` without codes, which are for those linters alone, are a note once a file.
 
     A bare `# noqa`, the codes of other tools and of plugins that are not here, and codes that are not selected in this run are left alone.
 
