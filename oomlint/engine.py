@@ -150,9 +150,12 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
     if options.once:
         findings, fixed = copies_once(said_once(findings, causes.beside, reached), options.overlay), said_once(fixed, causes.beside, reached)
     if options.causes:
-        findings, fixed = where_given(findings, reached), where_given(fixed, reached)
-    out = (_within_reach(causes.at_cause(item), report.checked, reached, root) for item in findings)
-    report = replace(report, known=known, findings=ordered(out), fixed=tuple(map(causes.at_cause, fixed)))
+        groups = [list(findings)] if options.once else [[item] for item in findings]
+        findings, fixed = [item for group in groups for item in where_given(group, reached)], where_given(fixed, reached)
+        findings = [_within_reach(causes.at_cause(item), report.checked, reached, root) for item in findings]
+        fixed = map(causes.at_cause, fixed)
+    left = ordered(findings) if options.once else tuple(sorted(findings, key=lambda item: item.sort_key))
+    report = replace(report, known=known, findings=left, fixed=tuple(fixed))
     if sort is Sort.WEIGHT:
         return replace(report, findings=tuple(sorted(report.findings, key=lambda item: item.weight_key)))
     return report

@@ -157,8 +157,9 @@ class _Mender:
         chosen: dict[tuple[Edit, ...], _Candidate] = {}
         taken: list[Place] = []
         findings = sorted((item for items in self._state.findings.values() for item in items if self._may_apply(item)), key=lambda item: item.sort_key)
-        granted = dict.fromkeys(findings, True) if self._approvals is None else self._approvals.of(findings)
-        refused = {item.fix.edits for item in findings if item.fix and not granted[item]}
+        within = [item for item in findings if item.fix and all(self._in_reach(edit.place.path) for edit in item.fix.edits)]
+        granted = self._approvals.of(within) if self._approvals is not None else {}
+        refused = {item.fix.edits for item in within if item.fix and not granted.get(item, True)}
         for finding in findings:
             fix = finding.fix
             if fix is None or fix.edits in refused or key(finding) in self._dropped:
@@ -265,7 +266,7 @@ class _Mender:
 
     def _may_edit(self, path: str) -> bool:
         """Whether the file is one of those checked and can be written. What forbids it is said once."""
-        if (path not in self._state.findings and path not in self._told) or path in self._beside:
+        if not self._in_reach(path):
             return False
         if path not in self._refusals:
             outside = "fixes are not applied: the link leads out of the project; name it to have its target fixed" if path in self._foreign else None
@@ -274,6 +275,9 @@ class _Mender:
         if cause is not None:
             self._say(path, cause)
         return cause is None
+
+    def _in_reach(self, path: str) -> bool:
+        return (path in self._state.findings or path in self._told) and path not in self._beside
 
     def _family(self, path: str) -> list[str]:
         """The checked paths that lead to the same file, this one included. Only the first of them is edited."""

@@ -176,6 +176,20 @@ def test_a_notebook_that_is_named_is_asked_about(project: Path) -> None:
     assert (os.path.basename(item.place.path), item.place.cell, item.place.row) == ("run.ipynb", 1, 1)
 
 
+def test_what_a_script_causes_goes_to_the_baseline(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    write(project, "a.sh", "python train.py --num_workers 8\n")
+    monkeypatch.chdir(project)
+    run = runs(capsys, "check", "--no-cache", "--isolated", "--select", "OOM114", "--baseline", "known.json", "--output-format", "concise")
+    assert "wrote 1 finding" in run("a.sh", "--write-baseline").err
+    assert [run(path).status for path in ("a.sh", "train.py", ".")] == [0, 0, 0]
+    write(project, "b.sh", "python train.py --num_workers 24\n")
+    assert run().out.startswith("b.sh:1:31: OOM114"), "another script is another matter"
+    assert [run(path).status for path in ("a.sh", "b.sh")] == [0, 1]
+    (project / "b.sh").unlink()
+    write(project, "a.sh", "python train.py\n")
+    assert "1 finding of known.json is gone" in run().err
+
+
 def test_where_the_script_is_not_asked_about_it_stays_at_the_loader(project: Path) -> None:
     write(project, "train.sh", SCRIPT)
     assert told(check(project, "train.py"), project) == [("train.py", LOADER_ROW)]

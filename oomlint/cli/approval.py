@@ -91,9 +91,10 @@ def approval(settings: Settings, root: str, options: engine.Options, view: View,
     asked = Asked(cache=options.cache, config=config, start=start, isolated=arguments.isolated, trust=arguments.trust)
     around = surroundings(settings, os.path.abspath(root), asked)
     report = engine.run(paths, settings, root, replace(options, fix=False, write=False, once=False))
+    within = [item for item in report.findings if item.fix is not None and item.fix.safety is not Safety.DISPLAY]
     cases = [
         case
-        for case in cases_of([item.as_found for item in report.findings], around.root, settings, nested=nested)
+        for case in cases_of([item.as_found for item in within], around.root, settings, nested=nested)
         if case.mended and not case.by_hand and case.finding.fix and case.finding.fix.safety in allowed
     ]
     try:
