@@ -211,3 +211,15 @@ def test_a_place_where_something_is_told_picks_it(caller: Path) -> None:
     report = engine.run([str(caller / "a.py")], Settings().with_overrides(select=("OOM101",)), caller, Options(processes=1, cache=False))
     (item,) = picks.picked(report.findings, picks.read(["a.py:3"]))
     assert (item.as_found.place.path, item.as_found.fix is not None and item.as_found.fix.safety) == (str(caller / "mod.py"), Safety.SAFE)
+
+
+def test_the_editor_keeps_a_comment_that_is_in_use(caller: Path) -> None:
+    from oomlint.lsp.open_project import OpenProject  # noqa: PLC0415 - an extra
+
+    path, text = str(caller / "a.py"), CALLER.replace("0)", "0)  # noqa: OOM101")
+    opened = OpenProject(Settings().with_overrides(select=("OOM101", "OOM001")), str(caller), path)
+    plain, contents = {path: CALLER.encode()}, {path: text.encode()}
+    assert [item.place.row for item in opened.caused(path, plain, opened.causes(path, plain))] == [3]
+    assert opened.caused(path, contents, opened.causes(path, contents)) == ()
+    assert opened.findings(path, contents) == ()
+    assert opened.mended(path, contents) is None

@@ -16,6 +16,7 @@ from oomlint.discovery import discover, tops_of, unreached
 from oomlint.engine import Options, run
 from oomlint.once import said_once
 from oomlint.rechecking import Rechecker
+from oomlint.suppress import UNUSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +40,7 @@ class OpenProject:
         self.settings = replace(settings, sort=Sort.PLACE)
         self.root = root
         self._job = Job(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root), sources=plugins.used())
+        self._in_use: dict[str, frozenset[Finding]] = {}  # comments that silence what a file causes in others, by its path
         self._marks: dict[str, tuple[int, int]] = {}
         self._lint = self._begin()
 
@@ -49,7 +51,12 @@ class OpenProject:
         self._refresh(contents)
         found = said_once(self._lint.of(path, contents))
         self._note(contents)
-        return ordered(found)
+        return self.without_used(path, ordered(found))
+
+    def without_used(self, path: str, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """The findings, without comments that are in use, as far as that is known from what the file was last seen to cause."""
+        used = self._in_use.get(path, frozenset())
+        return tuple(item for item in findings if item not in used)
 
     def causes(self, path: str, contents: Contents) -> Causes:
         """Where what the file causes in others is to be looked for."""
@@ -63,13 +70,17 @@ class OpenProject:
         found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
         # Where one of several loaders of a dataset is in the file itself, the others are no news.
         checker = Checker(replace(self._job, overlay=contents), self._lint.projects)
-        alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found, checker.is_silent)]
+        own = self._lint.of(path, contents) if beside(path) is None else ()
+        self._in_use[path] = checker.comments_in_use([*own, *found])
+        alike = [*own, *causes.of(found, checker.is_silent)]
         self._note(contents)
         return ordered(causes.at_cause(item) for item in said_once(alike, causes.beside) if item.place.path in causes.beside)
 
     def mended(self, path: str, contents: Contents) -> bytes | None:
         """The file with all safe fixes applied; ``None`` where there is nothing to apply."""
-        options = Options(fix=True, write=False, cache=False, processes=1, overlay=contents, causes=False)
+        # A comment that silences nothing in the file itself may silence what it causes.
+        causes = any(item.code == UNUSED for item in self._lint.of(path, contents))
+        options = Options(fix=True, write=False, cache=False, processes=1, overlay=contents, causes=causes)
         report = run([path], self.settings, self.root, options)
         return next((change.after for change in report.changes if change.path == path), None)
 

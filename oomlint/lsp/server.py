@@ -188,8 +188,9 @@ class Server(LanguageServer):
         if not known.causes.beside:
             return
         found = await self._asked(project.caused, path, contents, known.causes)
-        if found != known.caused and known.document.data == contents[path]:
-            known.caused = found
+        own = project.without_used(path, known.own)
+        if (found, own) != (known.caused, known.own) and known.document.data == contents[path]:
+            known.caused, known.own = found, own
             self._send(path)
 
     # -- what is sent --------------------------------------------------------------------------------------------
