@@ -418,7 +418,7 @@ SURFACE: Final[dict[str, str]] = {
     "DatasetFact": "place: Place; name: str",
     "Edit": "place: Place; content: str",
     "Factor": "by: Multiplier; count: int | None",
-    "Finding": "code: str | None; name: str; headline: str; severity: Severity; confidence: Confidence; place: Place; related: tuple[Place, ...]; fix: Fix | None; facts: tuple[Fact, ...]; weight: Weight | None; consequence: str; help: str; given: tuple[Place, ...]; adding(self, words: 'str') -> 'Finding'; of_noun(self, noun: 'type[_Noun]') -> 'tuple[_Noun, ...]'",  # noqa: E501
+    "Finding": "code: str | None; name: str; headline: str; severity: Severity; confidence: Confidence; place: Place; related: tuple[Place, ...]; fix: Fix | None; facts: tuple[Fact, ...]; weight: Weight | None; consequence: str; help: str; given: tuple[Place, ...]; found: Finding | None; adding(self, words: 'str') -> 'Finding'; of_noun(self, noun: 'type[_Noun]') -> 'tuple[_Noun, ...]'",  # noqa: E501
     "Fix": "safety: Safety; message: str; edits: tuple[Edit, ...]",
     "HandleFact": "place: Place; library: str; cache_bytes: ByteSize | None; in_core: bool",
     "Known": "value: object; confidence: Confidence; related: tuple[Place, ...]",
