@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 DEEPEST: Final = 12  # functions on the way
 STEPS: Final = 4_000  # for one read
+_FILES: Final = re.compile(r"path|file|glob|listdir|walk|iterdir|\bfn|fname|json|scandir")
 
 
 class Does(Enum):
@@ -218,6 +220,18 @@ class Keeping(ABC):
                 return None
             below = here
         return None
+
+    @staticmethod
+    def over_many(module: Module, node: cst.CSTNode) -> bool:
+        """Whether the innermost loop around a node goes through as many as an object has, or, by the words of its header, through files."""
+        for here in module.walk.ancestors(node):
+            if isinstance(here, cst.FunctionDef):
+                return False
+            header = here if isinstance(here, cst.For) else here.for_in if isinstance(here, cst.BaseSimpleComp | cst.DictComp) else None
+            if header is not None:
+                counted = isinstance(header.iter, cst.Call) and any(isinstance(n, cst.Call) and names.last_name(n.func) == "len" for n in descend(header.iter))
+                return counted or _FILES.search(f"{module.code(header.iter)} {module.code(header.target)}") is not None
+        return False
 
     def gathering(self, module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
         """The innermost loop around an expression that may go round often."""

@@ -25,6 +25,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import LAZY, WHOLE, Reads
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
+from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Instance, is_usual
 from oomlint.syntax.nodes import descend, path_of
@@ -118,7 +119,7 @@ class Arrays:
                 # A script makes one array of what it has read of many files, whatever it does with it then.
                 joined = () if keepers else self._large(tuple(k for k in self.kept.joined(module, one.node) if k.many and not k.hazy))
                 keepers = keepers or joined
-                if keepers and self._reached(module, scope, one.node):
+                if keepers and self._reached(module, scope, one.node) and not self._asks_size(module, scope, one.node):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one, joined=joined)
 
     def _serves_parts(self, keeper: Keeper) -> bool:
@@ -142,7 +143,17 @@ class Arrays:
         """Whether anything brings it about that the code reads: nothing does where every caller leaves a switch off that no option turns on."""
         statement = module.walk.statement_of(node)
         frames = self.evaluator.calls.frames(module, scope, most=_MOST_CALLERS)
-        return not frames or any(self.evaluator.where(statement, frame) for frame in frames)
+        if not frames or len(frames) == _MOST_CALLERS:
+            return True  # there may be more
+        return any(self.evaluator.where(statement, frame) for frame in frames)
+
+    def _asks_size(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+        """Whether a test on the way compares amounts, or one on the way to each call of the function: whoever reads has asked how much it is."""
+        if any(map(_compares_amounts, (test for test, _ in path_conditions(module.walk, scope, node)))):
+            return True
+        sites = self.evaluator.calls.sites(module, scope, most=_MOST_FRAMES) if scope.parent is not None and scope.name != "__init__" else []
+        ways = [path_conditions(site.module.walk, site.scope, site.call) for site in sites]
+        return bool(ways) and all(any(_compares_amounts(test) for test, _ in way) for way in ways)
 
     def _chosen(self, module: Module, one: WholeRead) -> bool:
         """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the dataset."""
@@ -197,7 +208,7 @@ class Arrays:
                 if pooled:
                     found = (k for place in read.places for k in self.kept.pooled(module, read.node, place))
                     keepers = self._large(tuple(k for k in found if self._is_read(read, k)), read.kind)
-                if keepers and self._reached(module, scope, read.node):
+                if keepers and self._reached(module, scope, read.node) and not self._asks_size(module, scope, read.node):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined, pooled=pooled)
 
     def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
@@ -212,7 +223,7 @@ class Arrays:
                 if read.node in kept or self._handed_on(read) or of_small_file(read) or small_name(read.name):
                     continue
                 found = piecewise(self.project, read)
-                if found is not None:
+                if found is not None and self._reached(module, scope, read.node):
                     yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
 
     @staticmethod
@@ -269,12 +280,10 @@ class Arrays:
         ):
             return False
         if keeper.many:
-            if read.kind is Reads.TORCH and not chosen_by_loop(read):
-                return False  # each round takes an entry of the same file
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
             if read.kind is Reads.RECORDS or read.origin.startswith("pandas."):
                 index = keeper.owner is not None and datasets_of(self.project).opens_files(keeper.owner)
-                return chosen_by_loop(read) and not index
+                return chosen_by_loop(read) and self.kept.over_many(read.module, read.node) and not index
             return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
             return False
@@ -318,6 +327,16 @@ class Arrays:
 def _says_small(keeper: Keeper) -> bool:
     asked = keeper.names if keeper.live else (*keeper.names[:1], *keeper.names[-1:])
     return any(small_name(name) for name in asked) or not _SETTINGS.isdisjoint(keeper.names)
+
+
+def _compares_amounts(test: cst.BaseExpression) -> bool:
+    """Whether a test says how much there is of something that is counted or measured: ``sum(map(getsize, paths)) < limit``."""
+    return any(
+        isinstance(node, cst.Comparison)
+        and any(isinstance(one.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for one in node.comparisons)
+        and any(isinstance(part, cst.Call) for part in descend(node))
+        for node in descend(test)
+    )
 
 
 def _is_row(module: Module, node: cst.Subscript) -> bool:

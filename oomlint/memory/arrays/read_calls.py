@@ -354,7 +354,7 @@ def _set_by(loop: cst.CSTNode, target: cst.BaseExpression, module: Module, scope
         for effect in effects
         if effect.kind in REBINDS and not effect.path and effect.value is not None and effect.statement is not loop and within(effect.statement, loop, module)
     ]
-    for _ in range(_LONGEST_WAY):
+    for _ in inside:  # each round finds one more, or all are known
         found |= {name for name, value in inside if any(isinstance(part, cst.Name) and part.value in found for part in descend(value))}
     return found
 

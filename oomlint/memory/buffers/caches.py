@@ -133,7 +133,7 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
         return None
     words = module.code(_base(effect)).strip()
     doubt = what.doubt + _by_flag(effect, module, scope)
-    limit = max((_lets_in(test, module, evaluator) for test in _size_tests(effect, module, scope)), default=0)
+    limit = max((_lets_in(test, words, module, evaluator) for test in _size_tests(effect, module, scope)), default=0)
     return Cache(_place(effect), f"`{words}`", what, made, tuple(found), doubt, module, words, adds=adds, limit=limit)
 
 
@@ -257,7 +257,8 @@ def by_process(effect: Effect, module: Module) -> bool:
 
 def bounded_here(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:
     """Whether a test of a size decides if the thing is kept."""
-    return any(not _lets_in(test, module, evaluator) for test in _size_tests(effect, module, scope))
+    held = module.code(_base(effect)).strip()
+    return any(not _lets_in(test, held, module, evaluator) for test in _size_tests(effect, module, scope))
 
 
 def _size_tests(effect: Effect, module: Module, scope: Scope) -> Iterator[cst.Comparison]:
@@ -272,12 +273,13 @@ def _orders(node: cst.Comparison) -> bool:
     return any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
 
 
-def _lets_in(test: cst.Comparison, module: Module, evaluator: Evaluator) -> int:
-    """The limit of a test of a length that lets in so many that it bounds nothing; zero for any other."""
-    if not any(isinstance(node, cst.Call) and names.last_name(node.func) == "len" for node in descend(test)):
+def _lets_in(test: cst.Comparison, held: str, module: Module, evaluator: Evaluator) -> int:
+    """The limit of a test of the length of what is ``held`` that lets in so many that it bounds nothing; zero for any other."""
+    sides = (test.left, *(one.comparator for one in test.comparisons))
+    if all(module.code(side).replace(" ", "") != f"len({held})" for side in sides):
         return 0
     frames = evaluator.calls.frames(module, module.walk.scope_at(test), most=4)
-    for side in (test.left, *(one.comparator for one in test.comparisons)):
+    for side in sides:
         found = [alt.value for frame in frames for alt in evaluator.values(side, frame)]
         limits = [value.value for value in found if isinstance(value, Const) and isinstance(value.value, int)]
         if limits and len(limits) == len(found) and min(limits) >= _NO_LIMIT:
@@ -392,7 +394,8 @@ def _leads(node: cst.BaseExpression, root: str, path: tuple[tuple[str, object], 
 
 
 def _compared(call: cst.Call, module: Module, evaluator: Evaluator) -> bool:
-    return any(isinstance(here, cst.Comparison) and not _lets_in(here, module, evaluator) for here in module.walk.ancestors(call))
+    held = module.code(call.args[0].value).strip()
+    return any(isinstance(here, cst.Comparison) and not _lets_in(here, held, module, evaluator) for here in module.walk.ancestors(call))
 
 
 def _reachable(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:

@@ -11,14 +11,13 @@ import libcst as cst
 from oomlint.api_names import SIZES
 from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
 from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
-from oomlint.memory.buffers.concatenation_scalars import scalars, size_of
+from oomlint.memory.buffers.concatenation_scalars import adds_few, scalars
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.training_loops import SHORT, along_axis, batch_loader, loops_over, made_anew, rounds, says_first, within
 from oomlint.model import names
-from oomlint.model.held import Size
 from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
@@ -106,7 +105,7 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
         called = _called(module, project, statement, call, path, added, scope)
         return Growth(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
     where = _loop(module, project, statement, call, path, target, added, scope)
-    few = where is not None and size_of(project, added, scope, module) is Size.SMALL
+    few = where is not None and adds_few(project, added, scope, module)
     return Growth(statement, call, library, function, written, path, added, *where, scope, few=few) if where is not None else None
 
 
@@ -185,7 +184,7 @@ def _loop(
 ) -> tuple[Loop, str, bool] | None:
     """The innermost loop that grows the target round after round, and goes round often."""
     growing = {statement, *_other_growing(scope, path, module)}
-    of_module = scope.parent is not None and scope.parent.is_class and runs_of(project).is_module(module, scope.parent)
+    of_module = _of_module(project, module, scope)
     for loop in loops_over(statement, module, scope):
         if made_anew(path, loop, module, scope, growing):
             return None
@@ -197,7 +196,7 @@ def _loop(
         if most is not None and most <= SHORT:
             continue
         found = role(module, project, loop, added, scope, most, call)
-        if found is not None and of_module and not (isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None):
+        if found is not None and of_module and not _over_batches(project, loop, module, scope):
             found = None  # it goes over the parts of one input
         # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
         proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
@@ -218,6 +217,15 @@ def _loop(
     return None
 
 
+def _of_module(project: Project, module: Module, scope: Scope) -> bool:
+    """Whether a function is a method of a module of torch."""
+    return scope.parent is not None and scope.parent.is_class and runs_of(project).is_module(module, scope.parent)
+
+
+def _over_batches(project: Project, loop: Loop, module: Module, scope: Scope) -> bool:
+    return isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None
+
+
 def _called(
     module: Module, project: Project, statement: cst.Assign, call: Join, path: Path, added: tuple[cst.BaseExpression, ...], scope: Scope
 ) -> tuple[Loop, str, bool, Site] | None:
@@ -229,7 +237,7 @@ def _called(
         given = tuple(given_at(project, site, node, scope) for node in added)
         most = rounds(project, loop, site.module, site.scope)
         found = role(site.module, project, loop, given, site.scope, most, call) if most is None or most > SHORT else None
-        if found is None:
+        if found is None or (_of_module(project, module, scope) and not _over_batches(project, loop, site.module, site.scope)):
             continue
         epochs = runs_of(project).epochs(loop, site.module, site.scope)
         if scalars(project, added, loop, scope, module, epochs=epochs, into=path) or scalars(

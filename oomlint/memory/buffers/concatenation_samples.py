@@ -41,7 +41,8 @@ class _Round:
         self.project, self.loop, self.scope, self.module = project, loop, scope, module
         most = rounds(project, loop, module, scope)
         self.often = most is None or most >= _OFTEN
-        self.per_sample = constructions_of(project).per_item(module, scope)
+        around = [one for one in loops_over(loop, module, scope) if one is not loop]
+        self.per_sample = bool(around) and constructions_of(project).per_item(module, scope)  # rounds of rounds are many; a round for each class is not
         self.calls = read_calls_of(project)
         self.evaluator = evaluator_of(project)
         self.frame = self.evaluator.calls.plain_frame(module, scope)

@@ -11,7 +11,7 @@ from oomlint.api_names import AS_ARRAY, REDUCTIONS
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
-from oomlint.model.held import Size
+from oomlint.model.held import MAP, Size
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop, Path
@@ -32,6 +32,12 @@ def size_of(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scop
     found = [runs_of(project).part(node, module, scope) for node in added]
     known = [held.size if held is not None and held.tensorlike else Size.UNKNOWN for held in found]
     return max(known, default=Size.UNKNOWN) if Size.UNKNOWN not in known else Size.UNKNOWN
+
+
+def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> bool:
+    """Whether a round adds a few numbers for each sample, as far as the axes of what it adds are known."""
+    found = [runs_of(project).part(node, module, scope) for node in added]
+    return all(held is not None and held.tensorlike and held.size is Size.SMALL and 0 < held.dims < MAP for held in found)
 
 
 def scalars(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:

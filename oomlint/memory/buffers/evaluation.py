@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import PUTS_IN
 from oomlint.finding import Confidence
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
 from oomlint.model.held import Graph, Mode
 from oomlint.syntax.nodes import descend, path_of
 
@@ -134,11 +136,17 @@ class Evaluations:
         trains = any(event.known and not event.loops for event in record.backwards)
         if not trains or record.frame is None or not record.complete or self._caller_switches_off(record):
             return None
-        used = _needed(record) | record.returned.all_sources
+        scope = record.frame.scope
+        elsewhere = PUTS_IN | {"requires_grad_"}  # what is put into a container may be differentiated by whoever has that
+        if scope.yields or scope.children or any(names.last_name(call.func) in elsewhere for call in scope.calls):
+            return None
+        kept = frozenset().union(*(store.value.all_sources for store in (*record.stores, *record.writes)))
+        used = _needed(record) | record.returned.all_sources | kept
+        trained = {_called(event, module) for event in record.forwards if id(event.node) in used}
         for event in record.forwards:
-            here = event.module is module and not event.via and not event.loops and event.trainable
+            here = event.module is module and not event.via and not event.loops and event.trainable and _stays(event, scope, module)
             unused = event.evaluating and event.mode is Mode.ON and id(event.node) not in used
-            if here and unused and _turned(record.frame.scope.node, event) is not None:
+            if here and unused and _called(event, module) in trained and _turned(scope.node, event) is not None:
                 return event
         return None
 
@@ -196,6 +204,20 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
     sources = {id(event.node) for event in live}
     after = (backward for backward in record.backwards if backward.known and all(outer in loop.around for outer in backward.loops))
     return any(sources & backward.sources for backward in after)
+
+
+def _called(event: Forward, module: Module) -> str:
+    """The network that a pass runs, as it is written."""
+    return module.code(event.node.func) if isinstance(event.node, cst.Call) else ""
+
+
+def _stays(event: Forward, scope: Scope, module: Module) -> bool:
+    """Whether what a call of a network gives is bound to local names, or used up where it stands."""
+    statement = module.walk.statement_of(event.node)
+    targets = [target.target for target in statement.targets] if isinstance(statement, cst.Assign) else []
+    parts = [part for target in targets for part in (target.elements if isinstance(target, cst.Tuple) else [target])]
+    bound = [part.value if isinstance(part, cst.BaseElement) else part for part in parts]
+    return all(isinstance(part, cst.Name) and part.value not in scope.outer for part in bound)
 
 
 def _needed(record: Record) -> frozenset[int]:

@@ -184,6 +184,15 @@ class Datasets:
             return self._plain(value, value.frame.module, value.call)  # `list(zip(sources, targets))`
         return None
 
+    def _keeps_coco(self, value: Instance, item: FunctionRef | None, body: _Body) -> bool:
+        """Whether a class derived from one of torchvision's has its index of annotations when samples are read, and reads it for them."""
+        reads = item is None or not body.attributes.isdisjoint({"coco", "_load_image", "_load_target"}) or "super()" in item.module.code(item.scope.node)
+        own = [frame for frame in self.building_frames(value) if frame.scope.name == "__init__"]
+        made = not own or any("super" in frame.module.code(frame.scope.node) or ".__init__(" in frame.module.code(frame.scope.node) for frame in own)
+        path = (("attr", "coco"),)
+        gone = any(effect.path == path for frame in own for effect in frame.scope.effects.get(names.self_name(frame.scope) or "", ()))
+        return reads and made and not gone
+
     @staticmethod
     def _coco(module: Module, node: cst.CSTNode) -> Holding:
         """The index of all annotations that the class of torchvision keeps as its attribute ``coco``."""
@@ -259,7 +268,7 @@ class Datasets:
         body = _Body(self.evaluator, value, item or iterator)
         inherits = self._library_base(cls)
         holdings = tuple(self._holdings(value, body))
-        if self.evaluator.derives(cls, *COCO_DATASETS):
+        if self.evaluator.derives(cls, *COCO_DATASETS) and self._keeps_coco(value, item, body):
             holdings = (*holdings, self._coco(cls.module, cls.scope.node))
         inner: list[Dataset] = []
         for holding in holdings:

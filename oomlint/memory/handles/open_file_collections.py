@@ -69,6 +69,8 @@ def kept_files(module: Module, project: Project, kinds: frozenset[Opens]) -> Ite
     for opening in (*openings_of(project).of(module), *_mapped(module, project)):
         if opening.kind not in kinds or (opening.kind is Opens.H5 and opening.name not in H5PY):
             continue
+        if opening.kind is Opens.SLIDE and any(names.last_name(call.func) == "set_cache" for call, _ in module.walk.calls):
+            continue  # all of them have one cache
         if opening.path is not None and _STREAM.search(module.code(opening.path)):
             continue
         known = project.memo.get(("kept", opening.call))
