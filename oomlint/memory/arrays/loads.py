@@ -149,11 +149,11 @@ class Arrays:
 
     def _asks_size(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
         """Whether a test on the way compares amounts, or one on the way to each call of the function: whoever reads has asked how much it is."""
-        if any(map(_compares_amounts, (test for test, _ in path_conditions(module.walk, scope, node)))):
+        if any(wanted and _compares_amounts(test) for test, wanted in path_conditions(module.walk, scope, node)):
             return True
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_FRAMES) if scope.parent is not None and scope.name != "__init__" else []
         ways = [path_conditions(site.module.walk, site.scope, site.call) for site in sites]
-        return bool(ways) and all(any(_compares_amounts(test) for test, _ in way) for way in ways)
+        return bool(ways) and all(any(wanted and _compares_amounts(test) for test, wanted in way) for way in ways)
 
     def _chosen(self, module: Module, one: WholeRead) -> bool:
         """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the dataset."""
@@ -335,6 +335,7 @@ def _compares_amounts(test: cst.BaseExpression) -> bool:
         isinstance(node, cst.Comparison)
         and any(isinstance(one.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for one in node.comparisons)
         and any(isinstance(part, cst.Call) for part in descend(node))
+        and not any(isinstance(side, cst.BaseNumber) for side in (node.left, *(one.comparator for one in node.comparisons)))
         for node in descend(test)
     )
 
