@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _APPENDS: Final = frozenset({"append", "appendleft", "insert"})
 _ADDS: Final = _APPENDS | {"add", "put"}
+# A gradient scaler, and the scalers of scikit-learn, give as much as they are given.
+_AS_LARGE: Final = frozenset({"scale", "inverse_transform"})
 _EMPTIES: Final = frozenset({"clear", "reset"})
 _TAKES: Final = frozenset({"pop", "popleft", "popitem"})
 _ASKS_GRADIENTS: Final = frozenset({"requires_grad_", "retain_grad", "register_hook"})
@@ -313,8 +315,8 @@ class FlowMethods(FlowModules):
                 value = self._differentiated(node, told, state)
             self.went_backward(node, state, value, retain=flag(node, "retain_graph"))
             return PLAIN
-        if method == "scale" and args:
-            return args[0]
+        if method in _AS_LARGE and args:
+            return args[0].having(home=())
         if method in {"item", "tolist"}:
             return PLAIN
         if method in _OF_TENSORS:
