@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import SAME_PATH
 from oomlint.budget.casts import AS_MADE, UNCOUNTED, bytes_of, item_of
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
@@ -39,7 +40,7 @@ _READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), 
 _COUNT: Final = re.compile(r"len\(self\.(\w+)\)|self\.(\w+)\.(?:shape\[0\]|size\(0\))")
 _READS: Final = frozenset({"read", "read_bytes", "read_text"})
 _NUMPY: Final = frozenset({"npy", "npz"})
-_ONE_PATH: Final = frozenset({*(f"os.path.{name}" for name in "join abspath basename dirname expanduser normpath realpath".split()), "pathlib.Path"})
+_ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
 
 class Containers:
@@ -81,7 +82,8 @@ class Containers:
         if holding.content.kind is not Kind.PATHS or value is None:
             return False
         found = [alt.value for alt in self.evaluator.values(value, self._frame_of(owner, holding.module, value))[:4]]
-        return bool(found) and all(isinstance(one, ExternalCall) and names.canonical(one.name) in _ONE_PATH for one in found)
+        made = [names.canonical(one.name) if isinstance(one, ExternalCall) else "" for one in found]
+        return bool(made) and all(name.startswith(("os.path.", "pathlib.")) and name.rpartition(".")[2] in _ONE_PATH for name in made)
 
     def _of(self, holding: Holding, owner: Dataset) -> Container | None:
         if self._is_one_path(holding, owner):

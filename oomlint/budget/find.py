@@ -21,7 +21,7 @@ from oomlint.memory.loaders.loader_calls import Use, is_given, is_true, loaders_
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
-from oomlint.model.values import FREE, Absent, Const, FunctionRef, is_usual
+from oomlint.model.values import FREE, Absent, Const, is_usual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame, Picks
-    from oomlint.syntax.scopes import Scope
 
 _MOST_MODULES: Final = 400
 _DEEPEST: Final = 32  # calls
@@ -125,20 +124,7 @@ class Finder:
                         (mine if root.scope.parent is None else loose).append((loader, frame, usual))
                     elif root.module.path in paths and not (root.scope.parent is None and only_as_script(root.module, call)):
                         loose.append((loader, frame, usual))
-        if not mine:
-            picked = self._picked(reached) & {loader.scope for loader, _, _ in loose}
-            mine = [one for one in loose if one[0].scope in picked]
         yield from mine or loose
-
-    def _picked(self, modules: Sequence[Module]) -> frozenset[Scope]:
-        """The functions that a program takes out of tables by the keys that its options have by default: ``LOADERS[args.dataset]["train"](args)``."""
-        found: set[Scope] = set()
-        for module in modules:
-            for call, scope in module.walk.calls:
-                frames = self.evaluator.calls.frames(module, scope, most=1) if isinstance(call.func, cst.Subscript) else []
-                usual = (alt.value for frame in frames for alt in self.evaluator.values(call.func, frame) if is_usual(alt.picks))
-                found.update(value.scope for value in usual if isinstance(value, FunctionRef))
-        return frozenset(found)
 
     def _uses_of(self, loader: Loader) -> list[Use]:
         """The loader in all its frames. To a method that a framework calls, a way may lead that nobody sees."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import libcst as cst
 
@@ -70,6 +70,13 @@ def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
         elif kind is tuple or kind is list:
             found += [item for item in value if item.__class__ in NODES]  # type: ignore[misc] # they are nodes
     return found
+
+
+def orders(node: cst.CSTNode) -> TypeGuard[cst.Comparison]:
+    """Whether it says of something that it is less than, or more than, another."""
+    return isinstance(node, cst.Comparison) and any(
+        isinstance(one.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for one in node.comparisons
+    )
 
 
 def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTNode]:

@@ -28,7 +28,7 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Instance, is_usual
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import descend, orders, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ class Arrays:
                 # A script makes one array of what it has read of many files, whatever it does with it then.
                 joined = () if keepers else self._large(tuple(k for k in self.kept.joined(module, one.node) if k.many and not k.hazy))
                 keepers = keepers or joined
-                if keepers and self._reached(module, scope, one.node) and not self._asks_size(module, scope, one.node):
+                if keepers and self._is_told(module, scope, one.node):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one, joined=joined)
 
     def _serves_parts(self, keeper: Keeper) -> bool:
@@ -138,6 +138,10 @@ class Arrays:
                     if not path[1][1:] or (path[1][-1][0] == "item" and path[1][-1][1] in keeper.names):
                         return True
         return False
+
+    def _is_told(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether a read is one to speak of: something brings it about, and not where there is little to read."""
+        return self._reached(module, scope, node) and not self._asks_size(module, scope, node)
 
     def _reached(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
         """Whether anything brings it about that the code reads: nothing does where every caller leaves a switch off that no option turns on."""
@@ -208,7 +212,7 @@ class Arrays:
                 if pooled:
                     found = (k for place in read.places for k in self.kept.pooled(module, read.node, place))
                     keepers = self._large(tuple(k for k in found if self._is_read(read, k)), read.kind)
-                if keepers and self._reached(module, scope, read.node) and not self._asks_size(module, scope, read.node):
+                if keepers and self._is_told(module, scope, read.node):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined, pooled=pooled)
 
     def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
@@ -332,8 +336,7 @@ def _says_small(keeper: Keeper) -> bool:
 def _compares_amounts(test: cst.BaseExpression) -> bool:
     """Whether a test says how much there is of something that is counted or measured: ``sum(map(getsize, paths)) < limit``."""
     return any(
-        isinstance(node, cst.Comparison)
-        and any(isinstance(one.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for one in node.comparisons)
+        orders(node)
         and any(isinstance(part, cst.Call) for part in descend(node))
         and not any(isinstance(side, cst.BaseNumber) for side in (node.left, *(one.comparator for one in node.comparisons)))
         for node in descend(test)

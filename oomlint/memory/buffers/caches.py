@@ -21,7 +21,7 @@ from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend, orders
 from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
@@ -265,12 +265,8 @@ def _size_tests(effect: Effect, module: Module, scope: Scope) -> Iterator[cst.Co
     """Tests of a size on the way to a statement."""
     for test, _ in path_conditions(module.walk, scope, effect.statement):
         for node in descend(test):
-            if isinstance(node, cst.Comparison) and _orders(node) and _BOUNDS.search(module.code(node)):
+            if orders(node) and _BOUNDS.search(module.code(node)):
                 yield node
-
-
-def _orders(node: cst.Comparison) -> bool:
-    return any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
 
 
 def _lets_in(test: cst.Comparison, held: str, module: Module, evaluator: Evaluator) -> int:

@@ -21,7 +21,7 @@ from oomlint.model import names
 from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import descend, orders, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -323,15 +323,7 @@ def _in_bounds(statement: cst.Assign, around: cst.CSTNode, path: Path, module: M
 
 
 def _tests_size(test: cst.BaseExpression, path: Path, module: Module) -> bool:
-    for node in descend(test):
-        if (
-            isinstance(node, cst.Comparison)
-            and any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
-            and not says_first(node, path, module)
-            and _SIZE.search(module.code(node))
-        ):
-            return True
-    return False
+    return any(orders(node) and not says_first(node, path, module) and _SIZE.search(module.code(node)) is not None for node in descend(test))
 
 
 def _key_changes(target: cst.BaseExpression, loop: Loop, scope: Scope, module: Module) -> bool:

@@ -15,6 +15,7 @@ from oomlint.model.held import MAP, Size
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop, Path
+    from oomlint.model.held import Held
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -27,24 +28,23 @@ _NUMBERS = frozenset({"float", "int", "len", "time", "perf_counter"})
 _REDUCTIONS = REDUCTIONS | {"nanmean"}
 
 
-def size_of(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> Size:
-    """How much a round adds for each sample, by the run of the function."""
-    found = [runs_of(project).part(node, module, scope) for node in added]
-    known = [held.size if held is not None and held.tensorlike else Size.UNKNOWN for held in found]
-    return max(known, default=Size.UNKNOWN) if Size.UNKNOWN not in known else Size.UNKNOWN
+def _parts(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> list[Held]:
+    """What a round adds, by the run of the function; nothing where that does not tell how much each is for a sample."""
+    found = [held for node in added if (held := runs_of(project).part(node, module, scope)) is not None and held.tensorlike]
+    return found if len(found) == len(added) and all(held.size is not Size.UNKNOWN for held in found) else []
 
 
 def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> bool:
     """Whether a round adds a few numbers for each sample, as far as the axes of what it adds are known."""
-    found = [runs_of(project).part(node, module, scope) for node in added]
-    return all(held is not None and held.tensorlike and held.size is Size.SMALL and 0 < held.dims < MAP for held in found)
+    parts = _parts(project, added, scope, module)
+    return bool(parts) and all(held.size is Size.SMALL and 0 < held.dims < MAP for held in parts)
 
 
 def scalars(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
     """Whether a round adds no more than a few numbers; where no run tells, by names."""
-    size = size_of(project, added, scope, module)
-    if size is not Size.UNKNOWN:
-        return size is Size.SCALAR
+    parts = _parts(project, added, scope, module)
+    if parts:
+        return all(held.size is Size.SCALAR for held in parts)
     if epochs and _SCALAR_NAME.search(str(into[1][-1][1]) if into[1] else into[0]):
         return True
     return all(_scalar(node, loop, scope, module, 0, epochs=epochs) for node in added)

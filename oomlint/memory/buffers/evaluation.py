@@ -115,7 +115,7 @@ class Evaluations:
                 trains = any(backward.known and loop in backward.loops for backward in record.backwards)
                 if isinstance(loop.node, cst.FunctionDef | cst.CompFor):
                     continue
-                turned = _turned(loop.node, event) if trains and event.evaluating and event.trainable and event.mode is Mode.ON else None
+                turned = _turned(loop.node, event) if trains and _records(event) else None
                 if turned is not None and not self._caller_switches_off(record):
                     seen.add(event.node)
                     confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
@@ -144,9 +144,8 @@ class Evaluations:
         used = _needed(record) | record.returned.all_sources | kept
         trained = {_called(event, module) for event in record.forwards if id(event.node) in used}
         for event in record.forwards:
-            here = event.module is module and not event.via and not event.loops and event.trainable and _stays(event, scope, module)
-            unused = event.evaluating and event.mode is Mode.ON and id(event.node) not in used
-            if here and unused and _called(event, module) in trained and _turned(scope.node, event) is not None:
+            here = event.module is module and not event.via and not event.loops and id(event.node) not in used and _stays(event, scope, module)
+            if here and _records(event) and _called(event, module) in trained and _turned(scope.node, event) is not None:
                 return event
         return None
 
@@ -204,6 +203,11 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
     sources = {id(event.node) for event in live}
     after = (backward for backward in record.backwards if backward.known and all(outer in loop.around for outer in backward.loops))
     return any(sources & backward.sources for backward in after)
+
+
+def _records(event: Forward) -> bool:
+    """Whether a pass in evaluation records a graph."""
+    return event.evaluating is True and event.trainable and event.mode is Mode.ON
 
 
 def _called(event: Forward, module: Module) -> str:

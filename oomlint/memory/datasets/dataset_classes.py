@@ -186,9 +186,9 @@ class Datasets:
 
     def _keeps_coco(self, value: Instance, item: FunctionRef | None, body: _Body) -> bool:
         """Whether a class derived from one of torchvision's has its index of annotations when samples are read, and reads it for them."""
-        reads = item is None or not body.attributes.isdisjoint({"coco", "_load_image", "_load_target"}) or "super()" in item.module.code(item.scope.node)
+        reads = item is None or not body.attributes.isdisjoint({"coco", "_load_image", "_load_target"}) or _calls(item.scope, "__getitem__")
         own = [frame for frame in self.building_frames(value) if frame.scope.name == "__init__"]
-        made = not own or any("super" in frame.module.code(frame.scope.node) or ".__init__(" in frame.module.code(frame.scope.node) for frame in own)
+        made = not own or any(_calls(frame.scope, "__init__") for frame in own)
         path = (("attr", "coco"),)
         gone = any(effect.path == path for frame in own for effect in frame.scope.effects.get(names.self_name(frame.scope) or "", ()))
         return reads and made and not gone
@@ -469,6 +469,10 @@ class _Body:
             if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
                 return False
         return True
+
+
+def _calls(scope: Scope, name: str) -> bool:
+    return any(names.last_name(call.func) == name for call in scope.calls)
 
 
 def reads_file(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
