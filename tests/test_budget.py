@@ -338,6 +338,51 @@ def test_the_command_decides_which_way_is_taken(budget: Budget) -> None:
         assert [one["workers"] for one in table(budget, f"python train.py{given}")["loaders"]] == [workers], given
 
 
+TABLE: Final = """
+import argparse
+import os
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Frames(Dataset):
+    def __init__(self, root):
+        self.path = os.path.join(root, "frames.h5")
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return torch.zeros(3, 4)
+
+def small(args):
+    return DataLoader(Frames("."), batch_size=4, num_workers=2)
+
+def large(args):
+    return DataLoader(Frames("."), batch_size=400, num_workers=2)
+
+LOADERS = {"small": {"train": small}}
+LOADERS["large"] = {"train": large}
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", default="small")
+    args = parser.parse_args()
+    for batch in LOADERS[args.kind]["train"](args):
+        print(batch)
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("words", "loader", "size"), [("", "small", 4), (" --kind large", "large", 400)])
+def test_of_the_loaders_in_a_table_the_one_counts_that_the_option_names(budget: Budget, words: str, loader: str, size: int) -> None:
+    Path("train.py").write_text(TABLE)
+    found = table(budget, f"python train.py{words}")
+    assert held(found, "shared") == {f"batches in flight of `{loader}`": (2 * 2 + 1) * size * 3 * 4 * 4}
+    assert held(found, "main") == {"interpreter, torch and numpy": 146 * MIB}  # a path is no container
+
+
 def test_a_plain_command_has_one_rank_whatever_the_readme_shows(budget: Budget) -> None:
     Path("train.py").write_text(ARRAY)
     Path("README.md").write_text("    torchrun --nproc_per_node 4 train.py\n")

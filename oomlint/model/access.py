@@ -37,7 +37,7 @@ from oomlint.model.values import (
     Unknown,
     Value,
 )
-from oomlint.syntax.nodes import constant_key, path_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, path_of
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
@@ -61,7 +61,7 @@ class Access(Questions):
             if keyed is not None:
                 return keyed
         path = path_of(node)
-        if path is not None:
+        if path is not None and all(key is not UNKNOWN_KEY for _, key in path[1][:-1]):  # a key on the way may be known by its value
             return self.resolve(path[0], (*path[1], *accessors), frame, node)
         if isinstance(node, cst.Attribute):
             return self.access(node.value, (("attr", node.attr.value), *accessors), frame)
