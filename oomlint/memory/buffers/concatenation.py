@@ -192,12 +192,12 @@ def _loop(
             return None
         if _key_changes(target, loop, scope, module) or along_axis(loop):
             continue
+        if of_module and not _over_batches(project, loop, module, scope):
+            continue  # it goes over the parts of one input
         most = rounds(project, loop, module, scope)
         if most is not None and most <= SHORT:
             continue
         found = role(module, project, loop, added, scope, most, call)
-        if found is not None and of_module and not _over_batches(project, loop, module, scope):
-            found = None  # it goes over the parts of one input
         # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
         proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
         if proven and not in_groups(project, path, loop, growing, scope, module):
