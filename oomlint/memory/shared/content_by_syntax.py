@@ -57,8 +57,10 @@ class WrittenForms(Classifier):
         if isinstance(node.operator, cst.Modulo) and sides[0].kind is Kind.TEXT:
             return Content(Kind.TEXT, "a string", frame.module, node, strings=True)
         best = worst(sides)
-        if isinstance(node.operator, cst.Multiply) and any(isinstance(x, cst.List) and len(x.elements) == 1 for x in (node.left, node.right)):
-            return Content(Kind.SMALL, "a list of one value", frame.module, node)  # one object, however long the list
+        repeated = [side for side in (node.left, node.right) if isinstance(side, cst.List) and len(side.elements) == 1]
+        if isinstance(node.operator, cst.Multiply) and repeated:
+            element = self.of(repeated[0].elements[0].value, frame)
+            return Content(Kind.SMALL, "a list of one value", frame.module, node, element)  # one object, however long the list
         if best.kind in {Kind.ARRAY, Kind.TENSOR, Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS, Kind.FRAME}:
             counts = [s.count for s in sides]
             known = counts[0] + counts[1] if isinstance(node.operator, cst.Add) and counts[0] is not None and counts[1] is not None else None
