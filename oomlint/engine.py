@@ -21,7 +21,7 @@ from oomlint.causes import Causes, causes_of
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
 from oomlint.config import Sort
 from oomlint.discovery import Reached, discover, tops_of, unreached
-from oomlint.finding import Safety
+from oomlint.finding import Safety, Severity
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.once import copies_once, said_once, where_given
 from oomlint.processes import each
@@ -85,6 +85,7 @@ class Report:
     checked: tuple[str, ...] = ()  # the files, those that cannot be read included
     known: int = 0  # findings that would be shown but for ``Options.finish``
     told: int = 0  # where repeats are not left out: how many findings there are without them
+    hidden: tuple[Finding, ...] = ()  # what a lower ``severity`` would show beside the findings
 
 
 def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
@@ -107,14 +108,17 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     refused = refusal(folder, os.path.dirname(folder) if options.cache_folder else root) if folder else None
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
-    checker = Checker(job)
+    # All severities are asked for, and what is hidden is told: how much that is is worth knowing.
+    checker = Checker(replace(job, settings=replace(job.settings, severity=Severity.NOTE)))
     causes = Causes()
     if options.causes:
         causes = causes_of(Checker(replace(job, verdicts=cache.verdicts)), files, {os.path.abspath(path) for path in paths}.intersection(listed))
-    by_file, looks, failures = _check(checker, sorted({*files, *causes.beside}), options, cache)
+    every, looks, failures = _check(checker, sorted({*files, *causes.beside}), options, cache)
+    by_file = {path: tuple(item for item in items if item.severity.rank <= settings.severity.rank) for path, items in every.items()}
+    hidden = [item for items in every.values() for item in items if item.severity.rank > settings.severity.rank]
     edits = (edit for items in by_file.values() for item in items if item.fix is not None for edit in item.fix.edits)
     told = frozenset(edit.place.path for edit in edits if beside(edit.place.path) is not None and edit.place.path in reached)
-    comments = checker.comments_in_use([item for items in by_file.values() for item in items])
+    comments = checker.comments_in_use([item for items in every.values() for item in items])
     options = replace(options, approve=_sparing(comments, options.approve))
     looks = looks._replace(foreign=foreign((*files, *told), given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
@@ -123,20 +127,24 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
         if options.write:
             for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
                 sweep(place)
-        report = replace(_mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside, told), files=len(listed))
-    comments = checker.comments_in_use(report.findings)
+        shown = Checker(job, checker.take_projects())
+        report = replace(_mend(Rechecker(shown, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside, told), files=len(listed))
+    comments = checker.comments_in_use([*report.findings, *hidden])
     left = ordered([*problems, *causes.of((item for item in report.findings if item not in comments), checker.is_silent)])
+    hidden = [*causes.of((item for item in hidden if item not in comments), checker.is_silent)]
     failures = tuple(failure for failure in failures if failure.path not in causes.beside)
     fixed = tuple(causes.of(report.fixed, checker.is_silent))
     whole = replace(report, findings=left, fixed=fixed, notices=(*notices, *report.notices), failures=failures, checked=files)
-    return _shown(whole, paths, options, settings.sort, causes, reached, root)
+    return _shown(replace(whole, hidden=tuple(hidden)), paths, options, settings.sort, causes, reached, root)
 
 
 def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Container[str], root: str) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
     every = report.findings
+    hidden = report.hidden
     if options.finish is not None:
+        hidden = options.finish(replace(report, findings=hidden)).findings if hidden else ()
         report = options.finish(report)
 
     def told(findings: Iterable[Finding]) -> list[Finding]:
@@ -145,6 +153,9 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
     known = max(0, len(told(every)) - len(told(report.findings))) if len(report.findings) < len(every) else 0
     if not options.once:
         report = replace(report, told=len(told(item for item in every if item.code is not None)))
+    if hidden:  # one that is said by a finding that is shown is not hidden
+        lower = {item.severity for item in hidden}
+        hidden = tuple(item for item in told([*report.findings, *hidden]) if item.severity in lower)
     findings: Iterable[Finding] = report.findings
     fixed: Iterable[Finding] = report.fixed
     if options.once:
@@ -155,7 +166,7 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
         findings = [_within_reach(causes.at_cause(item), report.checked, reached, root) for item in findings]
         fixed = map(causes.at_cause, fixed)
     left = ordered(findings) if options.once else tuple(sorted(findings, key=lambda item: item.sort_key))
-    report = replace(report, known=known, findings=left, fixed=tuple(fixed))
+    report = replace(report, known=known, hidden=hidden, findings=left, fixed=tuple(fixed))
     if sort is Sort.WEIGHT:
         return replace(report, findings=tuple(sorted(report.findings, key=lambda item: item.weight_key)))
     return report

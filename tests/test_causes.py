@@ -194,6 +194,13 @@ def test_a_comment_where_it_is_told_silences_it_there_and_is_in_use(caller: Path
     assert "OOM001" in run(".").out
 
 
+def test_a_comment_for_what_is_hidden_by_its_severity_is_in_use(caller: Path, run: Callable[..., Done]) -> None:
+    write(caller, {"mod.py": GUARDED.replace(", persistent_workers=True", ""), "oomlint.toml": 'select = ["OOM120", "OOM001"]\n'})
+    (caller / "a.py").write_text(CALLER.replace("0)", "24)  # noqa: OOM120"))
+    assert run(".").out.splitlines() == ["No findings in 2 files.", "1 note not shown (--severity note)."]
+    assert "not shown" not in run("a.py").out
+
+
 def test_a_comment_is_added_where_it_is_told(caller: Path, run: Callable[..., Done]) -> None:
     assert "silenced 1 finding" in run("a.py", "--add-ignore").err
     assert (caller / "a.py").read_text() == CALLER.replace("0)", "0)  # oomlint: ignore[OOM101]")

@@ -74,6 +74,33 @@ def test_findings(folder: Path, run: Callable[..., Done]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "last"),
+    [
+        ((), "1 warning and 1 note not shown (--severity note)."),
+        (("--severity", "warning"), "1 note not shown (--severity note)."),
+        (("--severity", "note"), "Found 1 error, 1 warning and 1 note in 2 files (3 checked); 1 fixable with --fix."),
+        (("--fix",), "1 warning and 1 note not shown (--severity note)."),
+    ],
+)
+def test_what_is_hidden_is_counted(folder: Path, run: Callable[..., Done], options: tuple[str, ...], last: str) -> None:
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101", "OOM120"]\nseverity = "error"\n')
+    (folder / "a.py").write_text(BAD)
+    (folder / "b.py").write_text("from torch.utils.data import DataLoader\n\nDataLoader(a, num_workers=24)\nDataLoader(b, num_workers=64)\n")
+    (folder / "c.py").write_text(GOOD)
+    assert run("check", *options).out.splitlines()[-1] == last
+    assert "not shown" not in run("check", "-q", *options).out
+
+
+def test_hidden_notes_leave_the_exit_status(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "pyproject.toml").write_text("[tool.oomlint]\n")
+    (folder / "a.py").write_text("from torch.utils.data import DataLoader\n\nDataLoader(a, num_workers=24)\n")
+    shown = "No findings in 1 file.\n1 note not shown (--severity note).\n"
+    assert run("check") == run("check", "--output-format", "concise") == (0, shown, "")
+    assert run("check", "--output-format", "json") == (0, "[]\n", "")
+    assert run("check", "-q") == (0, "", "")
+
+
+@pytest.mark.parametrize(
     ("words", "status"),
     [
         (("--exit-zero",), 0),

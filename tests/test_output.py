@@ -470,18 +470,22 @@ def graded(folder: Path, severity: Severity, safety: Safety | None = None) -> Fi
     ("what", "options", "text"),
     [
         ([], {"files": 12}, "No findings in 12 files."),
-        ([(Severity.ERROR, None)], {}, "Found 1 error in 3 files."),
-        ([(Severity.ERROR, Safety.SAFE), (Severity.ERROR, None), (Severity.NOTE, None)], {}, "Found 2 errors and 1 note in 3 files; 1 fixable with --fix."),
+        ([(Severity.ERROR, None)], {}, "Found 1 error in 1 file (3 checked)."),
+        (
+            [(Severity.ERROR, Safety.SAFE), (Severity.ERROR, None), (Severity.NOTE, None)],
+            {},
+            "Found 2 errors and 1 note in 1 file (3 checked); 1 fixable with --fix.",
+        ),
         (
             [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE), (Severity.NOTE, Safety.DISPLAY)],
             {},
-            "Found 1 error, 1 warning and 1 note in 3 files; 1 fixable with --fix, 1 more with --unsafe-fixes.",
+            "Found 1 error, 1 warning and 1 note in 1 file (3 checked); 1 fixable with --fix, 1 more with --unsafe-fixes.",
         ),
-        ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 3 files; 1 fixable with --fix --unsafe-fixes."),
+        ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 1 file (3 checked); 1 fixable with --fix --unsafe-fixes."),
         (
             [(Severity.WARNING, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE)],
             {"mending": True},
-            "Found 2 warnings in 3 files; 1 fixable with --fix --unsafe-fixes.",
+            "Found 2 warnings in 1 file (3 checked); 1 fixable with --fix --unsafe-fixes.",
         ),
         (None, {}, "1 file could not be checked."),
     ],

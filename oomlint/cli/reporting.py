@@ -93,6 +93,8 @@ class Result:
                 printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=self.mending))
             if self.known:
                 printer.line((f"{summary.count(self.known, 'known finding')} not shown.", ""))
+            if report.hidden and not arguments.fix_only:
+                printer.lines(summary.hidden(report.hidden))
 
     def _differences(self, stream: TextIO) -> None:
         from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for

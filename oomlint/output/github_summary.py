@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Severity
 from oomlint.output.github import repository
-from oomlint.output.summary import count
+from oomlint.output.summary import count, counts, where
 from oomlint.output.view import View, visible
 
 if TYPE_CHECKING:
@@ -33,9 +31,8 @@ def add(findings: Sequence[Finding], files: int, view: View, remark: Callable[[F
 def text(findings: Sequence[Finding], files: int, view: View, remark: Callable[[Finding], Remark | None] = lambda _: None) -> str:
     """The page, in Markdown. Names are relative to the root of the repository."""
     from_root = View(repository(view.folder))
-    tally = Counter(item.severity for item in findings)
-    counts = ", ".join(count(tally[severity], severity.value) for severity in Severity if tally[severity])
-    lines = ["## oomlint", "", f"{counts or 'No findings'} in {count(files, 'file')}.", ""]
+    said = f"{counts(findings)} in {where(findings, files)}" if findings else f"No findings in {count(files, 'file')}"
+    lines = ["## oomlint", "", f"{said}.", ""]
     if findings:
         lines += ["| Place | Rule | Severity | Message |", "| --- | --- | --- | --- |"]
         lines += [_row(item, from_root, remark(item)) for item in findings[:_MOST]]

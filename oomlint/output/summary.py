@@ -10,7 +10,7 @@ from oomlint.finding import Safety, Severity
 from oomlint.output.view import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oomlint.finding import Finding
     from oomlint.output.view import Line, View
@@ -27,13 +27,31 @@ def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] =
         if not fixed:
             yield ((f"No findings in {count(files, 'file')}.", ""),)  # plain: rich would double the time of a clean run
         return
-    tally = Counter(item.severity for item in findings if item.code is not None)
-    parts = [count(tally[severity], severity.value) for severity in Severity if tally[severity]]
-    text = f"Found {_listed(parts)} in {count(files, 'file')}" if parts else ""
-    unreadable = sum(item.code is None for item in findings)
+    known = [item for item in findings if item.code is not None]
+    text = f"Found {counts(known)} in {where(known, files)}" if known else ""
+    unreadable = len(findings) - len(known)
     if unreadable:
         text += f"{'; ' if text else ''}{count(unreadable, 'file')} could not be checked"
     yield ((f"{text}{_fixable(findings, mending=mending)}.", "bold"),)
+
+
+def counts(findings: Iterable[Finding]) -> str:
+    """How many findings there are of each severity."""
+    tally = Counter(item.severity for item in findings)
+    parts = [count(tally[severity], severity.value) for severity in Severity if tally[severity]]
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
+
+
+def where(findings: Iterable[Finding], files: int) -> str:
+    """How many files have findings, and how many were checked where that is another number."""
+    found = len({item.place.path for item in findings})
+    return count(found, "file") + (f" ({files} checked)" if files != found else "")
+
+
+def hidden(findings: Sequence[Finding]) -> Iterator[Line]:
+    """What is not shown because of its severity, and the option that shows it."""
+    lowest = max((item.severity for item in findings), key=lambda severity: severity.rank)
+    yield ((f"{counts(findings)} not shown (--severity {lowest.value}).", ""),)
 
 
 def heaviest(findings: Sequence[Finding], view: View) -> Iterator[Line]:
@@ -68,10 +86,6 @@ def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:
 def count(number: int, noun: str, plural: str = "") -> str:
     """A number and its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 
 def _fixable(findings: Sequence[Finding], *, mending: bool) -> str:
