@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SUFFIXES: Final = (".py", ".pyi", ".ipynb")
 ENVIRONMENT_MARKS: Final = frozenset({"pyvenv.cfg", "conda-meta"})  # a folder that holds one is an environment, whatever its name
 
+_ROWS: Final = re.compile(r"(?::\d+)+\Z")  # as compilers write them behind a path
 _PAPERS: Final = ("license", "licence", "requirements", "setup.py", "setup.cfg", "pyproject.toml", "environment.y", ".gitignore")
 _NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _WILD: Final = re.compile(r"[*?\[]")
@@ -238,7 +239,9 @@ class _Walk:
         """Add what the user names."""
         folder = os.path.isdir(path)
         if not os.path.lexists(path):
-            self.problems.add(Problem(path, "No such file or directory"))
+            file = _ROWS.sub("", path)
+            hint = "; `oomlint verify` takes rows of a file, `oomlint check` whole files" if file != path and os.path.isfile(file) else ""
+            self.problems.add(Problem(path, f"No such file or directory{hint}"))
             return
         if force_exclude and self._is_excluded(path, folder=folder):
             return

@@ -123,6 +123,13 @@ def test_a_path_that_does_not_exist(run: Callable[..., Done]) -> None:
     assert run("check", "gone.py") == (1, "gone.py:1:1: cannot check: No such file or directory\n1 file could not be checked.\n", "")
 
 
+def test_a_row_behind_a_path_is_told(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(GOOD)
+    said = "No such file or directory; `oomlint verify` takes rows of a file, `oomlint check` whole files"
+    assert run("check", "a.py:3") == (1, f"a.py:3:1:1: cannot check: {said}\n1 file could not be checked.\n", "")
+    assert "verify" not in run("check", "gone.py:3").out
+
+
 def test_an_empty_path_is_not_the_current_folder(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "a.py").write_text(BAD)
     line = "'':1:1: cannot check: No such file or directory: the path is empty\n"
