@@ -26,6 +26,7 @@ from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.once import copies_once, said_once, where_given
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
+from oomlint.source import SourceError
 from oomlint.writing import sweep
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     options = replace(options, approve=_sparing(comments, options.approve))
     looks = looks._replace(foreign=foreign((*files, *told), given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
+    problems += _broken_beside([path for path in listed if beside(path) is not None], options.overlay)
     report = Report(tuple(item for items in by_file.values() for item in items), len(listed))
     if options.fix:
         if options.write:
@@ -197,6 +199,17 @@ def _told_apart(report: Report, paths: Iterable[str]) -> Report:
     told = (replace(item, name=CANNOT_CHECK) if item.name == PYTHON_2 else item for item in report.findings if item.place.path not in {*old} - named)
     left = tuple(path for path in old if path not in named)
     return replace(report, findings=tuple(told), files=report.files - len(left), old=left)
+
+
+def _broken_beside(named: Iterable[str], overlay: Mapping[str, bytes]) -> Iterator[Finding]:
+    """What is said of named files beside the code that cannot be read."""
+    for path in named:
+        from oomlint.model.beside_mistakes import refuse_broken  # noqa: PLC0415 - few runs name such a file
+
+        try:
+            refuse_broken(path, overlay.get(path))
+        except SourceError as error:
+            yield cannot_check(path, error.message, row=error.row, column=error.column)
 
 
 def foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[str]:

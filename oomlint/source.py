@@ -185,7 +185,7 @@ def read_source(path: str | os.PathLike[str], data: bytes | None = None) -> Sour
     notebook = kind_of(path) is Kind.NOTEBOOK
     limit = NOTEBOOK_LIMIT if notebook else PYTHON_LIMIT
     if data is None:
-        data = _read(path, limit)
+        data = read_bytes(path, limit)
     _refuse_too_large(path, len(data), limit)
     return _notebook(path, data) if notebook else _python(path, data)
 
@@ -294,7 +294,8 @@ def cause_of(path: str, error: OSError) -> str:
 # Bytes
 
 
-def _read(path: str, limit: int) -> bytes:
+def read_bytes(path: str, limit: int) -> bytes:
+    """The content of a file of at most ``limit`` bytes. Raises SourceError."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a named pipe must not block
     try:
         descriptor = os.open(path, flags)

@@ -317,8 +317,44 @@ def test_a_broken_file_breaks_nothing(name: str, project: Path) -> None:
     (project / name).write_bytes(BROKEN[name])
     for paths in ((".",), (name,)):
         report = check(project, *paths, fix=True)
-        assert [item for item in report.findings if item.code is None] == []
+        assert {item.place.path for item in report.findings if item.code is None} <= {str(project / path) for path in paths}
         assert (project / name).read_bytes() == BROKEN[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("compose.yaml", b"broken: [", "1:10: not valid YAML: expected the node content, but found '<stream end>'"),
+        ("cfg.yaml", b"a: 1\nname: [a", "2:9: not valid YAML: expected ',' or ']', but got '<stream end>'"),
+        ("x.json", b'{"a": ', "1:7: not valid JSON: Expecting value"),
+        (".vscode/launch.json", b"{,,", "1:2: not valid JSON: Expecting property name enclosed in double quotes"),
+        ("x.toml", b"a = \n", "1:5: not valid TOML: Invalid value"),
+        ("run.sh", b"a\0b", "1:2: contains NUL bytes: not a text file"),
+    ],
+)
+def test_a_named_file_that_is_broken_is_told(project: Path, name: str, content: bytes, said: str) -> None:
+    path = project / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    (found,) = check(project, name).findings
+    assert (found.code, f"{found.place.row}:{found.place.column}: {found.message}") == (None, said)
+    assert not check(project).findings, "it is merely found"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("chart.yaml", b"{{ if .x }}\na: [\n"),
+        ("several.yaml", b"a: 1\n---\nb: !Ref c\n"),
+        ("tsconfig.json", b'{// why\n\t"a": 1,\n}'),
+        ("rows.json", b'{"a": 1}\n{"a": 2}\n'),
+        ("empty.json", b""),
+        ("run.sh", b"# \xe9\nif\n"),
+    ],
+)
+def test_a_named_file_that_others_can_read_is_not_told(project: Path, name: str, content: bytes) -> None:
+    (project / name).write_bytes(content)
+    assert not check(project, name).findings
 
 
 LONG: Final[dict[str, Callable[[], str]]] = {

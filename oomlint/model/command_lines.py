@@ -42,12 +42,16 @@ def commands_of(path: str, content: str) -> tuple[Command, ...]:
     return tuple(one for one in found if names_program(one.words))
 
 
+def plain_json(text: str) -> str:
+    """JSON with blanks in place of comments, of tabs and of commas behind a last entry."""
+    return _NO_JSON.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+
+
 def _of_editor(text: Text) -> Iterator[Command]:
     """The configurations of ``launch.json``, which is JSON with comments."""
     import yaml  # noqa: PLC0415
 
-    plain = _NO_JSON.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text.content)
-    for one in getattr(member(yaml.compose(plain, Loader=yaml.SafeLoader), "configurations"), "value", ()):
+    for one in getattr(member(yaml.compose(plain_json(text.content), Loader=yaml.SafeLoader), "configurations"), "value", ()):
         program, module, args = (member(one, key) for key in ("program", "module", "args"))
         head: list[Word] = []
         if isinstance(program, yaml.ScalarNode):
