@@ -18,7 +18,7 @@ from oomlint import registry
 from oomlint.budget.report import schema as budget_schema
 from oomlint.cli import COMMANDS
 from oomlint.cli.options import Kind, Option, options_of, spelling
-from oomlint.cli.rule import fix_of, markdown
+from oomlint.cli.rule import fix_of, markdown, severity_of
 from oomlint.config import json_schema
 from oomlint.output.json_schema import schema as findings_schema
 from oomlint.output.trace_json import schema as trace_schema
@@ -130,9 +130,10 @@ def _rules() -> str:
     for prefix, title in FAMILIES.items():
         members = [each for each in registry.all_rules() if each.code.startswith(prefix)]
         if members:
-            rows = [(f"[{each.code}]({each.code}.md)", f"`{each.slug}`", page(each).summary, each.severity.value, fix_of(each)) for each in members]
+            rows = [(f"[{each.code}]({each.code}.md)", f"`{each.slug}`", page(each).summary, severity_of(each), fix_of(each)) for each in members]
             parts.append(f"## {prefix}xx: {title}\n\n{_table(('Code', 'Name', 'Pattern', 'Severity', 'Fix'), rows)}")
-    parts.append("*error*: it crashes, or grows without bound. *warning*: it wastes memory in proportion to data, workers or steps. *note*: worth knowing.\n")
+    parts.append("*error*: it crashes, or grows without bound. *warning*: it wastes memory in proportion to data, workers or steps. *note*: worth knowing.")
+    parts.append("Findings in tests, in demonstrations and in code that draws are one step lower.\n")
     return "\n".join(parts)
 
 

@@ -258,6 +258,9 @@ def _wrong(cls: type[Rule]) -> str:
     for field, kind in wanted:
         if not isinstance(getattr(cls, field, Rule), kind):
             return f"{field} is missing, or no {getattr(kind, '__name__', 'Safety')}"
+    lower: object = cls.lower
+    if not isinstance(lower, tuple) or not all(isinstance(each, Severity) for each in lower):
+        return "lower is no tuple of severities"
     mentions: object = cls.mentions
     if not isinstance(mentions, tuple) or not all(isinstance(word, str) for word in mentions):
         return "mentions is no tuple of words"

@@ -31,6 +31,7 @@ class Rule(ABC):
     code: ClassVar[str]
     slug: ClassVar[str]
     severity: ClassVar[Severity]  # the gravest that it reports
+    lower: ClassVar[tuple[Severity, ...]] = ()  # those that it reports beside that, the graver first
     fixable: ClassVar[Safety | None]  # the best safety that its fix can have; None where it has no fix
     weighs: ClassVar[Weighs]  # what its findings cost, unless one of them says otherwise
     measured_as: ClassVar[Measurement] = UNMEASURED  # how its findings are verified by running the code

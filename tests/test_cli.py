@@ -589,7 +589,7 @@ def test_what_may_not_be_read(folder: Path, run: Callable[..., Done]) -> None:
 def test_a_rule_is_explained(run: Callable[..., Done], name: str) -> None:
     status, out, err = run("rule", name)
     assert (status, err) == (0, "")
-    assert out.startswith("# persistent-without-workers (OOM101)\n\nSeverity: **error** · Fix: **safe**\n")
+    assert out.startswith("# persistent-without-workers (OOM101)\n\nSeverity: **error**, in places warning · Fix: **safe**\n")
     assert out == (ROOT / "docs" / "rules" / "OOM101.md").read_text(encoding="utf-8").partition("\n\n")[2].partition("\n## Measured")[0]
     assert "\x1b[" in run("rule", name, "--color", "always").out
 

@@ -157,4 +157,4 @@ def test_rules_are_listed_a_line_each(run: Callable[..., Done]) -> None:
     assert (status, err) == (0, "")
     assert [tuple(line.split()[:2]) for line in out.splitlines()] == list(registry.catalogue())
     (line,) = run("rule", "OOM101", "--output-format", "concise").out.splitlines()
-    assert line.split("  ")[:4] == ["OOM101", "persistent-without-workers", "error", "safe"]
+    assert line.split("  ")[:4] == ["OOM101", "persistent-without-workers", "error, in places warning", "safe"]

@@ -244,6 +244,7 @@ def test_bases_of_rules_are_none(folder: Path, run: Callable[..., Done]) -> None
         (rule("lab102", "other-name"), "Says: code 'lab102' is not of the form 'LAB101': two to nine capitals and three digits: the rule is left out"),
         (rule("LAB102", "Other"), "Says: slug 'Other' is not of the form 'words-with-hyphens': the rule is left out"),
         (rule("LAB102", "other-name").replace("Severity.WARNING", "'warning'"), "Says: severity is missing, or no Severity: the rule is left out"),
+        (rule("LAB102", "other-name") + "    lower = 'note'\n", "Says: lower is no tuple of severities: the rule is left out"),
         (rule("LAB102", "other-name").replace('("special",)', '"special"'), "Says: mentions is no tuple of words: the rule is left out"),
         (rule("LAB102", "other-name") + "    def __init__(self): raise ValueError('x')\n", "Says: ValueError: x: the rule is left out"),
     ],

@@ -73,7 +73,7 @@ def perform(arguments: Arguments) -> int:
 
 def _lines(rules: Sequence[Rule]) -> Iterator[str]:
     """Code, name, severity, fix and summary of each."""
-    rows = [(rule.code, rule.slug, rule.severity.value, fix_of(rule), page(rule).summary) for rule in rules]
+    rows = [(rule.code, rule.slug, severity_of(rule), fix_of(rule), page(rule).summary) for rule in rules]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for *cells, summary in rows:
         yield "  ".join([*(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)), " ".join(summary.split())])
@@ -81,7 +81,16 @@ def _lines(rules: Sequence[Rule]) -> Iterator[str]:
 
 def markdown(rule: Rule) -> str:
     """The page of a rule with its title."""
-    return f"# {rule.slug} ({rule.code})\n\nSeverity: **{rule.severity.value}** · Fix: **{fix_of(rule)}**\n\n{page(rule).text}"
+    return f"# {rule.slug} ({rule.code})\n\nSeverity: **{rule.severity.value}**{_in_places(rule)} · Fix: **{fix_of(rule)}**\n\n{page(rule).text}"
+
+
+def severity_of(rule: Rule) -> str:
+    """The gravest severity of a rule, and the others that it has in places."""
+    return f"{rule.severity.value}{_in_places(rule)}"
+
+
+def _in_places(rule: Rule) -> str:
+    return f", in places {' or '.join(each.value for each in rule.lower)}" if rule.lower else ""
 
 
 def fix_of(rule: Rule) -> str:
@@ -95,6 +104,7 @@ def _entry(rule: Rule) -> dict[str, object]:
         "name": rule.slug,
         "summary": page(rule).summary,
         "severity": rule.severity.value,
+        "lower_severities": [each.value for each in rule.lower],
         "fix": rule.fixable.value if rule.fixable else None,
         "explanation": page(rule).text,
         "url": page_of(rule.code),

@@ -62,6 +62,7 @@ class UnusedSuppression(Rule):
     code = "OOM001"
     slug = "unused-suppression"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.SAFE
     weighs = Weighs(Consequence.ONCE, Resource.NOTHING)
 

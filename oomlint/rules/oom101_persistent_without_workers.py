@@ -112,6 +112,7 @@ class PersistentWithoutWorkers(Rule):
     code = "OOM101"
     slug = "persistent-without-workers"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(

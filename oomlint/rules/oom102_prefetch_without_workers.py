@@ -105,6 +105,7 @@ class PrefetchWithoutWorkers(Rule):
     code = "OOM102"
     slug = "prefetch-without-workers"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(call=CallCheck.OPTION, option="prefetch_factor", error="prefetch_factor", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER}))

@@ -102,6 +102,7 @@ class TimeoutWithoutWorkers(Rule):
     code = "OOM103"
     slug = "timeout-without-workers"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(call=CallCheck.OPTION, option="timeout", error="timeout", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER}))

@@ -111,6 +111,7 @@ class MpContextWithoutWorkers(Rule):
     code = "OOM104"
     slug = "mp-context-without-workers"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(

@@ -101,6 +101,7 @@ class WorkerInitIgnored(Rule):
     code = "OOM106"
     slug = "worker-init-ignored"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = None
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(workers=WorkerCheck.INITIALISED, traits=frozenset({Trait.OF_LOADER}))

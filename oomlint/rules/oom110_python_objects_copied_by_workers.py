@@ -136,6 +136,7 @@ class PythonObjectsCopiedByWorkers(Rule):
     code = "OOM110"
     slug = "python-objects-copied-by-workers"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     help = "store paths or ids in one NumPy array, which workers share"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.RECORDS, (Multiplier.WORKERS,))

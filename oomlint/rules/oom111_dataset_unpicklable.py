@@ -119,6 +119,7 @@ class DatasetUnpicklable(Rule):
     code = "OOM111"
     slug = "dataset-unpicklable"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), call=CallCheck.PICKLED, error=PICKLE_ERROR, traits=frozenset({Trait.IN_CLASS, Trait.OF_LOADER}))

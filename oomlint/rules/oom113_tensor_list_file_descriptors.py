@@ -100,6 +100,7 @@ class TensorListFileDescriptors(Rule):
     code = "OOM113"
     slug = "tensor-list-file-descriptors"
     severity = Severity.ERROR
+    lower = (Severity.WARNING, Severity.NOTE)
     fixable = Safety.UNSAFE
     help = "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))

@@ -106,6 +106,7 @@ class WorkerCountOversized(Rule):
     code = "OOM120"
     slug = "worker-count-oversized"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.DISPLAY
     weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
     measured_as = Measurement(workers=WorkerCheck.OVERSIZED, traits=frozenset({Trait.OF_LOADER}))

@@ -93,6 +93,7 @@ class LoaderRebuiltInEpochLoop(Rule):
     code = "OOM123"
     slug = "loader-rebuilt-in-epoch-loop"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.DISPLAY
     weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.STEPS, Multiplier.WORKERS), ByteSize(least=FORKED))
     measured_as = Measurement(

@@ -81,6 +81,7 @@ class HfArgs(Rule):
     code = "OOM140"
     slug = "hf-args"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "set `dataloader_num_workers` above 0, or remove the argument"
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)

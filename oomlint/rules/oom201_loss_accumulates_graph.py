@@ -105,6 +105,7 @@ class LossAccumulatesGraph(Rule):
     code = "OOM201"
     slug = "loss-accumulates-graph"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "detach the value before it is summed, or sum `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))

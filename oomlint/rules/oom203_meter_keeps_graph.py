@@ -126,6 +126,7 @@ class MeterKeepsGraph(Rule):
     code = "OOM203"
     slug = "meter-keeps-graph"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "detach the tensor before it is passed, or pass `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))

@@ -122,6 +122,7 @@ class EvalWithoutNoGrad(Rule):
     code = "OOM204"
     slug = "eval-without-no-grad"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "run the evaluation under `torch.no_grad()` or `torch.inference_mode()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))

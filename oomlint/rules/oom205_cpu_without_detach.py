@@ -94,6 +94,7 @@ class CpuWithoutDetach(Rule):
     code = "OOM205"
     slug = "cpu-without-detach"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "detach the tensor before it is stored, or store `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))

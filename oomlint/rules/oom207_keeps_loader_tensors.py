@@ -94,6 +94,7 @@ class KeepsLoaderTensors(Rule):
     code = "OOM207"
     slug = "keeps-loader-tensors"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "store a copy: `.clone()` of a tensor, `.copy()` of an array"
     weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))

@@ -109,6 +109,7 @@ class QuadraticConcat(Rule):
     code = "OOM209"
     slug = "quadratic-concat"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     weighs = Weighs(Consequence.MULTIPLIED, Resource.ARRAYS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.COPIED_BYTES,)), traits=frozenset({Trait.RETYPES, Trait.COPIES_BYTES}))

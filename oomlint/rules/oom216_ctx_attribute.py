@@ -90,6 +90,7 @@ class CtxAttribute(Rule):
     code = "OOM216"
     slug = "ctx-attribute"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.DISPLAY
     weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.TENSOR_BYTES,), also=(Quantity.STORAGES, Quantity.NODES)), traits=frozenset({Trait.OF_CONTEXT}))

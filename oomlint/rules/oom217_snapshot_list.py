@@ -88,6 +88,7 @@ class SnapshotList(Rule):
     code = "OOM217"
     slug = "snapshot-list"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = None
     help = "keep only the best state, or write each one to a file"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))

@@ -89,6 +89,7 @@ class EvalKeepsOutputs(Rule):
     code = "OOM219"
     slug = "eval-keeps-outputs"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = None
     help = "reduce each batch first, update a metric batch by batch, or write the results to a file"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.ARRAYS, (Multiplier.STEPS,))

@@ -104,6 +104,7 @@ class KeepsOutputsOnDevice(Rule):
     code = "OOM220"
     slug = "keeps-outputs-on-device"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     help = "move it to the CPU before it is stored, or reduce it first"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))

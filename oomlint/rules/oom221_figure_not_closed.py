@@ -100,6 +100,7 @@ class FigureNotClosed(Rule):
     code = "OOM221"
     slug = "figure-not-closed"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = None
     help = "call `plt.close(...)` with the figure at the end of each round"
     weighs = Weighs(Consequence.GROWS, Resource.FIGURE, (Multiplier.STEPS,), ByteSize(least=_EACH))

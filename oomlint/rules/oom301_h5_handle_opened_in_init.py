@@ -132,6 +132,7 @@ class H5HandleOpenedInInit(Rule):
     code = "OOM301"
     slug = "h5-handle-opened-in-init"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "store the path, and open the file on first use in each process"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))

@@ -124,6 +124,7 @@ class LazyHandleWithoutGetstate(Rule):
     code = "OOM303"
     slug = "lazy-handle-without-getstate"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "drop the handle in `__getstate__`"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))

@@ -122,6 +122,7 @@ class FullReadPerItem(Rule):
     code = "OOM304"
     slug = "full-read-per-item"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "read only the part that is used"
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.SAMPLES,))

@@ -118,6 +118,7 @@ class H5OpenUnclosed(Rule):
     code = "OOM307"
     slug = "h5-open-unclosed"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.SAFE
     help = "open it in a `with` block"
     weighs = Weighs(Consequence.ONCE, Resource.HANDLE)

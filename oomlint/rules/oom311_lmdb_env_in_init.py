@@ -138,6 +138,7 @@ class LmdbEnvInInit(Rule):
     code = "OOM311"
     slug = "lmdb-env-in-init"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.UNSAFE
     help = "store the path, and open the environment on first use in each process"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))

@@ -102,6 +102,7 @@ class RedundantCopy(Rule):
     code = "OOM404"
     slug = "redundant-copy"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     weighs = Weighs(Consequence.ONCE)
     measured_as = Measurement(

@@ -99,6 +99,7 @@ class TolistInflation(Rule):
     code = "OOM405"
     slug = "tolist-inflation"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = None
     help = "keep the array, and index it in `__getitem__`"
     weighs = Weighs(Consequence.ONCE, Resource.RECORDS)

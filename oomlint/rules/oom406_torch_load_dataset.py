@@ -103,6 +103,7 @@ class TorchLoadDataset(Rule):
     code = "OOM406"
     slug = "torch-load-dataset"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     help = "pass `mmap=True`, or read each sample in `__getitem__`"
     weighs = Weighs(Consequence.ONCE)

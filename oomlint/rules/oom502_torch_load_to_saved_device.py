@@ -100,6 +100,7 @@ class TorchLoadToSavedDevice(Rule):
     code = "OOM502"
     slug = "torch-load-to-saved-device"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 

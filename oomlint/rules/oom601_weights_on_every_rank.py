@@ -115,6 +115,7 @@ class WeightsOnEveryRank(Rule):
     code = "OOM601"
     slug = "weights-on-every-rank"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.SAFE
     help = "pass `mmap=True`, so that the ranks share the pages of the file"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
