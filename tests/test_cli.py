@@ -161,8 +161,8 @@ def test_no_python_files_is_a_warning(run: Callable[..., Done]) -> None:
         (("check", "a.py", "--stdin-filename", "b.py"), "oomlint: error: --stdin-filename names standard input"),
         (("check", "--output-file", "gone/report.txt"), "oomlint: error: gone/report.txt: No such file or directory"),
         (("chek",), "No such command"),
-        (("rule",), "oomlint: error: give the code of one rule"),
-        (("rule", "OOM101", "--all"), "oomlint: error: give the code of one rule"),
+        (("rule", "OOM101", "--all"), "oomlint: error: --all goes without the names of rules"),
+        (("rule", "OOM101", "OOM999"), "oomlint: error: unknown rule 'OOM999'"),
         (("rule", "OOM999"), "oomlint: error: unknown rule 'OOM999'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -602,6 +602,10 @@ def test_a_rule_as_json(run: Callable[..., Done]) -> None:
 
 
 def test_all_rules(run: Callable[..., Done]) -> None:
+    assert [each["code"] for each in json.loads(run("rule", "OOM102", "OOM101", "--output-format", "json").out)] == ["OOM102", "OOM101"]
+    both = run("rule", "OOM101", "oom102").out
+    assert both == run("rule", "OOM101").out + "\n" + run("rule", "OOM102").out
+    assert run("rule") == run("rule", "--all", "--output-format", "concise")
     entries = json.loads(run("rule", "--all", "--output-format", "json").out)
     assert [(entry["code"], entry["name"]) for entry in entries] == list(registry.catalogue())
     assert run("rule", "--all").out.count("\n## References\n") == len(entries)

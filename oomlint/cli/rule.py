@@ -37,21 +37,22 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Explain a rule: what it does, why it matters, and what to write instead."""
+    """Explain rules: what they do, why it matters, and what to write instead. Without a rule, all are listed, a line each."""
 
-    names: tuple[str, ...] = words("The code or the name of the rule.", "RULE")
+    names: tuple[str, ...] = words("The codes or the names of rules.", "RULES")
     all: bool = flag("Explain every rule.", _OUTPUT)
-    output_format: Format = choice("How the page is written.", _OUTPUT, Format, Format.TEXT)
+    output_format: Format | None = choice("How pages are written; `text`, or `concise` where no rule is named.", _OUTPUT, Format)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
 
 
 def perform(arguments: Arguments) -> int:
     """Print pages and return the exit status."""
-    if len(arguments.names) != 1 - arguments.all:
-        sys.stderr.write("oomlint: error: give the code of one rule, such as OOM101, or --all\n")
+    if arguments.names and arguments.all:
+        sys.stderr.write("oomlint: error: --all goes without the names of rules\n")
         return 2
+    form = arguments.output_format or (Format.TEXT if arguments.names or arguments.all else Format.CONCISE)
     local = with_plugins(local=True)
-    if local and (arguments.all or not registry.is_known(arguments.names[0])):
+    if local and not (arguments.names and all(map(registry.is_known, arguments.names))):
         with suppress(ConfigError):  # what is wrong with settings is not asked for
             load_settings(None, False, Path(), [code for code, _ in registry.catalogue()], local=local)  # noqa: FBT003 - its own signature
     try:
@@ -60,12 +61,12 @@ def perform(arguments: Arguments) -> int:
         sys.stderr.write(f"oomlint: error: {error}\n")
         return 2
     rules = [registry.load(code) for code in codes]
-    if arguments.output_format is Format.CONCISE:
+    if form is Format.CONCISE:
         sys.stdout.write("".join(f"{line}\n" for line in _lines(rules)))
         return 0
-    if arguments.output_format is Format.JSON:
+    if form is Format.JSON:
         entries = [_entry(rule) for rule in rules]
-        sys.stdout.write(json.dumps(entries if arguments.all else entries[0], indent=2) + "\n")
+        sys.stdout.write(json.dumps(entries[0] if len(arguments.names) == 1 else entries, indent=2) + "\n")
     else:
         _print("\n\n".join(map(markdown, rules)) + "\n", color=wants_color(arguments.color, sys.stdout))
     return 0
