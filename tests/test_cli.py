@@ -611,6 +611,13 @@ def test_all_rules(run: Callable[..., Done]) -> None:
     assert run("rule", "--all").out.count("\n## References\n") == len(entries)
 
 
+@pytest.mark.parametrize(("shell", "said"), [("zsh", "#compdef oomlint"), ("bash", "_oomlint_completion()"), ("fish", "complete --command oomlint")])
+def test_completion_is_that_of_the_shell_that_is_named(run: Callable[..., Done], shell: str, said: str) -> None:
+    assert run("--show-completion", shell) == run(f"--show-completion={shell}")
+    assert said in run("--show-completion", shell).out
+    assert run("--show-completion", "tcsh") == (2, "", "oomlint: error: --show-completion: 'tcsh' is none of bash, zsh, fish, powershell, pwsh\n")
+
+
 # -- hooks ------------------------------------------------------------------------------------------------------------
 
 

@@ -6,11 +6,12 @@ import importlib
 import inspect
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from oomlint.cli import COMMANDS
+from oomlint.cli.check import say
 from oomlint.cli.options import Kind, Option, from_typer, options_of, spelling, spelt_out
 from oomlint.cli.version import text
 
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+_COMPLETION: Final = "--show-completion"
+
+
 def parse(words: Sequence[str]) -> Callable[[], int] | int:
     """What a command line asks for, ready to be done; an exit status where help or an error is all there is to it."""
     chosen: list[Callable[[], int]] = []
+    option, *shell = [*(words[0].split("=", 1) if words else [""]), *words[1:]]
+    if option == _COMPLETION and shell:
+        return _completion(" ".join(shell))
     if words and words[0] in COMMANDS:
         words = [words[0], *spelt_out(importlib.import_module(f"oomlint.cli.{words[0]}").Arguments, words[1:])]
     try:
@@ -32,6 +39,18 @@ def parse(words: Sequence[str]) -> Callable[[], int] | int:
         if end.code or not chosen:
             return end.code if isinstance(end.code, int) else 0
     return chosen[0]
+
+
+def _completion(shell: str) -> int:
+    """Print what completes lines in a shell: typer itself takes the one that it is started from, whatever is named."""
+    from typer._completion_shared import Shells, get_completion_script  # noqa: PLC0415 - few ask for it, and typer may move what it does not export
+
+    known = [each.value for each in Shells]
+    if shell not in known:
+        say(f"error: {_COMPLETION}: {shell!r} is none of {', '.join(known)}")
+        return 2
+    typer.echo(get_completion_script(prog_name="oomlint", complete_var="_OOMLINT_COMPLETE", shell=shell))
+    return 0
 
 
 def application(choose: Callable[[Callable[[], int]], None]) -> typer.Typer:
