@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ALSO = "this loader has it, too"  # what is said at the places of others
 AGAIN = "and here"
 COPY = "a copy of it"
+GIVEN = "it is given here, too"
+BESIDE = frozenset({AGAIN, ALSO, COPY, GIVEN})  # what is said at places that no value comes through
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
 LOADER = "it is for this loader"
@@ -122,7 +124,7 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
             continue
         place = key[1]
         loaders = [item.place.saying(ALSO) for item in others]
-        given = [each.saying("it is given here, too") for each in first.given if each != place]
+        given = [each.saying(GIVEN) for each in first.given if each != place]
         related = dict.fromkeys((first.place.saying(LOADER), *loaders, *given, *first.related))
         shown = [each for each in related if each != place]
         kept.append(replace(first, place=place.saying(""), related=tuple(shown[:_MOST_GIVEN]), found=first.as_found))

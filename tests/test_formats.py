@@ -14,6 +14,7 @@ import pytest
 from inline_snapshot import snapshot
 from jsonschema.validators import validator_for
 
+from oomlint import once
 from oomlint.__main__ import main
 from oomlint.config import Format
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
@@ -97,6 +98,17 @@ def test_sarif_tells_rule_place_and_story(folder: Path, out: Callable[..., str])
     assert [item["id"] for item in result["relatedLocations"]] == [1]
     ((flow,),) = [[way["locations"] for way in each["threadFlows"]] for each in result["codeFlows"]]
     assert [step["location"]["physicalLocation"]["region"]["startLine"] for step in flow] == [6, 12]
+
+
+def test_a_code_flow_of_sarif_has_only_places_on_the_way(folder: Path) -> None:
+    place = Place(str(folder / "a.py"), 0, 9, 1, 9, 2)
+    said = ["the default", once.ALSO, once.AGAIN, once.COPY, once.GIVEN, ""]
+    related = tuple(Place(place.path, 0, row, 1, row, 2, message) for row, message in enumerate(said, 1))
+    found = Finding("OOM101", "persistent-without-workers", "message", Severity.ERROR, Confidence.HIGH, place, related)
+    (result,) = log(sarif.text([found], View(str(folder))))["results"]
+    assert len(result["relatedLocations"]) == len(said)
+    ((way,),) = [flow["threadFlows"] for flow in result["codeFlows"]]
+    assert [step["location"]["message"]["text"] for step in way["locations"]] == ["the default", "message"]
 
 
 def test_sarif_of_nothing_and_of_what_cannot_be_read(folder: Path, out: Callable[..., str]) -> None:

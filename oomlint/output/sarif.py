@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import __version__, registry
 from oomlint.finding import Confidence, Safety, Severity
-from oomlint.once import AGAIN, ALSO, COPY
+from oomlint.once import BESIDE
 from oomlint.output.fingerprints import numbered, relative
 from oomlint.output.github import repository
 from oomlint.output.physical import physical, span
@@ -77,7 +77,7 @@ class _Log:
         }
         if item.related:
             result["relatedLocations"] = [{"id": number, **self._location(place)} for number, place in enumerate(item.related, 1)]
-        chain = [place for place in item.related if place.message not in {AGAIN, ALSO, COPY, ""}]
+        chain = [place for place in item.related if place.message and place.message not in BESIDE]
         if chain:
             result["codeFlows"] = [self._flow([*reversed(chain), item.place.saying(item.message)])]
         if item.help:
