@@ -14,7 +14,7 @@ import pytest
 from inline_snapshot import snapshot
 from jsonschema.validators import validator_for
 
-from oomlint import once
+from oomlint import __version__, once
 from oomlint.__main__ import main
 from oomlint.config import Format
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
@@ -87,7 +87,9 @@ def test_sarif_tells_rule_place_and_story(folder: Path, out: Callable[..., str])
     (folder / "src").mkdir()
     (folder / "src" / "a b.py").write_text(BAD, encoding="utf-8")
     run = log(out("sarif"))
-    (rule,) = run["tool"]["driver"]["rules"]
+    driver = run["tool"]["driver"]
+    assert (driver["version"], driver["semanticVersion"]) == (__version__, __version__)
+    (rule,) = driver["rules"]
     assert (rule["id"], rule["name"]) == ("OOM101", "persistent-without-workers")
     assert "## Why is this bad" in rule["help"]["markdown"]
     (result,) = run["results"]

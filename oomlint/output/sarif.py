@@ -50,6 +50,7 @@ class _Log:
         rules = {item.code or item.name: item for item in sorted(findings, key=lambda item: (item.code or "", item.name, item.confidence.rank))}
         driver = {
             "name": "oomlint",
+            "version": __version__,
             "semanticVersion": __version__,
             "rules": [_rule(item) for item in rules.values()],
         }
