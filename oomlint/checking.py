@@ -317,5 +317,4 @@ def _said_by(rule: Rule, module: Module, project: Project) -> Iterable[Finding]:
 def _failure(rule: Rule, path: str, error: BaseException) -> Failure:
     import traceback  # noqa: PLC0415 - never needed, one hopes
 
-    cause = " ".join(f"{type(error).__name__}: {error}".split())
-    return Failure(rule.code, path, cause, "".join(traceback.format_exception(error)), plugins.origin(rule.code))
+    return Failure(rule.code, path, plugins.cause(error), "".join(traceback.format_exception(error)), plugins.origin(rule.code))

@@ -100,13 +100,21 @@ def load_settings(
     root = found[0].parent if found else _project_root(folder)
     if codes.codes and (local or (found and LOCAL in found[1])):
         folders = _settings_of(_origin(found[0]), {LOCAL: found[1][LOCAL]}).local_rules if found and LOCAL in found[1] else ()
-        more, whole = local([os.path.normpath(os.path.join(root, each)) for each in folders]) if local else ((), not folders)
+        more, whole = local([_inside(found[0], each) for each in folders] if found else []) if local else ((), not folders)
         codes = _Known((*codes.codes, *more), whole)
     lines = _lines(over, codes)
     settings = _settings_of(_origin(found[0]), {**_inherited(*found, codes), **lines}, codes) if found else _settings_of("--config: ", lines, codes)
     if settings.requires_python is None:
         settings = replace(settings, requires_python=_requires_python(root / "pyproject.toml"))
     return settings, root
+
+
+def _inside(file: Path, path: str) -> str:
+    """The whole path of local rules that a settings file names: they are part of the project. Raises ConfigError."""
+    found = os.path.normpath(os.path.join(file.parent, path))
+    if not os.path.join(found, "").startswith(os.path.join(file.parent, "")):
+        raise ConfigError(f"{_origin(file)}{LOCAL}: {path!r} lies outside of the project")
+    return found
 
 
 def settings_file(config: Path | None, start: Path) -> tuple[Path, frozenset[str]] | None:

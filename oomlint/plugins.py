@@ -143,7 +143,7 @@ def _load_installed() -> None:
         except Terminated:
             raise
         except _RAISED as error:
-            _problems.append(f"{origin}: {_cause(error)}: {point.name} = {point.value} is left out")
+            _problems.append(f"{origin}: {cause(error)}: {point.name} = {point.value} is left out")
 
 
 def _state_of(module: ModuleType) -> str:
@@ -181,7 +181,7 @@ def _load_local(package: str, path: str) -> None:
         except Terminated:
             raise
         except _RAISED as error:
-            _problems.append(f"{origin}: {_cause(error)}: the file is left out")
+            _problems.append(f"{origin}: {cause(error)}: the file is left out")
     # What they import of their own folder is theirs, too.
     theirs = [str(getattr(module, "__file__", None) or "") for name, module in sys.modules.items() if name.startswith(f"{package}.")]
     _signature.append(f"{path} {_digest(dict.fromkeys([*(os.path.join(folder, name) for name in found), *theirs]))}")
@@ -227,7 +227,7 @@ def _add(origin: str, classes: Sequence[type[Rule]]) -> None:
         except Terminated:
             raise
         except _RAISED as error:
-            _problems.append(f"{origin}: {cls.__name__}: {_cause(error)}: the rule is left out")
+            _problems.append(f"{origin}: {cls.__name__}: {cause(error)}: the rule is left out")
             continue
         _loaded[cls.code] = _Loaded(origin, made)
         catalogue.ADDED[cls.code] = cls.slug
@@ -267,8 +267,10 @@ def _wrong(cls: type[Rule]) -> str:
     return ""
 
 
-def _cause(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def cause(error: BaseException) -> str:
+    """What an exception is and says, on a line."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _shown(path: str) -> str:

@@ -214,6 +214,8 @@ def test_bases_of_rules_are_none(folder: Path, run: Callable[..., Done]) -> None
     base = rule().replace("class Says(Rule)", "class _Says(Rule)") + "class Says(_Says):\n    code = 'LAB102'\n"
     (folder / "lint" / "says.py").write_text(base)
     assert run() == (1, "a.py:1:1: LAB102 warning special\n", "")
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nlocal-rules = ["../"]\n')
+    assert run() == (2, "", "oomlint: error: pyproject.toml: [tool.oomlint] local-rules: '../' lies outside of the project\n")
     (folder / "pyproject.toml").write_text('[tool.oomlint]\nlocal-rules = [""]\n')
     assert run().err == "oomlint: error: pyproject.toml: [tool.oomlint] local-rules: a path is empty, or holds a null character\n"
 
@@ -286,6 +288,7 @@ def test_a_folder_that_is_not_there_is_told(folder: Path, run: Callable[..., Don
     [
         ("raise ValueError('x')", "ValueError: x"),
         ("raise SystemExit(3)", "SystemExit: 3"),
+        ("raise TimeoutError", "TimeoutError"),
         ("return 3", "TypeError: 'int' object is not iterable"),
         ("return ['a']", "TypeError: it says 'a', which is no finding of LAB101"),
         ("return self.check(module, project)", "RecursionError: maximum recursion depth exceeded"),
