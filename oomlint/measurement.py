@@ -168,6 +168,7 @@ class Measurement:
     growth: LoopPlan | None = None  # in a command, where it is other than in the loop
     option: str = ""  # the argument of a loader that the rule speaks of
     error: str = ""  # what an exception says that the rule speaks of: a regular expression
+    needs: str = ""  # what it takes to measure it, and no sandbox has
     scale: int = 1  # by how much less data than usual is taken
     traits: frozenset[Trait] = frozenset()
 
@@ -193,3 +194,5 @@ class Measurement:
 
 
 UNMEASURED: Final = Measurement()
+ON_DEVICE: Final = Measurement(needs="an accelerator")
+ON_RANKS: Final = Measurement(needs="a training of several ranks")

@@ -16,7 +16,6 @@ from verify_cases import judge, marked, told, verify
 from oomlint import engine, registry
 from oomlint.config import load_settings
 from oomlint.finding import Safety
-from oomlint.measurement import UNMEASURED
 from oomlint.rule import page
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.run import cases_of
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 ALL: Final = os.environ.get("OOMLINT_ALL_FIXTURES") == "1"
 # What `verify` does not measure, such as ranks, is run before and after its fixes by test_fixes_run.py alone.
-SAFE: Final = [rule.code for rule in registry.all_rules() if rule.fixable is Safety.SAFE and rule.measured_as is not UNMEASURED]
+SAFE: Final = [rule.code for rule in registry.all_rules() if rule.fixable is Safety.SAFE and rule.measured_as.strategies]
 CHOSEN: Final = [
     program
     for code in SAFE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.measurement import ON_DEVICE
 from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.memory.loaders.worker_devices import touches
 from oomlint.model.values import assumptions
@@ -106,6 +107,7 @@ class CudaInWorkers(Rule):
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
+    measured_as = ON_DEVICE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose workers use CUDA."""

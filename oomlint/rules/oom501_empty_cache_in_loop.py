@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Consequence, Fix, LoopKind, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.measurement import ON_DEVICE
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.shared.step_contexts import batch_loop, library_name, project_function, runs_each_round
 from oomlint.model.names import last_name
@@ -103,6 +104,7 @@ class EmptyCacheInLoop(Rule):
     fixable = Safety.UNSAFE
     help = "remove it from the loop"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.NOTHING, (Multiplier.STEPS,))
+    measured_as = ON_DEVICE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the batch loops that tidy up in each round."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
+from oomlint.measurement import ON_DEVICE
 from oomlint.memory.arrays.torch_load import Loaded, chosen_by_device, falls_back, loaded
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.add_argument import added_argument
@@ -103,6 +104,7 @@ class TorchLoadToSavedDevice(Rule):
     lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
+    measured_as = ON_DEVICE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the checkpoints that go to the device they were saved from."""

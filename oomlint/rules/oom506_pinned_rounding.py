@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.amounts import readable
 from oomlint.finding import ByteSize, Consequence, Factor, Message, Multiplier, Resource, Severity, Weighs
+from oomlint.measurement import ON_DEVICE
 from oomlint.memory.loaders.pinned_memory import rounded_arrays, rounded_batches
 from oomlint.rule import Rule
 
@@ -90,6 +91,7 @@ class PinnedRounding(Rule):
     fixable = None
     help = "choose sizes just below a power of two, or leave out pinning"
     weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
+    measured_as = ON_DEVICE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the pinned batches and arrays that rounding makes much larger."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
+from oomlint.measurement import ON_DEVICE
 from oomlint.memory.datasets.device_splits import beside, in_one_batch, moved, rooms
 from oomlint.rule import Rule
 
@@ -88,6 +89,7 @@ class WholeSplitOnDevice(Rule):
     severity = Severity.WARNING
     fixable = None
     weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
+    measured_as = ON_DEVICE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the places where all of the data goes to the accelerator."""

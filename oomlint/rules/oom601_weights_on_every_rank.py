@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
+from oomlint.measurement import ON_RANKS
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.load_fixes import mapped
 from oomlint.memory.ranks.checkpoints import released, weights
@@ -119,6 +120,7 @@ class WeightsOnEveryRank(Rule):
     fixable = Safety.SAFE
     help = "pass `mmap=True`, so that the ranks share the pages of the file"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
+    measured_as = ON_RANKS
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the checkpoints that every rank reads into host memory."""

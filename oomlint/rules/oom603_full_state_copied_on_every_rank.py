@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import AllocationFact, Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.measurement import ON_RANKS
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.ranks.full_states import full_states, on_one_rank
 from oomlint.memory.shared.test_suites import holds_tests
@@ -92,6 +93,7 @@ class FullStateCopiedOnEveryRank(Rule):
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
+    measured_as = ON_RANKS
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the states that every rank holds and one reads."""

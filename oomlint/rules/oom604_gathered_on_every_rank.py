@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
+from oomlint.measurement import ON_RANKS
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.ranks.gathers import GATHER, gathers_of, to_one
 from oomlint.memory.shared.test_suites import holds_tests
@@ -103,6 +104,7 @@ class GatheredOnEveryRank(Rule):
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
     weighs = Weighs(Consequence.MULTIPLIED, Resource.RECORDS, (Multiplier.RANKS,))
+    measured_as = ON_RANKS
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the gathers to all ranks of what one rank reads."""

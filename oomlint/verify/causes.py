@@ -28,7 +28,10 @@ class Cause(Enum):
         r"not in the project|no data was found|FileNotFound|No such file|with the data that|[Tt]oo (?:few|small|little)|are needed to see|could not be made",
         "put a sample of your data where the program reads it, or name a function that makes the dataset: `--factory package.module:function`",
     )
-    UNMEASURED = (r"what OOM\d+ speaks of is not measured", "")
+    UNMEASURED = (
+        r"what OOM\d+ speaks of is not measured",
+        "compare runs of your own without the change and with it: `oomlint trace -- python train.py` watches their memory",
+    )
     UNRUN = (r"", 'run the program itself: `--command "python train.py --epochs 1"`, with your script and its options')
 
     @property
@@ -38,7 +41,7 @@ class Cause(Enum):
 
     @property
     def hint(self) -> str:
-        """The next step; `{}` stands for what the pattern has caught. Empty where there is none."""
+        """The next step; `{}` stands for what the pattern has caught."""
         return self.value[1]
 
 

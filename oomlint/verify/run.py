@@ -208,7 +208,9 @@ def _said(session: Session) -> Verdict:
             return verdict
         said.append(verdict)
     if not said:
-        return Verdict(Outcome.INCONCLUSIVE, f"what {session.case.code} speaks of is not measured")
+        needs = session.case.plan.needs
+        why = f": that takes {needs}, and code is run without one" if needs else ""
+        return Verdict(Outcome.INCONCLUSIVE, f"what {session.case.code} speaks of is not measured{why}")
     quiet = next((item for item in said if item.outcome is not Outcome.INCONCLUSIVE), None)
     if quiet is not None:
         return quiet
