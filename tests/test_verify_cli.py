@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from commands import Done
+from jsonschema import Draft202012Validator
 
 from oomlint import amounts
 from oomlint.__main__ import main
 from oomlint.cli import app, verification, verify
 from oomlint.cli.options import read
 from oomlint.config import ConfigError
+from oomlint.output.json_schema import schema
 from oomlint.verify import patches
 from oomlint.verify import run as run_module
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
@@ -482,7 +484,7 @@ def test_formats(folder: Path, run: Callable[..., Done]) -> None:
     assert run("verify", "a.py:2", "-q", "--output-format", "concise").out == "a.py:2:1: OOM101 confirmed (cached): it was seen\n"
     (entry,) = json.loads(run("verify", "a.py:2", "--output-format", "json").out)
     assert (entry["code"], entry["verdict"]["outcome"], entry["verdict"]["cached"]) == ("OOM101", "confirmed", True)
-    assert run("verify", "a.py:2", "--output-format", "github").out.startswith("::warning title=oomlint (OOM101)%3A fix confirmed,file=a.py,line=2,")
+    assert run("verify", "a.py:2", "--output-format", "github").out.startswith("::error title=oomlint (OOM101)%3A fix confirmed,file=a.py,line=2,")
     assert "\x1b[1;32mOOM101 confirmed\x1b[0m" in run("verify", "a.py:2", "--color", "always").out
     assert run("verify", "a.py:2", "-q", "--output-format", "concise", "--output-file", "-").out == "a.py:2:1: OOM101 confirmed (cached): it was seen\n"
     assert run("verify", "a.py:2", "--output-file", "report.txt") == (0, "", "")
@@ -572,6 +574,25 @@ def test_only_confirmed_fixes_are_applied(folder: Path, run: Callable[..., Done]
     assert "3 fixes verified: 1 confirmed, 1 no effect, 1 regressed.\nFixed 1 finding in 1 file.\nFound 2 errors in 1 file.\n" in done.out
 
 
+def test_json_keeps_what_was_fixed_with_its_verdict(run: Callable[..., Done], judge: Judge) -> None:
+    judge.outcomes["two"] = Outcome.REGRESSED
+    entries = json.loads(run("check", "--fix", "--verify", "--output-format", "json").out)
+    Draft202012Validator(schema()).validate(entries)
+    assert [(entry["location"]["row"], entry.get("fixed", False), entry["verdict"]["outcome"]) for entry in entries] == [
+        (3, False, "regressed"),
+        (2, True, "confirmed"),
+        (4, True, "confirmed"),
+    ]
+
+
+def test_verdicts_as_sarif_and_as_rows(run: Callable[..., Done], judge: Judge) -> None:
+    judge.outcomes["two"] = Outcome.REGRESSED
+    (log,) = json.loads(run("verify", "--output-format", "sarif").out)["runs"]
+    said = [(each["ruleId"], each["properties"]["verdict"]["outcome"]) for each in log["results"]]
+    assert said == [("OOM101", "confirmed"), ("OOM101", "regressed"), ("OOM101", "confirmed")]
+    assert [json.loads(row)["verdict"]["outcome"] for row in run("verify", "--output-format", "json-lines").out.splitlines()] == [each[1] for each in said]
+
+
 @pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True), (True, False, True)])
 def test_findings_that_are_alike_are_told_apart(
     folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, judge: Judge, *, wanted: tuple[bool, ...]
@@ -616,7 +637,7 @@ def test_a_diff_of_confirmed_fixes(folder: Path, run: Callable[..., Done], judge
 
 def test_machines_are_told_the_verdict(run: Callable[..., Done], judge: Judge) -> None:
     judge.outcomes["two"] = Outcome.INCONCLUSIVE
-    (entry,) = json.loads(run("check", "--fix", "--verify", "--output-format", "json").out)
+    entry, *_ = json.loads(run("check", "--fix", "--verify", "--output-format", "json").out)
     assert (entry["location"]["row"], entry["verdict"]["outcome"]) == (3, "inconclusive")
     out = run("check", "--fix", "--verify", "--output-format", "github", "--no-cache").out
     assert out.startswith("::error title=oomlint (OOM101)%3A fix inconclusive,file=a.py,line=3,")

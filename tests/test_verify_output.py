@@ -225,6 +225,12 @@ def test_json(item: Item, view: View) -> None:
     assert (second["verdict"]["outcome"], second["verdict"]["mended"], second["verdict"]["fidelity"]) == ("symptom not shown", False, None)
 
 
+def test_json_lines(item: Item, view: View) -> None:
+    items = [item, other(item, Outcome.NO_EFFECT)]
+    rows = verdicts_json.rows(items, view, PYTHON).splitlines()
+    assert [json.loads(row) for row in rows] == json.loads(verdicts_json.text(items, view, PYTHON))
+
+
 def test_json_holds_only_numbers_that_json_knows(item: Item, view: View) -> None:
     odd = other(item, Outcome.CONFIRMED, readings=(Reading("memory", "bytes", (float("nan"), float("inf"))),))
     (entry,) = json.loads(verdicts_json.text([odd], view, PYTHON), parse_constant=pytest.fail)
@@ -237,11 +243,11 @@ def test_github(item: Item, view: View) -> None:
     items += [other(item, outcome, mended=False) for outcome in (Outcome.SHOWN, Outcome.NOT_SHOWN)]
     rows = verdicts_github.text(items, view).splitlines()
     assert [re.match(r"::(\w+) title=oomlint \(OOM201\)%3A ([\w ]+),file=train.py,line=1,", row).groups() for row in rows] == [  # type: ignore[union-attr]
-        ("warning", "fix confirmed"),
+        ("error", "fix confirmed"),
         ("notice", "fix has no effect"),
         ("error", "fix regressed"),
         ("notice", "fix inconclusive"),
-        ("warning", "symptom shown"),
+        ("error", "symptom shown"),
         ("notice", "symptom not shown"),
     ]
     assert rows[0].endswith("never cleared%0Afix confirmed: 4 storages a step are kept before the fix and none after (your code on synthesised data)")

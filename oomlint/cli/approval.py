@@ -69,15 +69,16 @@ class Approval:
         item = self._item(finding)
         return remark(item) if item else None
 
-    def entry(self, finding: Finding) -> dict[str, object]:
+    def entry(self, finding: Finding, *, fixed: bool = False) -> dict[str, object]:
         """What JSON says of the verdict, ``None`` where there is none."""
-        item = self._item(finding)
+        item = self._item(finding, fixed=fixed)
         return {"verdict": verdict_entry(item, self._python) if item else None}
 
-    def _item(self, finding: Finding) -> Item | None:
+    def _item(self, finding: Finding, *, fixed: bool = False) -> Item | None:
+        finding = finding.as_found
         alike = [item for item in self._items if key(item[0].finding) == key(finding)]
-        left = [item for item in alike if item[1].outcome is not Outcome.CONFIRMED] or alike
-        return min(left, key=lambda item: abs(item[0].finding.place.row - finding.place.row), default=None)
+        same = [item for item in alike if (item[1].outcome is Outcome.CONFIRMED) is fixed] or alike
+        return min(same, key=lambda item: abs(item[0].finding.place.row - finding.place.row), default=None)
 
 
 def approval(settings: Settings, root: str, options: engine.Options, view: View, arguments: check.Arguments, config: str | None, start: str) -> Approval:

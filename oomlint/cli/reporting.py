@@ -125,7 +125,8 @@ class Result:
         if self.form is Format.JSON or self.form is Format.JSON_LINES:
             from oomlint.output import json_array  # noqa: PLC0415
 
-            return (json_array.text if self.form is Format.JSON else json_array.rows)(findings, view, self._more)
+            told = (*findings, *self.report.fixed) if self.approved else findings  # which verdicts have led to what
+            return (json_array.text if self.form is Format.JSON else json_array.rows)(told, view, self._more)
         if self.form is Format.SARIF:
             from oomlint.output import sarif  # noqa: PLC0415
 
@@ -167,7 +168,10 @@ class Result:
         return full.lines(findings, view, every_place=self.arguments.verbose)
 
     def _more(self, finding: Finding) -> dict[str, object]:
-        return self.approved.entry(finding) if self.approved else {}
+        if not self.approved:
+            return {}
+        fixed = any(finding is each for each in self.report.fixed)  # what is left may look the same by now
+        return {**self.approved.entry(finding, fixed=fixed), **({"fixed": True} if fixed else {})}
 
     def _remark(self, finding: Finding) -> Remark | None:
         return self.approved.remark(finding) if self.approved else None

@@ -19,7 +19,9 @@ class Format(StrEnum):
     FULL = "full"
     CONCISE = "concise"
     JSON = "json"
+    JSON_LINES = "json-lines"
     GITHUB = "github"
+    SARIF = "sarif"
 
 
 _RUN, _RULES, _OUTPUT, _FILES = "How code is run", "Rules", "Output", "Files and settings"
@@ -58,7 +60,9 @@ class Arguments:
     severity: Severity | None = choice("The lowest severity to verify; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to verify; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
-    output_format: Format = choice("How verdicts are written: `full`, `concise`, `json` or `github`.", _OUTPUT, Format, Format.FULL, "FORMAT")
+    output_format: Format = choice(
+        "How verdicts are written: `full`, `concise`, `json`, `json-lines`, `github` or `sarif`.", _OUTPUT, Format, Format.FULL, "FORMAT"
+    )
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
     html: str | None = text("Write a page with charts to a file, beside the report.", _OUTPUT, "FILE")
     strict: bool = flag("Exit with 1 also where something is inconclusive.", _OUTPUT)

@@ -17,7 +17,7 @@ from oomlint.cli.options import STANDARD
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
 from oomlint.cli.verify import Format
 from oomlint.config import FACTORY, ConfigError, load_settings
-from oomlint.output import concise, summary, verdicts_github, verdicts_html, verdicts_json, verdicts_text
+from oomlint.output import concise, sarif, summary, verdicts_github, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 from oomlint.registry import catalogue
@@ -207,16 +207,31 @@ class _Printed:
             printer.lines(verdicts_text.full(items, self._view, self._python, plain=not _holds_blocks(stream)))
 
     def _rest(self, stream: TextIO, items: Sequence[Item], files: int, unread: int) -> None:
-        if self._arguments.output_format is Format.JSON:
-            stream.write(verdicts_json.text(items, self._view, self._python))
-        elif self._arguments.output_format is Format.GITHUB:
-            stream.write(verdicts_github.text(items, self._view))
+        machine = self._machine(items)
+        if machine is not None:
+            stream.write(machine)
         elif not self._arguments.quiet and (items or files):
             nothing = ((f"Nothing to verify: no findings in {summary.count(files, 'file')}.", ""),)
             printer = Printer(stream, color=wants_color(self._arguments.color, stream))
             printer.line(*(verdicts_text.summary(items) if items else nothing))
             if unread:
                 printer.line((f"{summary.count(unread, 'file')} could not be checked.", ""))
+
+    def _machine(self, items: Sequence[Item]) -> str | None:
+        """The report for another program; ``None`` where a text is asked for."""
+        form = self._arguments.output_format
+        if form is Format.JSON or form is Format.JSON_LINES:
+            return (verdicts_json.text if form is Format.JSON else verdicts_json.rows)(items, self._view, self._python)
+        if form is Format.GITHUB:
+            return verdicts_github.text(items, self._view)
+        if form is Format.SARIF:
+            of = {item[0].finding: item for item in items}
+
+            def more(finding: Finding) -> dict[str, object]:
+                return {"verdict": verdicts_json.verdict_entry(of[finding], self._python)}
+
+            return sarif.text(list(of), self._view, more, lambda finding: verdicts_github.remark(of[finding]))
+        return None
 
 
 def _holds_blocks(stream: TextIO) -> bool:

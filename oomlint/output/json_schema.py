@@ -45,6 +45,7 @@ def schema() -> dict[str, Any]:
     }
     some = {
         "fixed_by": {"enum": ["--fix", "--fix --unsafe-fixes", None]},
+        "fixed": {"const": True, "description": "of `oomlint check --fix --verify`: the fix is applied, and the place is that before it"},
         "verdict": {"anyOf": [{"$ref": "#/$defs/verdict"}, {"type": "null"}]},
     }
     return {

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from oomlint.output.view import View
 
 _LEVELS: Final = {
-    Outcome.CONFIRMED: "warning",  # the finding stands until its fix is applied
+    Outcome.CONFIRMED: None,  # the finding stands until its fix is applied, and is as grave as ever
     Outcome.NO_EFFECT: "notice",
     Outcome.REGRESSED: "error",
     Outcome.INCONCLUSIVE: "notice",
-    Outcome.SHOWN: "warning",
+    Outcome.SHOWN: None,
     Outcome.NOT_SHOWN: "notice",
 }
 

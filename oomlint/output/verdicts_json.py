@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 def text(items: Iterable[Item], view: View, python: str) -> str:
     """The array, in ASCII, so that any encoding of the stream holds it."""
-    return json.dumps([{**json_array.entry(case.finding, view), "verdict": verdict_entry((case, verdict), python)} for case, verdict in items], indent=2) + "\n"
+    return json.dumps([_entry(item, view, python) for item in items], indent=2) + "\n"
+
+
+def rows(items: Iterable[Item], view: View, python: str) -> str:
+    """The same entries, each on a line."""
+    return "".join(json.dumps(_entry(item, view, python), separators=(",", ":")) + "\n" for item in items)
+
+
+def _entry(item: Item, view: View, python: str) -> dict[str, object]:
+    return {**json_array.entry(item[0].finding, view), "verdict": verdict_entry(item, python)}
 
 
 def verdict_entry(item: Item, python: str) -> dict[str, object]:
