@@ -108,12 +108,25 @@ def numbers_of(name: str, plain: Sequence[Any], named: Given) -> int | None:
         return None
 
 
+def options_of(name: str, plain: Sequence[Any], named: Given) -> dict[str, Any]:
+    """What a layer is made with, by name."""
+    words, _ = LAYERS.get(name, ((), None))
+    return {**dict(zip(words, plain, strict=False)), **named}
+
+
 def kept_beside(name: str, plain: Sequence[Any], named: Given) -> int:
     """Bytes that a layer keeps and does not train: the running mean and variance of a batch norm, and its count."""
-    words, _ = LAYERS.get(name, ((), None))
-    given = {**dict(zip(words, plain, strict=False)), **named}
+    given = options_of(name, plain, named)
     features = given.get("num_features")
     return 2 * 4 * features + 8 if name in _BUFFERS and isinstance(features, int) and given.get("track_running_stats", True) else 0
+
+
+def without_weight(name: str, plain: Sequence[Any], named: Given) -> int | None:
+    """Numbers of a layer beside its weight, where that may be another layer's; None of layers that have more than one."""
+    given = options_of(name, plain, named)
+    if name == "Linear":
+        return int(given["out_features"] * given.get("bias", True))
+    return 0 if name == "Embedding" else None
 
 
 # Numbers that an optimizer keeps for each number that it trains, once it has made a step. A test runs each.

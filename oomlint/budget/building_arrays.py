@@ -1,0 +1,69 @@
+"""Arrays that constructors make: parameters and buffers before they are that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.budget.costs import FLOAT
+from oomlint.budget.parts import Array, Library, Missing
+from oomlint.memory.shared.byte_size import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "rand", "randn", "Tensor", "FloatTensor"})  # dimensions by place, or a tuple of them
+
+
+def item_of(value: Library) -> int | None:
+    """Bytes of a number of a type."""
+    library, _, word = value.name.rpartition(".")
+    return ITEM_BYTES.get(word, FLOAT) if library == "torch" else FLOAT
+
+
+def shape_of(plain: Sequence[Any]) -> tuple[int, ...] | None:
+    """Dimensions that are given one by one, or together."""
+    given = plain[0] if len(plain) == 1 and isinstance(plain[0], tuple | list) else plain
+    return tuple(given) if given and all(isinstance(one, int) for one in given) else None
+
+
+def array(word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
+    """What ``torch.zeros`` and its like give."""
+    dtype = named.get("dtype")
+    item = item_of(dtype) if isinstance(dtype, Library) else FLOAT if dtype is None else None
+    if word == "Size" and plain:
+        return tuple(plain[0]) if isinstance(plain[0], tuple | list) else Missing(text)
+    if word == "manual_seed" or item is None:
+        return Missing(text)
+    shape = None
+    if word in _ONE_SHAPE:
+        shape = shape_of(plain or [named.get("size")])
+    elif word == "full" or word in {"normal", "randint"}:
+        given = [one for one in (*plain, named.get("size")) if isinstance(one, tuple | list)]
+        shape = shape_of(given[:1]) if given else None
+        item = 8 if word == "randint" and dtype is None else item
+    elif word == "eye" and plain and isinstance(plain[0], int):
+        shape = (plain[0], plain[1] if len(plain) > 1 and isinstance(plain[1], int) else plain[0])
+    elif word in {"arange", "linspace"} and all(isinstance(one, int | float) for one in plain) and plain:
+        steps = plain[2] if word == "linspace" and len(plain) > 2 else None  # noqa: PLR2004 - start, end, steps
+        count = steps if word == "linspace" else len(range(*map(int, plain))) if all(float(one).is_integer() for one in plain) else None
+        whole = word == "arange" and dtype is None and all(isinstance(one, int) for one in plain)
+        shape, item = ((count,) if isinstance(count, int) else None), 8 if whole else item
+    elif word in {"tensor", "as_tensor"} and plain and isinstance(plain[0], list | tuple | int | float):
+        shape = _nested(plain[0])
+        item = item if isinstance(dtype, Library) or _first(plain[0], float) else 8
+    elif word in {"zeros_like", "ones_like", "randn_like", "rand_like", "empty_like"} and plain and isinstance(plain[0], Array):
+        shape = plain[0].shape
+    return Array(shape, item) if shape is not None else Missing(text)
+
+
+def _nested(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, list | tuple):
+        return () if isinstance(value, int | float) else None
+    inner = _nested(value[0]) if value else ()
+    return (len(value), *inner) if inner is not None else None
+
+
+def _first(value: Any, kind: type) -> bool:
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, kind)

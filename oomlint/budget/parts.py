@@ -1,0 +1,207 @@
+"""What the constructors of a model make, as far as they can be followed: layers, objects of the project's classes, arrays, and what nobody knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.budget.costs import FLOAT
+from oomlint.budget.nouns import Counted
+from oomlint.budget.sizes import Name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import libcst as cst
+
+    from oomlint.model.project import Module
+    from oomlint.model.values import ClassRef, Frame, Value
+    from oomlint.syntax.scopes import Scope
+
+MOST_ROUNDS: Final = 2_000  # of a loop
+_LONGEST: Final = 40  # characters of the name of what is missing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Missing:
+    """Something that nobody knows, as it is written."""
+
+    text: str
+
+
+class Rest(Missing):
+    """In a list or a dictionary: what else may be in it."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class Layer:
+    """A layer of a library, or several put together: ``parts`` by their names."""
+
+    numbers: int = 0  # that are trained
+    kept: int = 0  # bytes beside them
+    parts: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    without_weight: int | None = None  # the numbers that are left where its weight is another layer's
+    options: dict[str, Any] = field(default_factory=dict)  # what it was made with
+
+
+@dataclass(slots=True, eq=False)
+class Made:
+    """An object of a class of the project. What stands in ``missing`` may have put layers on it."""
+
+    cls: ClassRef
+    module: bool  # whether it is a module of torch
+    attributes: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """A tensor: its shape, and bytes of one number."""
+
+    shape: tuple[int, ...]
+    item: int
+    parameter: bool = False
+    kept: bool = False  # as a buffer of a module
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A function of the project, with what it is a method of, and where it is defined."""
+
+    module: Module
+    scope: Scope
+    this: Made | None = None
+    around: Names | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of the project."""
+
+    ref: ClassRef
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Something of a library, or a built-in function, by its qualified name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A method of a value that is no object of the project."""
+
+    of: Any
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partly:
+    """A callable with some of its arguments given."""
+
+    func: Any
+    plain: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outside:
+    """What stands outside of the constructors and is neither a constant nor a model: options, settings."""
+
+    value: Value
+
+
+@dataclass(slots=True, eq=False)
+class Names:
+    """The names of a function that is being run. Where ``frame`` is given, nothing is run: names have the values that they have in it."""
+
+    module: Module
+    scope: Scope
+    known: dict[str, Any] = field(default_factory=dict)
+    around: Names | None = None
+    frame: Frame | None = None
+    this: Made | None = None
+
+
+def items_of(value: Any) -> list[Any] | None:
+    """What a loop over a value goes through; None where nobody knows all of it."""
+    if isinstance(value, range):
+        return list(value) if len(value) <= MOST_ROUNDS else None
+    if isinstance(value, Layer):
+        return list(value.parts.values()) if not value.missing and (value.parts or not value.numbers) else None
+    known = isinstance(value, list | tuple | dict | str) and not any(isinstance(one, Rest) for one in value)
+    return list(value) if known else None
+
+
+def is_part(value: Any) -> bool:
+    """Whether a value has parameters, or may have."""
+    return isinstance(value, Layer | Missing) or (isinstance(value, Made) and value.module) or (isinstance(value, Array) and value.parameter)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """The layers inside a module, in their order."""
+    if isinstance(value, Layer):
+        return list(value.parts.values())
+    return [one for one in value.attributes.values() if is_part(one) and not isinstance(one, Missing)] if isinstance(value, Made) else []
+
+
+def all_parts(value: Any) -> Iterator[Any]:
+    """A module and all that is inside it."""
+    yield value
+    for one in parts_of(value):
+        yield from all_parts(one)
+
+
+def counted(value: Any, used: Any = None) -> Counted:
+    """The numbers of a module, each part once however many names it has. ``used`` says of a class and an attribute whether it is called like a layer."""
+    seen: set[int] = set()
+
+    def of(value: Any) -> Counted:
+        if isinstance(value, Missing):
+            return lacking(value.text)
+        if id(value) in seen:
+            return Counted()
+        seen.add(id(value))
+        if isinstance(value, Array):
+            size = value.item
+            for one in value.shape:
+                size *= one
+            if value.parameter:
+                return Counted(size // value.item) if value.item == FLOAT else lacking("a parameter of another type")
+            return Counted(0, size) if value.kept else Counted()
+        if isinstance(value, Layer):
+            total = Counted(value.numbers, value.kept)
+            for one in value.parts.values():
+                total = total.plus(of(one))
+        elif isinstance(value, Made) and value.module:
+            total = Counted()
+            for name, one in value.attributes.items():
+                if isinstance(one, Missing):
+                    total = total.plus(lacking(one.text) if used is None or used(value.cls, name) else Counted())
+                elif isinstance(one, list | tuple | dict):
+                    held = list(one.values()) if isinstance(one, dict) else one
+                    if any(is_part(each) and not isinstance(each, Missing) for each in held):
+                        total = total.plus(lacking(name))  # torch does not find what a plain list holds
+                else:
+                    total = total.plus(of(one))
+        else:
+            return Counted()
+        for text in value.missing:
+            total = total.plus(lacking(text))
+        return total
+
+    return of(value)
+
+
+def lacking(code: str) -> Counted:
+    """Numbers that nobody knows, of what is written so."""
+    return Counted(0, missing=(Name(f"numbers of {' '.join(code.split())[:_LONGEST]}"),))
+
+
+def text_of(node: cst.CSTNode, module: Module) -> str:
+    """How something is written, on a line."""
+    return " ".join(module.code(node).split())
