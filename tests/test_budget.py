@@ -184,12 +184,22 @@ def test_a_cast_changes_the_bytes_and_arithmetic_makes_them_unknown(budget: Budg
         "torch.linspace(1, 2, 10**8)",
         "np.eye(10000)",
         "torch.eye(10000)",
+        "bytearray(10**9)",
+        "bytes(10**9)",
+        "{name: unknown(name) for name in range(10**6)}",
     ],
 )
 def test_what_nobody_counts_is_told_as_left_out(budget: Budget, made: str) -> None:
     text = ARRAY.replace("import numpy as np", "import numpy as np\nimport torch").replace("np.zeros((1000, 300, 1000), dtype=np.float32)", made)
     Path("train.py").write_text(text)
     assert "x" in next(one for one in table(budget, "train.py")["totals"] if one["moment"] == "construction")["missing"]
+
+
+@pytest.mark.parametrize("made", ["[str(i) for i in range(10**6)]", "{i: str(i) for i in range(10**6)}"])
+def test_strings_are_objects_that_take_57_bytes_at_least(budget: Budget, made: str) -> None:
+    Path("train.py").write_text(ARRAY.replace("np.zeros((1000, 300, 1000), dtype=np.float32)", f"{made}\n        kept = self.x\n        self.names = kept"))
+    rows = {row["what"]: (row["bytes"], row["known"]) for row in table(budget, "train.py")["rows"]}
+    assert rows["`x` of Frames"] == rows["`names` of Frames"] == (57 * 10**6, "at least")
 
 
 @pytest.mark.parametrize(

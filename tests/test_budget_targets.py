@@ -313,6 +313,39 @@ def test_layers_of_unknown_sizes_are_names(budget: Budget) -> None:
     assert sorted(row["known"] for row in rows) == ["at least", "unknown"]
 
 
+def test_an_optimizer_that_torch_does_not_have_keeps_nobody_knows_how_much(budget: Budget) -> None:
+    Path("train.py").write_text(
+        MODEL.replace("torch.optim.AdamW(net", "FusedAdam(net").replace("import torch\n", "import torch\nfrom apex.optimizers import FusedAdam\n", 1)
+    )
+    rows = {row["what"]: row["known"] for row in table(budget, "train.py")["rows"] if row["holder"] == "device"}
+    assert (rows["parameters of `net`"], rows["state of FusedAdam of `net`"]) == ("exact", "unknown")
+
+
+def test_a_model_that_nobody_trains_is_on_the_device_all_the_same(budget: Budget) -> None:
+    Path("train.py").write_text(MODEL.replace("    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)\n", ""))
+    rows = [row["what"] for row in table(budget, "train.py")["rows"] if row["holder"] == "device"]
+    assert "parameters of `Net(depth=4)`" in rows
+    assert not any(what.startswith("gradients") for what in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ("srun -n 4 python train.py", 4),
+        ("mpirun -np 3 python train.py", 3),
+        ("mpiexec -n 2 python train.py", 2),
+        ("sh -c 'python train.py'", 1),
+    ],
+)
+def test_a_typed_command_is_read_as_one_of_a_script(budget: Budget, words: str, ranks: int) -> None:
+    assert table(budget, words)["ranks"] == ranks
+
+
+def test_a_typed_container_has_the_memory_that_it_is_given(budget: Budget) -> None:
+    out = budget("docker run -m 4g --shm-size 1g image python train.py").out
+    assert "Limits: memory 4.0 GiB (the command), /dev/shm 1.0 GiB (the command)" in out
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

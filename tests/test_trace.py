@@ -476,6 +476,21 @@ def found_in(code: str) -> tuple[Finding, ...]:
     return engine.run(paths, Settings(), folder, engine.Options(cache=False, processes=1, causes=False)).findings
 
 
+def test_what_a_budget_predicts_stands_beside_what_was_seen(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "data = TensorDataset(torch.zeros(100_000, 500))\n"
+        "for (x,) in DataLoader(data, batch_size=4000):\n    x.sum()\n"
+    )
+    process = traced(tmp_path, sys.executable, "train.py")
+    assert process.communicate(timeout=120)[1] == ""
+    told = json.loads((tmp_path / "report.json").read_text())["predicted"]
+    assert 200 * MB < told["bytes"] < 400 * MB  # 200 MB of data, and what Python and torch take
+    assert (told["moment"], told["complete"]) == ("first epoch", True)
+    assert re.search(rf'<p id="predicted" data-bytes="{told["bytes"]}">`oomlint budget` predicts ', (tmp_path / "page.html").read_text())
+
+
 def test_a_training_is_explained(tmp_path: Path) -> None:
     """The whole way: a list that keeps the graph of every step."""
     pytest.importorskip("torch")

@@ -26,18 +26,23 @@ class Command:
     ranks_open: bool = False  # a launcher starts several processes, and nobody says how many
 
 
-def read(text: str, folder: str) -> Command:
-    """The script that a command runs, and what it gives it. Raises BudgetError, whose message says what is wrong."""
+def refuse_shell(text: str) -> None:
+    """Raise BudgetError where a command is one for a shell."""
     found = _SHELL.search(_QUOTED.sub("", text))
     if found:
         sign = found.group().strip() or "a line break"
         raise BudgetError(f"the command has shell syntax (`{sign}`): give the plain command, such as `python train.py --num_workers 4`")
+    first = text.split(maxsplit=1)[0]
+    if _SETS.match(first):
+        raise BudgetError(f"the command has shell syntax (`{first}`): give it without variables in front")
+
+
+def read(text: str, folder: str) -> Command:
+    """The script that a command runs, and what it gives it. Raises BudgetError, whose message says what is wrong."""
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise BudgetError(f"the command cannot be read: {str(error).lower()}") from None
-    if words and _SETS.match(words[0]):
-        raise BudgetError(f"the command has shell syntax (`{words[0]}`): give it without variables in front")
     at = _script_at(words)
     if at is None:
         raise BudgetError("the command runs no Python script that can be seen: it needs a file that ends in `.py`, or `-m` and a module")

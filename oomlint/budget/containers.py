@@ -39,6 +39,8 @@ _NAME: Final = 120  # bytes: a string of 60 characters, with its place in a list
 _READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), "read_parquet": ("parquet",), "memmap": ("npy",), "open_memmap": ("npy",)}
 _COUNT: Final = re.compile(r"len\(self\.(\w+)\)|self\.(\w+)\.(?:shape\[0\]|size\(0\))")
 _READS: Final = frozenset({"read", "read_bytes", "read_text"})
+_BYTES: Final = frozenset({"builtins.bytes", "builtins.bytearray"})
+_MANY: Final = 10_000  # of which one may be large
 _NUMPY: Final = frozenset({"npy", "npz"})
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
@@ -103,15 +105,17 @@ class Containers:
         return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file)
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
-        """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``."""
+        """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
         value = holding.effect.value if holding.effect is not None else None
         if value is None or holding.content.kind not in {Kind.TEXT, Kind.UNKNOWN}:
             return False
+        if (holding.content.count or 0) >= _MANY:
+            return True
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _READS:
             return True
         made = (alt.value for alt in self.evaluator.values(value, self._frame_of(owner, holding.module, value))[:4])
         parts = (names.canonical(one.name).split(".") for one in made if isinstance(one, ExternalCall))
-        return any(part[0] in {"numpy", "torch"} and part[-1] in UNCOUNTED for part in parts)
+        return any((part[0] in {"numpy", "torch"} and part[-1] in UNCOUNTED) or ".".join(part) in _BYTES for part in parts)
 
     def _arrays_in(self, holding: Holding, one: Container, owner: Dataset) -> Iterator[Container]:
         """The arrays of known size in the records of a list: workers that are forked do not copy them, as they do the records."""

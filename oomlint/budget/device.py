@@ -49,7 +49,8 @@ def _of(model: Trained) -> Iterator[Row]:
     group = DEVICE if model.on_device else MAIN_PROCESS
     count, name = model.counted, f"`{model.name}`"
     known = Certainty.AT_LEAST if count.missing else Certainty.EXACT
-    each = (("parameters", 1, _ALL), ("gradients", 1, _STEPS), (f"state of {model.optimizer}", model.state, _STEPS), ("copies", model.copies, _ALL))
+    trained = 1 if model.optimizer else 0
+    each = (("parameters", 1, _ALL), ("gradients", trained, _STEPS), (f"state of {model.optimizer}", model.state, _STEPS), ("copies", model.copies, _ALL))
     for what, times, moments in each:
         if times != 0 and count.numbers:
             size = Size((count.numbers, FLOAT)) if times == 1 else Size((times, count.numbers, FLOAT))

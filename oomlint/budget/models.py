@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.budget.building import Building
 from oomlint.budget.layers import MORE_STATES, STATES
 from oomlint.budget.nouns import Counted, Trained
-from oomlint.budget.parts import Made, all_parts, counted, lacking
+from oomlint.budget.parts import Layer, Made, all_parts, counted, lacking
 from oomlint.budget.sizes import Name
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef, Const, ExternalCall
+from oomlint.model.values import ClassRef, Const, ExternalCall, Instance
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from oomlint.finding import Place
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
+    from oomlint.syntax.scopes import Scope
 
 _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the model
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _CHANGES: Final = frozenset({"half", "double", "bfloat16", "requires_grad_"})
+_MOVES: Final = frozenset({"cuda", "to"})
 _COPIES: Final = frozenset({"deepcopy", "AveragedModel"})
 _ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
 
@@ -37,10 +40,16 @@ class Models:
         self._building = Building(project)
         self.evaluator = self._building.evaluator
 
-    def of(self, reached: Sequence[Module], runs: Any) -> Iterator[Trained]:
-        """The models whose parameters an optimizer of ``torch.optim`` is given."""
+    def of(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
+        """The models whose parameters an optimizer is given; without an optimizer, those that are moved to a device."""
         device = any(mark in self.project.raw(module.path) for module in reached for mark in _ON_DEVICE)
-        seen: set[object] = set()
+        found = sorted(self._trained(reached, runs, device), key=lambda one: one.optimizer not in STATES)
+        known: dict[object, Trained] = {}
+        for one in found or (self._moved(reached, runs) if device else ()):
+            known.setdefault((one.name, one.counted), one)
+        yield from known.values()
+
+    def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program
         for module in reached:
             if b"optim" not in module.source.data:
                 continue
@@ -48,30 +57,45 @@ class Models:
                 given = arguments.argument_for(call, "params", place=0)
                 if given is None or not names.last_name(call.func)[:1].isupper() or not runs(module.place(call)):
                     continue
-                frame = next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
-                optimizer = self._optimizer(call, frame)
+                frame = self._frame(module, scope)
+                models = self._models(given)
+                optimizer = self._optimizer(call, frame, whole=bool(models))
                 if not optimizer or not self.evaluator.where(call, frame):
                     continue  # nobody chooses it
-                for node in self._models(given) or [given]:
+                for node in models or [given]:
                     name = " ".join(module.code(node).split())
                     whole = node is not given and not _chosen(given) and not self._cast(reached, name)
                     count = self._of(node, frame, reached) if whole else Counted()
-                    if count == Counted():
-                        count = lacking(name)
-                    elif len(count.missing) > _MOST_NAMED:
-                        count = replace(count, missing=lacking(f"the rest of {name}").missing)
-                    key = (name, count)
-                    if key not in seen:
-                        seen.add(key)
-                        copies = sum(self._copies(other, name) for other in reached)
-                        yield Trained(name, count, optimizer, self._state(optimizer, call, frame), copies, device, module.place(call))
+                    copies = sum(self._copies(other, name) for other in reached)
+                    yield Trained(name, _short(count, name), optimizer, self._state(optimizer, call, frame), copies, device, module.place(call))
 
-    def _optimizer(self, call: cst.Call, frame: Frame) -> str:
+    def _moved(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
+        """Models that are moved to a device, where nobody sees them trained."""
+        for module in reached:
+            for call, scope in module.walk.calls:
+                func = call.func
+                if not isinstance(func, cst.Attribute) or func.attr.value not in _MOVES or not runs(module.place(call)):
+                    continue
+                frame = self._frame(module, scope)
+                value = self._building.values(func.value, frame)[0]
+                if (isinstance(value, Layer) or (isinstance(value, Made) and value.module)) and counted(value, self._used) != Counted():
+                    name = " ".join(module.code(func.value).split())
+                    yield Trained(name, _short(self._of(func.value, frame, reached), name), "", 0, 0, on_device=True, place=module.place(call))
+
+    def _frame(self, module: Module, scope: Scope) -> Frame:
+        return next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
+
+    def _optimizer(self, call: cst.Call, frame: Frame, *, whole: bool) -> str:
+        """The class of an optimizer. One that torch does not have is one by its name and by what it is given: the parameters of a ``whole`` model."""
         for alt in self.evaluator.values(call, frame)[:2]:
             if isinstance(alt.value, ExternalCall):
                 library, _, name = names.canonical(alt.value.name).rpartition(".")
-                if library.startswith("torch.optim") and "lr_scheduler" not in library and "swa" not in library:
+                if library.startswith("torch.optim"):
+                    return name if "lr_scheduler" not in library and "swa" not in library else ""
+                if whole and "optim" in library.lower():
                     return name
+            if isinstance(alt.value, Instance) and whole and self.evaluator.derives(alt.value.cls, "torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"):
+                return alt.value.cls.scope.name
         return ""
 
     def _state(self, optimizer: str, call: cst.Call, frame: Frame) -> int | Name:
@@ -129,6 +153,13 @@ class Models:
         """A constant of a plain run; None where it is none."""
         found = [alt for alt in self.evaluator.values(node, frame) if not alt.reach]
         return found[0].value.value if found and isinstance(found[0].value, Const) else None
+
+
+def _short(count: Counted, name: str) -> Counted:
+    """What a model has, with one name for what is missing where that is much, or all of it."""
+    if count == Counted():
+        return lacking(name)
+    return replace(count, missing=lacking(f"the rest of {name}").missing) if len(count.missing) > _MOST_NAMED else count
 
 
 def _replaced(values: Sequence[object], reached: Sequence[Module]) -> bool:

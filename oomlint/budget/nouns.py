@@ -109,7 +109,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A model that an optimizer trains."""
+    """A model that an optimizer trains; one that is only moved to a device has no ``optimizer``."""
 
     name: str
     counted: Counted

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _CELL: Final = re.compile(r"(.+\.ipynb):(\d+)")
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "."})
+_TYPED: Final = "command.sh"  # a command of the command line is read as a script of one line
 _MOST_CHARACTERS: Final = 1_000_000
 
 
@@ -54,10 +55,14 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
         return [Target(os.path.abspath(cell[1]), cell=int(cell[2]))]
     words = word.split()
     if len(words) < 2:  # noqa: PLR2004 - a command has a script, too
-        raise BudgetError(f"{word}: there is no such file or folder")
+        raise BudgetError(f"{word or repr(word)}: there is no such file or folder")
     if words[0] in _SHELLS and os.path.isfile(words[1]):
         return _of_path(os.path.abspath(words[1]), folder, name)
-    run = command.read(word, folder)
+    command.refuse_shell(word)
+    found = list(_started([(one, None) for one in commands_of(_TYPED, word)], "", folder, name))
+    if len(found) == 1:
+        return found
+    run = command.read(word, folder)  # which says what is wrong
     return [Target(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open)]
 
 
@@ -98,7 +103,7 @@ def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: s
     """The scripts that commands start, each with what the job gives it. A path is that from the file's folder, or from the current one."""
     seen: set[object] = set()
     for one, told in found:
-        places = dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.dirname(path)), folder))
+        places = dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.dirname(path)), folder) if path else (folder,))
         run = next((run for place in places if (run := command.of_words(one.words, place)) is not None), None)
         if run is None:
             continue
@@ -120,5 +125,7 @@ def _limit(found: job_limits.Limit | None, name: Named) -> Limit | None:
     if found is None:
         return None
     place = found.place
+    if place.path == _TYPED:
+        return Limit(int(found.amount), "what a container has that is told nothing" if found.default else "the command")
     where = f"{name(place.path)}:{f'{place.cell}:' if place.cell else ''}{place.row}"
     return Limit(int(found.amount), f"what a container has that is told nothing, {where}" if found.default else where)

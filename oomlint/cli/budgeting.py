@@ -54,6 +54,13 @@ _FORKSERVER: Final = (3, 14)  # the default on Linux from this version of Python
 def budget(arguments: Arguments) -> int:
     """Add up, report, and return the exit status. Raises BudgetError and ConfigError."""
     view = View(current_folder())
+    found = budgets(arguments, view)
+    _write(found, arguments, view)
+    return 0 if all(one.verdict.fits for one in found) else 1
+
+
+def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
+    """What all programs that are asked about take. Raises BudgetError and ConfigError."""
     asked = targets(arguments.paths, current_folder(), view.name)
     given = values_of(arguments.set)
     ranks = _ranks(arguments.ranks)
@@ -71,8 +78,7 @@ def budget(arguments: Arguments) -> int:
         found.append(
             report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, here), here, files, opened, fitting(program, setup, here))
         )
-    _write(found, arguments, view)
-    return 0 if all(one.verdict.fits for one in found) else 1
+    return found
 
 
 def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import shlex
 import sys
 import tempfile
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint import amounts
+from oomlint.budget.mistakes import BudgetError
+from oomlint.cli import budget
+from oomlint.cli.budgeting import budgets
 from oomlint.cli.check import say
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD
@@ -19,7 +24,7 @@ from oomlint.output.printer import Printer, wants_color
 from oomlint.output.trace_live import Live
 from oomlint.output.view import View
 from oomlint.trace import deepening, running
-from oomlint.trace.report import Report, report
+from oomlint.trace.report import Predicted, Report, report
 from oomlint.verify.process_tree import NotHere
 
 if TYPE_CHECKING:
@@ -69,7 +74,19 @@ def _watched(arguments: Arguments, interval: float) -> Report:
         with closing(live) if live else nullcontext():
             known = running.run(arguments.command, interval, live or (lambda _: None), follow=arguments.follow, extra=extra)
         lines = deepening.read(folder, known) if arguments.deep else ()
-        return report(known, lines, deep=arguments.deep, isolated=arguments.isolated)
+        return replace(report(known, lines, deep=arguments.deep, isolated=arguments.isolated), predicted=_predicted(arguments))
+
+
+def _predicted(arguments: Arguments) -> Predicted | None:
+    """What a budget of the command says; ``None`` where it says nothing: no script, no loader, shell syntax."""
+    try:
+        found = budgets(budget.Arguments(paths=(shlex.join(arguments.command),), isolated=arguments.isolated), View(current_folder()))
+    except (BudgetError, ConfigError):
+        return None
+    if len(found) != 1:
+        return None
+    told = found[0].verdict
+    return Predicted(told.peak.bytes, str(told.peak.moment), told.host_complete)
 
 
 def _write(found: Report, arguments: Arguments, view: View) -> None:

@@ -34,6 +34,8 @@ _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python
 
 # What starts a script in several processes, and the options that say in how many.
 _LAUNCHERS = frozenset({"torchrun", "torch.distributed.launch", "torch.distributed.run", "accelerate", "deepspeed"})
+_MPI = frozenset({"mpirun", "mpiexec", "horovodrun"})
+_MPI_COUNTS = re.compile(r"--?(n|np|num-proc)")
 _COUNTS = re.compile(r"--(nproc[_-]per[_-]node|num[_-]processes|num[_-]gpus|ntasks[_-]per[_-]node)")
 _DEFAULT = re.compile(r"\$\{\w+:-(\d+)\}")
 
@@ -266,12 +268,13 @@ def processes_of(words: list[str], base: str) -> int | Literal[False] | None:
     """How many processes a command line starts a script in. ``False`` where no launcher stands before it, or nothing says that there are several."""
     end = next((n for n, word in enumerate(words) if word == base or word.endswith("/" + base)), len(words))
     before = words[:end]
-    launcher = next((os.path.basename(word) for word in before if os.path.basename(word) in _LAUNCHERS or os.path.basename(word) == "srun"), "")
+    launcher = next((base for base in map(os.path.basename, before) if base in _LAUNCHERS | _MPI or base == "srun"), "")
     if not launcher:
         return False
+    counts = _MPI_COUNTS if launcher in _MPI else _COUNTS
     for number, word in enumerate(before):
         flag, equals, given = word.partition("=")
-        if _COUNTS.fullmatch(flag):
+        if counts.fullmatch(flag):
             text = given if equals else (before[number + 1] if number + 1 < len(before) else "")
             default = _DEFAULT.fullmatch(text)
             text = default.group(1) if default else text

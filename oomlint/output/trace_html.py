@@ -32,7 +32,7 @@ def text(report: Report, view: View) -> str:
     body = [f"<h1>oomlint trace</h1>\n<pre>{escape(trace_words.command(trace))}</pre>\n"]
     body.append(f'<p id="ending">{escape(trace_words.ending(trace))}</p>\n<p class="soft">{escape(trace_words.readings(trace))}</p>\n')
     if trace.peak is not None:
-        body += _memory(trace)
+        body += _memory(report)
         body += _growth(report)
     body += _explanation(report, view)
     body += _list("Notes", [*trace_words.notes(report)])
@@ -45,7 +45,8 @@ def _spots(trace: Trace) -> Spots:
     return Spots(epochs_of(trace), phases, [kill.at for kill in trace.kills])
 
 
-def _memory(trace: Trace) -> Iterator[str]:
+def _memory(report: Report) -> Iterator[str]:
+    trace = report.trace
     peak = trace.peak
     if peak is None:
         return
@@ -54,6 +55,8 @@ def _memory(trace: Trace) -> Iterator[str]:
         f'<h2>Memory</h2>\n<p>At most <strong id="peak" data-bytes="{peak.total}">{trace_words.size(peak.total)}</strong> ({trace.measure}), '
         f"{escape(trace_words.place(trace, peak.at))}.</p>\n"
     )
+    if report.predicted is not None:
+        yield f'<p id="predicted" data-bytes="{report.predicted.bytes}">{escape(trace_words.predicted(report))}.</p>\n'
     times = [sample.at for sample in trace.samples]
     yield trace_svg.layers(times, _layers(trace), "bytes", spots, trace.group_limit) + "\n"
     what = "epochs" if trace.of_kind(MarkKind.EPOCH) else "passes over loaders, told from the workers that start"

@@ -27,7 +27,7 @@ def text(report: Report, view: View) -> str:
 def entry(report: Report, view: View) -> dict[str, Any]:
     """The report as plain values. Times are seconds since the start, sizes are bytes."""
     trace = report.trace
-    end, pace = trace.ending, trace.pace
+    end, pace, told = trace.ending, trace.pace, report.predicted
     return {
         "command": list(trace.command),
         "status": end.status if end else None,
@@ -45,6 +45,7 @@ def entry(report: Report, view: View) -> dict[str, Any]:
             "share_of_a_core": round(pace.share, 5),
         },
         "peak": {**_sample(trace.peak), "total": trace.peak.total} if trace.peak else None,
+        "predicted": {"bytes": told.bytes, "moment": told.moment, "complete": told.complete} if told else None,
         "limit": {"cgroup": trace.group_limit, "cgroup_peak": trace.group_peak, "machine": trace.machine},
         "device": trace.device or None,
         "processes": [
@@ -177,6 +178,10 @@ def schema() -> dict[str, Any]:
         "measure": {"enum": ["PSS", "USS"]},
         "readings": object_of({"count": _WHOLE, "full": _WHOLE, **dict.fromkeys(("asked", "mean", "longest", "cost", "share_of_a_core"), _NUMBER)}),
         "peak": _or_null(object_of({**sample, "total": _WHOLE})),
+        "predicted": {
+            **_or_null(object_of({"bytes": _WHOLE, "moment": _TEXT, "complete": {"type": "boolean"}})),
+            "description": "what `oomlint budget` says of the command: its peak; `complete` where nothing is left out",
+        },
         "limit": object_of(dict.fromkeys(("cgroup", "cgroup_peak", "machine"), _or_null(_WHOLE))),
         "device": _or_null(_TEXT),
         "processes": array_of(object_of(process)),

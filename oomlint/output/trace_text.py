@@ -33,6 +33,8 @@ def lines(report: Report, view: View, *, plain: bool = False) -> Iterator[Line]:
     yield ((trace_words.readings(trace), ""),)
     if trace.peak is not None:
         yield from _memory(trace, trace.peak, plain=plain)
+        if report.predicted is not None:
+            yield ((f"  {trace_words.predicted(report)}", ""),)
         yield (("", ""),)
         yield (("growth", "bold"),)
         told = [growth for growth in report.growths if growth.trend.shape is not Shape.SHORT] or report.growths[:1]

@@ -132,6 +132,14 @@ def _epoch(trace: Trace) -> str:
     return "epoch" if trace.of_kind(MarkKind.EPOCH) else "pass over a loader"
 
 
+def predicted(report: Report) -> str:
+    """What was predicted of the peak; empty where nothing was."""
+    told = report.predicted
+    if told is None:
+        return ""
+    return f"`oomlint budget` predicts {size(told.bytes)}{'' if told.complete else ' at least'}, at the moment `{told.moment}`"
+
+
 def notes(report: Report) -> Iterator[str]:
     """What else has to be said: kills, limits, what may be missed, what is left."""
     trace = report.trace

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Predicted:
+    """What ``oomlint budget`` says of the command."""
+
+    bytes: int
+    moment: str
+    complete: bool  # whether nothing is left out
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was seen, what is said of it, and what explains it."""
 
@@ -24,6 +33,7 @@ class Report:
     next: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()  # of the program, whose memory grows
     deep: bool = False
+    predicted: Predicted | None = None
 
 
 def report(trace: Trace, lines: tuple[Line, ...] = (), *, deep: bool = False, isolated: bool = False) -> Report:

@@ -11,7 +11,7 @@ from oomlint.api_names import COLLECTIONS, DRAWS
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
-from oomlint.model.values import ExternalCall, Frame
+from oomlint.model.values import External, ExternalCall, Frame
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -33,6 +33,13 @@ _TELLING: dict[str, tuple[Kind, str]] = {
     **dict.fromkeys(("readlines", "splitlines"), (Kind.OBJECTS, "a list of lines")),
     **dict.fromkeys(("glob", "rglob", "iterdir"), (Kind.PATHS, "file names")),
     **dict.fromkeys(("loadAnns", "loadImgs", "loadCats"), (Kind.OBJECTS, "a list of dicts")),
+}
+
+
+# What a plain value becomes.
+_CONVERTED: dict[str, tuple[Kind, str]] = {
+    "builtins.str": (Kind.TEXT, "a string"),
+    **dict.fromkeys(("builtins.int", "builtins.float"), (Kind.SCALAR, "a number")),
 }
 
 
@@ -114,7 +121,12 @@ class WrittenForms(Classifier):
                 return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
             if self.of(inner, frame).words == "a range":
                 return self.container(word, Content(Kind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
-        made = [alt.value.name for alt in self.evaluator.values(func, frame) if isinstance(alt.value, ExternalCall)]
+        called = [alt.value for alt in self.evaluator.values(func, frame)]
+        plain = [_CONVERTED.get(one.name) if isinstance(one, External) else None for one in called]
+        if plain and plain[0] is not None and len(set(plain)) == 1:
+            kind, words = plain[0]
+            return Content(kind, words, module, node, strings=kind is Kind.TEXT, numbers=kind is Kind.SCALAR)
+        made = [one.name for one in called if isinstance(one, ExternalCall)]
         if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
             return Content(Kind.TENSOR, "a tensor", module, node)
         return Content(Kind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING

@@ -228,7 +228,7 @@ class Libraries(Classifier):
         if whole.kind in {Kind.BLOB, Kind.OBJECTS}:
             if any(kind == "attr" for kind, _ in value.accessors):
                 return NOTHING  # settings read from a file, most likely
-            if whole.numbers and first[0] == "item" and isinstance(first[1], int):
+            if whole.numbers and first[0] == "item":
                 return Content(Kind.SCALAR, "a number", numbers=True)
             return replace(whole, doubt=whole.doubt + len(value.accessors) - 1)
         if whole.kind in {Kind.ARRAY, Kind.TENSOR} and first[0] == "item":
