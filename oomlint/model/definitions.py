@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.displays import appended
 from oomlint.model.names import short
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, trim
@@ -18,7 +18,9 @@ from oomlint.model.values import (
     Absent,
     Alternative,
     Alternatives,
+    Bound,
     ClassRef,
+    Const,
     Display,
     Each,
     Frame,
@@ -114,8 +116,12 @@ class Definitions(Questions):
         if root in scope.outer:
             return list(self.resolve(root, accessors, self.module_frame(frame.module), None))
         walk = frame.module.walk
+        filed = self._merged_by_callees(root, accessors, frame, at) if accessors and scope.calls else []
+        known = [alt for alt in filed if not isinstance(alt.value, Absent | Unknown)]
+        if known and len(known) == len(filed):
+            return known
         if root not in scope.effects:
-            return start()
+            return [*known, *start()]
         if root in scope.enclosing:
             return [Alternative(UNKNOWN)]  # whoever else shares the name may have set it in between
 
@@ -123,7 +129,7 @@ class Definitions(Questions):
             return self._judge(effect, accessors, frame, at)
 
         found, falls = Reach(walk, scope, root, judge).search(at)
-        out: Alternatives = []
+        out: Alternatives = known
         fallbacks: Alternatives = []
         several = len(found) + len(falls) > 1
         # Whoever asks for the same name with the same definitions in reach gets the same one of them.
@@ -159,6 +165,35 @@ class Definitions(Questions):
         if root in walk.shared and _set_from_inside(scope, root, whole_module=scope.parent is None):
             out = [alt.doubting(2) for alt in out]  # a function may have set it by the time it is read
         return trim(out) or [Alternative(UNKNOWN)]
+
+    def _merged_by_callees(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:
+        """What files give a key that a function merges into an object that it is handed: ``update_config(cfg, args)``; the last such call counts."""
+        start = frame.module.tree.span(at)[:2] if at is not None else None
+        for effect, where, call in reversed(self._handed(root, frame)):
+            if start is None or frame.module.tree.span(call)[:2] <= start:
+                found = self.sources.merged(effect, accessors, where)
+                if any(isinstance(alt.value, Const) for alt in found):
+                    return found
+        return []
+
+    def _handed(self, root: str, frame: Frame) -> tuple[tuple[Effect, Frame, cst.Call], ...]:
+        """Calls of a scope that hand an object to a function which merges files into it."""
+        key = (frame.scope, root)
+        known = self.handed.get(key)
+        if known is not None:
+            return known
+        self.handed.assume(key, ())
+        found: list[tuple[Effect, Frame, cst.Call]] = []
+        for call in frame.scope.calls:
+            given = next((arg for arg in call.args if isinstance(arg.value, cst.Name) and arg.value.value == root and not arg.star), None)
+            for alt in self.values(call.func, frame)[:1] if given is not None else ():
+                callee = alt.value
+                param = arguments.parameter_of(callee, call, given) if isinstance(callee, FunctionRef) and given is not None else None
+                if isinstance(callee, FunctionRef) and param is not None:
+                    where = Frame(callee.module, callee.scope, (Bound(tuple(call.args), frame, call),), callee.this)
+                    found.extend((effect, where, call) for effect in callee.scope.effects.get(param, ()) if effect.kind == "merge" and not effect.path)
+        self.handed[key] = tuple(found)
+        return self.handed[key]
 
     def _judge(self, effect: Effect, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> tuple[Payload, bool] | None:
         """What an effect means for the value asked for: ``None`` (nothing) or (its alternatives, whether it settles the question)."""

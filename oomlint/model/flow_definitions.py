@@ -133,7 +133,9 @@ class FlowDefinitions(Flowing):
         return Held(Kind.PACK, sure=True)
 
     def _written(self, node: cst.BaseExpression, frame: Frame, depth: int) -> Held | None:
-        """An expression that the evaluator leaves as it is: a module that was moved, wrapped or put into evaluation."""
+        """An expression that the evaluator leaves as it is: a module that was moved, wrapped or put into evaluation; a list that is repeated."""
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List):
+            return self._displayed(node.left, frame, depth)
         if not isinstance(node, cst.Call):
             return None
         func = node.func

@@ -59,6 +59,8 @@ class FlowValues(FlowDefinitions):
             if Kind.TENSOR in {left.kind, right.kind} or Kind.OPAQUE is left.kind is right.kind:
                 self.note_tensor(node.left, left)
                 self.note_tensor(node.right, right)
+            if isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List):
+                return Held(Kind.PACK, sure=True, inside=left.any())  # `[0] * n`
             found = _arithmetic(left, right)
             return found.unrecorded() if state.mode is Mode.OFF else found
         if isinstance(node, cst.UnaryOperation):

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 _MOST_LAUNCHES = 8
 _MOST_DEFAULTS = 4  # command lines that leave an option out, beside some that do not
-_Given = tuple[int, str, "Place"]  # a value, how it is written behind the option, and where
+_Given = tuple[int | str, str, "Place"]  # a value, how it is written behind the option, and where
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
 # What starts a script in several processes, and the options that say in how many.
 _LAUNCHERS = frozenset({"torchrun", "torch.distributed.launch", "torch.distributed.run", "accelerate", "deepspeed"})
 _MPI = frozenset({"mpirun", "mpiexec", "horovodrun"})
+_SETTINGS = re.compile(r"[\w./-]+\.(?:ya?ml|json)")
 _MPI_COUNTS = re.compile(r"--?(n|np|num-proc)")
 _COUNTS = re.compile(r"--(nproc[_-]per[_-]node|num[_-]processes|num[_-]gpus|ntasks[_-]per[_-]node)")
 _DEFAULT = re.compile(r"\$\{\w+:-(\d+)\}")
@@ -52,7 +53,7 @@ class Launches:
 
     def values(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative]) -> list[Alternative]:
         """What an option of this script is by default, and what command lines of the project give it."""
-        found = self._launched(flags, script, key, step, defaults, _number)
+        found = self._launched(flags, script, key, step, defaults, _known)
         return [*found, *self._by_python(_spellings(flags), os.path.basename(script.path), script, key, step)[:_MOST_LAUNCHES]]
 
     def switched(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], *, given: bool) -> list[Alternative]:
@@ -230,10 +231,13 @@ class Launches:
         return known
 
 
-def _number(command: Command, number: int, equals: bool) -> _Given | None:  # noqa: FBT001 - as they are read
-    """The whole number that a command line gives to the option in a word."""
+def _known(command: Command, number: int, equals: bool) -> _Given | None:  # noqa: FBT001 - as they are read
+    """The whole number that a command line gives to the option in a word, or the settings file that it names."""
     given = command.number_in(number) if equals else command.number_at(number + 1)
-    return (given.value, f" {given.value}", given.place) if given is not None else None
+    if given is not None:
+        return given.value, f" {given.value}", given.place
+    text = command.words[number].partition("=")[2] if equals else command.words[number + 1] if number + 1 < len(command.words) else ""
+    return (text, f" {text}", command.place_of(number)) if _SETTINGS.fullmatch(text) else None
 
 
 def _spellings(flags: list[str]) -> set[str]:

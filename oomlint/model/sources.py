@@ -74,6 +74,7 @@ _GETS: Final = {"get": str, "getint": int, "getfloat": float, "getboolean": bool
 _CONFIG_FLAGS: Final = "config_flags.DEFINE_config_file"
 _LIGHTNING: Final = "LightningCLI"
 _MOST_BASES: Final = 12
+_MOST_FILES: Final = 6  # that are merged by turns
 _UNREAD: Final = "a file that is named elsewhere"
 
 
@@ -291,6 +292,9 @@ class Sources:
             return [Alternative(ABSENT)]
         given, method = call.args[0].value, call.func.attr.value
         if method == "merge_from_file":
+            several = [alt for alt in self.evaluator.values(given, frame) if isinstance(alt.const, str)]
+            if len(several) > 1:  # each command line names one
+                return [one for alt in several[:_MOST_FILES] for one in self._merged_under(alt, accessors, frame)]
             text = self.evaluator.settings.path_text(given, frame)
             path = self.evaluator.settings.path_of(text, frame.module) if text is not None else None
             if path is None:
@@ -299,6 +303,14 @@ class Sources:
         if method == "merge_from_list":
             return self._listed(given, accessors, frame)
         return [a if isinstance(a.value, Const | Absent) else Alternative(Unknown(_UNREAD), reach=True) for a in self.evaluator.access(given, accessors, frame)]
+
+    def _merged_under(self, named: Alternative, accessors: tuple[Accessor, ...], frame: Frame) -> list[Alternative]:
+        """What one of several files gives a key, where it is the one that is merged."""
+        path = self.evaluator.settings.path_of(str(named.const), frame.module)
+        if path is None:
+            return [Alternative(Unknown(_UNREAD), reach=True)]
+        found = (one.under(named.picks) for one in self.evaluator.into_value(self._layers(path, set()), accessors))
+        return [one for one in found if one is not None]
 
     def _listed(self, given: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> list[Alternative]:
         """``["DATALOADER.NUM_WORKERS", 0]``: names and values by turns."""

@@ -15,12 +15,13 @@ from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.padded import padded
 from oomlint.memory.arrays.torch_load import loaded
+from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import DECODERS, Reads
 from oomlint.model import names
-from oomlint.model.values import ClassRef, ExternalCall
+from oomlint.model.values import ClassRef, ExternalCall, Instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,8 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     for load in arrays_of(project).files(module):
         if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
             continue
+        if load.read.kind is Reads.TEXT and _lists_files(load, project):
+            continue
         groups.setdefault(told_with(load), []).append(load)
     for group in groups.values():
         first, *others = _gravest_first(group)
@@ -53,6 +56,12 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
     yield from _corpora(module, project)
     yield from padded(module, project)
+
+
+def _lists_files(load: Load, project: Project) -> bool:
+    """Whether the lines of a text are names of files: each sample is read from one."""
+    keeper = load.keeper
+    return keeper.owner is not None and names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project), records=True)
 
 
 def told_with(load: Load) -> tuple[object, ...]:

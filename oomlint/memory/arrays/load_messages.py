@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -35,12 +36,29 @@ def _bytes(load: Load) -> str:
 
 
 def proven_small(module: Module, node: cst.CSTNode) -> bool:
-    """Whether the whole is known to be too small to speak of."""
+    """Whether the whole is known to be too small to speak of: by the comment behind it, or by the shape that it is given at once."""
     size = commented(module, node)
+    settings = module.project.settings
+    shaped = _reshaped(module, node)
+    if shaped is not None and shaped < settings.small_elements:
+        return True
     if size is None:
         return False
-    settings = module.project.settings
     return (size.exact is not None and size.exact < settings.small_bytes) or (size.elements is not None and size.elements < settings.small_elements)
+
+
+def _reshaped(module: Module, node: cst.CSTNode) -> int | None:
+    """Elements of what is read, where a shape of numbers is given to it in the same expression: ``np.genfromtxt(path).reshape((3, 3))``."""
+    parents = module.walk.parents
+    func = parents.get(node)
+    while isinstance(func, cst.Attribute) and isinstance(call := parents.get(func), cst.Call):
+        if func.attr.value in {"reshape", "view"}:
+            only = call.args[0].value if len(call.args) == 1 else None
+            shape = [part.value for part in only.elements] if isinstance(only, cst.Tuple | cst.List) else [arg.value for arg in call.args]
+            sides = [int(part.value) for part in shape if isinstance(part, cst.Integer)]
+            return prod(sides) if shape and len(sides) == len(shape) else None
+        func = parents.get(call)
+    return None
 
 
 def related(load: Load) -> list[Place]:

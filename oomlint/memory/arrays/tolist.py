@@ -21,6 +21,7 @@ from oomlint.memory.shared.operand_kinds import operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,13 +76,24 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
     kept = kept_of(project)
     for call in scope.calls:
         what = _list_of(module, call) if names.last_name(call.func) == "list" else None
-        if not isinstance(what, cst.Call) or names.dotted(what.func) != "range" or kept.gathering(module, call) is None or kept.bounded(module, what):
+        loop = kept.gathering(module, call) if isinstance(what, cst.Call) and names.dotted(what.func) == "range" else None
+        if what is None or loop is None or kept.bounded(module, what) or not _set_in(loop, what, scope):
             continue
         keeper = next((one for one in kept.of(module, call) if one.owner is not None and not one.hazy and one.put is not None), None)
         if keeper is not None:
             cost = f"for each sample in {keeper.words}, a number takes 8 to 36 bytes; a `range` takes 48 in all"
             message = Message(f"`{_short(module, call)}` lists numbers one by one", cost, "keep the `range` itself")
             yield Inflation(call, message, (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),), None, (allocation_fact(module, call),))
+
+
+def _set_in(loop: cst.CSTNode, what: cst.BaseExpression, scope: Scope) -> bool:
+    """Whether how many numbers a range has is another question in each round: else all samples have the same few."""
+    used = {part.value for part in descend(what) if isinstance(part, cst.Name)}
+    if isinstance(loop, cst.For | cst.While):
+        inside = set(descend(loop))
+        return any(effect.node in inside or effect.statement in inside | {loop} for name in used for effect in scope.effects.get(name, ()))
+    targets = [part.for_in.target for part in (loop, *descend(loop)) if isinstance(part, cst.BaseComp)]
+    return any(isinstance(part, cst.Name) and part.value in used for target in targets for part in (target, *descend(target)))
 
 
 def _taken_off_the_disk(module: Module, project: Project) -> Iterator[Inflation]:
