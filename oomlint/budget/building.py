@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import libcst as cst
 
 from oomlint.budget.building_calls import BUILT_IN
+from oomlint.budget.building_layers import layer as layer_of
 from oomlint.budget.building_statements import GaveUp, Left, Returned, Statements
 from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Outside, Partly, text_of
 from oomlint.model import names
@@ -242,7 +243,7 @@ class Building(Statements):
             if isinstance(base, ExternalValue):
                 library, _, layer = names.canonical(base.name).rpartition(".")
                 if library.startswith("torch.nn") and layer != "Module":
-                    made.attributes[f"({layer})"] = self.layer(layer, plain, named, layer)
+                    made.attributes[f"({layer})"] = layer_of(layer, plain, named, layer)
                 return
             scope = base.scope.child("__init__")
             if scope is not None and isinstance(scope.node, cst.FunctionDef):

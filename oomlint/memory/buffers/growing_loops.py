@@ -127,6 +127,8 @@ def has_new_key(store: Store, loop: Loop) -> bool:
     statement = store.node
     if isinstance(statement, cst.Call) and statement.args:  # `d.update({k: v for k, v in zip(names, outputs)})`
         given = statement.args[0].value
+        if isinstance(given, cst.Dict):  # `d.update({k: v})`
+            return any(mentions(one.key, _derived(store, loop)) for one in given.elements if isinstance(one, cst.DictElement))
         keys = given.for_in.iter if isinstance(given, cst.DictComp) else given.args[0].value if isinstance(given, cst.Call) and given.args else None
         return keys is not None and mentions(keys, _derived(store, loop))
     if not isinstance(statement, cst.Assign):

@@ -11,6 +11,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
+from oomlint.memory.buffers.collated import gives_tensor
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
 from oomlint.memory.buffers.metric_states import grows, list_metric
@@ -304,7 +305,10 @@ class Buffers:
 
     def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
         loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]
-        if not loops or not (any(leaf.sure for leaf in owned) or used_as_tensor(store, record, loops[-1], self.runs.evaluator)):
+        if not loops:
+            return None
+        tensor = any(leaf.sure for leaf in owned) or used_as_tensor(store, record, loops[-1], self.runs.evaluator)
+        if not tensor and not (store.expression is not None and gives_tensor(self.project, loops[-1], store.expression)):
             return None
         loop = loops[-1]
         like = loop.loader
