@@ -186,6 +186,8 @@ class ReadCalls:
                 return None  # nothing is decoded
             if name == "numpy.fromstring" and arguments.has(call, "sep"):
                 return None  # numbers that are written out: those of a line are few
+            if name in {"numpy.loadtxt", "numpy.genfromtxt"} and _of_words(call):
+                return None
             if name == "torch.load" and (arguments.has(call, "mmap") or any(a.star == "**" for a in call.args)):
                 return None
             if name == "numpy.load":
@@ -382,3 +384,11 @@ def _writes(call: cst.Call) -> bool:
 def read_calls_of(project: Project) -> ReadCalls:
     """The reading calls of a project."""
     return project.shared(ReadCalls)
+
+
+def _of_words(call: cst.Call) -> bool:
+    """Whether the rows of a text are read as words: names of files or of subjects."""
+    kind = arguments.argument_for(call, "dtype", place=1)
+    if isinstance(kind, cst.SimpleString):
+        return str(kind.evaluated_value).lstrip("<>=|") in {"str", "U", "S"}
+    return kind is not None and names.last_name(kind) in {"str", "str_"}

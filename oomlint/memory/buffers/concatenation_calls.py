@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.training_loops import loops_over, made_anew, sets_at_first
 from oomlint.model import arguments, names
-from oomlint.model.values import Bound
+from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], modul
     if cls is None or names.self_name(scope) != path[0] or len(path[1]) != 1 or _starts_anew(scope, path, growing, module):
         return
     attribute = path[1]
-    restarts = {method.name for method in cls.children if method is not scope and _sets(method, attribute)}
+    lineage = (base.scope for base in evaluator_of(project).lineage(ClassRef(module, cls)) if isinstance(base, ClassRef))
+    restarts = {method.name for base in lineage for method in base.children if method is not scope and _sets(method, attribute)}
     if any(isinstance(call.func, cst.Attribute) and call.func.attr.value in restarts for call in scope.calls):
         return  # each call cuts it, or lets go of it, as well
     for site in evaluator_of(project).calls.sites(module, scope):

@@ -191,6 +191,9 @@ def sets_at_first(effect: Effect, loop: cst.CSTNode, path: Path, module: Module)
         if here is loop:
             return False
         if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
+            if child is here.body and _says_later(here.test):
+                child = here
+                continue
             return not _settled(here.test, loop, path, module)
         if isinstance(here, cst.ExceptHandler):
             return True
@@ -204,6 +207,17 @@ def _settled(test: cst.BaseExpression, loop: cst.CSTNode, path: Path, module: Mo
         return False
     bound = module.walk.scope_at(loop).effects.get(test.left.value, ())
     return isinstance(test.comparisons[0].operator, cst.Is | cst.IsNot) and not any(within(effect.statement, loop, module) for effect in bound)
+
+
+def _says_later(test: cst.BaseExpression) -> bool:
+    """Whether a test holds only after the first round: ``i > 0``, also beside other tests."""
+    if isinstance(test, cst.BooleanOperation):
+        return isinstance(test.operator, cst.And) and (_says_later(test.left) or _says_later(test.right))
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
+    counts = isinstance(other, cst.Integer) and other.evaluated_value == (1 if isinstance(operator, cst.GreaterThanEqual) else 0)
+    return counts and isinstance(test.left, cst.Name) and isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual)
 
 
 def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
