@@ -351,7 +351,7 @@ def _computed(name: str, plain: Sequence[Any], named: dict[str, Any], text: str)
 def _is_instance(value: Any, kinds: Any, text: str) -> Any:
     """Whether a plain value is of some built-in kinds; of layers nobody is asked."""
     words = {"int": int, "float": float, "str": str, "list": list, "tuple": tuple, "dict": dict, "bool": bool}
-    wanted = [words.get(one.name) if isinstance(one, Library) else None for one in (kinds if isinstance(kinds, tuple) else (kinds,))]
+    wanted = [words.get(one.name.removeprefix("builtins.")) if isinstance(one, Library) else None for one in (kinds if isinstance(kinds, tuple) else (kinds,))]
     if isinstance(value, Missing | Outside | Layer | Made | Array) or None in wanted:
         return Missing(text)
     return reduce(lambda found, kind: found or (kind is not None and isinstance(value, kind)), wanted, False)  # noqa: FBT003 - where it begins

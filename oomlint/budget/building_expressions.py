@@ -339,6 +339,9 @@ def applied(kind: type[cst.CSTNode], left: Any, right: Any, text: str) -> Any:
     if isinstance(left, Array) or isinstance(right, Array):
         one, other = (left, right) if isinstance(left, Array) else (right, left)
         return Array(one.shape, one.item) if isinstance(other, int | float) else Missing(text)
+    if isinstance(left, Layer) and isinstance(right, Layer) and operation is operator.add:  # lists of layers
+        parts = [*left.parts.values(), *right.parts.values()]
+        return Layer(parts={str(place): one for place, one in enumerate(parts)}, missing=[*left.missing, *right.missing])
     plain = (int, float, str, list, tuple)
     if operation is None or not isinstance(left, plain) or not isinstance(right, plain):
         return Missing(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import libcst as cst
 
 from oomlint.budget.building_expressions import Expressions, applied, hashable, truth
-from oomlint.budget.parts import MOST_ROUNDS, Function, Layer, Missing, Rest, items_of, text_of
+from oomlint.budget.parts import MOST_ROUNDS, Function, Layer, Made, Method, Missing, Rest, items_of, text_of
 from oomlint.model import names
 from oomlint.syntax.nodes import block_of, descend
 from oomlint.syntax.scopes import CHANGES
@@ -91,6 +91,10 @@ class Statements(Expressions):
                 self.block(node.body, around)
             case cst.Try():
                 self.block(node.body, around)
+                for handler in node.handlers:  # what a module that is not there leads to, nobody knows
+                    self._spoil(handler.body, around)
+            case cst.Del():
+                self._delete(node.target, around)
             case cst.FunctionDef():
                 scope = next((child for child in around.scope.children if child.node is node), None)
                 around.known[node.name.value] = Function(around.module, scope, None, around) if scope is not None else Missing(node.name.value)
@@ -98,6 +102,19 @@ class Statements(Expressions):
                 raise Left(loop=isinstance(node, cst.Break))
             case cst.Raise():
                 raise GaveUp
+
+    def _delete(self, target: cst.BaseExpression, around: Names) -> None:
+        """Take a name or an attribute away; of what an entry is taken from, nobody knows the rest."""
+        if isinstance(target, cst.Name):
+            around.known.pop(target.value, None)
+        elif isinstance(target, cst.Attribute):
+            owner = self.eval(target.value, around)
+            if isinstance(owner, Made):
+                owner.attributes.pop(target.attr.value, None)
+            elif isinstance(owner, Layer):
+                owner.parts.pop(target.attr.value, None)
+        elif isinstance(target, cst.Subscript):
+            self.fill(self.eval(target.value, around), "update", Missing(text_of(target, around.module)))
 
     def _if(self, node: cst.If, around: Names) -> None:
         verdict = truth(self.eval(node.test, around))
@@ -184,6 +201,8 @@ class Statements(Expressions):
                 whole, key = self.eval(target.value, around), self._key(target, around)
                 if isinstance(whole, Layer):
                     whole.parts[str(key)] = value
+                elif isinstance(whole, Method) and isinstance(whole.of, Layer | Made):  # `self._modules[name] = layer`
+                    whole.of.missing.append(text_of(target, around.module))
                 elif isinstance(whole, dict) and not hashable(key):
                     whole[Rest(text_of(target, around.module))] = value
                 elif isinstance(whole, list | dict):
