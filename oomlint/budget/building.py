@@ -15,7 +15,7 @@ import libcst as cst
 from oomlint.budget.building_calls import BUILT_IN
 from oomlint.budget.building_layers import layer as layer_of
 from oomlint.budget.building_statements import GaveUp, Left, Returned, Statements
-from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Outside, Partly, text_of
+from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Outside, Partly, Rest, text_of
 from oomlint.model import names
 from oomlint.model.displays import is_grown
 from oomlint.model.values import (
@@ -98,7 +98,7 @@ class Building(Statements):
         found = _usual(self.evaluator.values(node, frame))
         if not found:
             return Missing(text_of(node, frame.module))
-        if len(found) > 1 and not all(isinstance(alt.value, Const) for alt in found) and len({_kind(alt.value) for alt in found}) > 1:
+        if len({_kind(alt.value) for alt in found}) > 1 and not all(isinstance(alt.value, Const) and _by_options(alt) for alt in found):
             return Missing(text_of(node, frame.module))
         return self._converted(found[0].value, node, frame)
 
@@ -211,7 +211,8 @@ class Building(Statements):
         if isinstance(params.star_arg, cst.Param):
             around.known[params.star_arg.name.value] = tuple(given[len(params.posonly_params) + len(params.params) :])
         if params.star_kwarg is not None:
-            around.known[params.star_kwarg.name.value] = left
+            rest: dict[Any, Any] = {Rest(word) if word == "**" else word: value for word, value in left.items()}
+            around.known[params.star_kwarg.name.value] = rest
 
     def _given(self, param: cst.Param, left: dict[str, Any], outer: Names) -> Any:
         if param.name.value in left:
@@ -288,6 +289,11 @@ def _frame(building: Building, around: Names) -> Frame:
 def _usual(found: Sequence[Alternative]) -> list[Alternative]:
     """What a plain run has."""
     return [alt for alt in found if not alt.reach and is_usual(alt.picks)] or [alt for alt in found if not alt.reach]
+
+
+def _by_options(alt: Alternative) -> bool:
+    """Whether a value differs from others by the options of a command only: the first is that of a plain run."""
+    return bool(alt.picks) and all(isinstance(key, tuple) and key[:1] in {("option",), ("launch",)} for key, _ in alt.picks)
 
 
 def _kind(value: Value) -> object:

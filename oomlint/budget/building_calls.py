@@ -96,6 +96,11 @@ BUILT_IN: Final = frozenset({*(word for word in (*_PLAIN, *_TOGETHER) if "." not
 _OF_LISTS: Final = frozenset({"append", "extend", "insert", "pop", "index", "count", "copy", "reverse"})
 _OF_DICTS: Final = frozenset({"items", "keys", "values", "get", "pop", "update", "copy", "setdefault"})
 _OF_STRINGS: Final = frozenset({"format", "lower", "upper", "split", "startswith", "endswith", "replace", "strip", "join", "isdigit"})
+# Methods that change no part.
+_LOOKS: Final = frozenset(
+    "parameters named_parameters state_dict load_state_dict modules named_modules children named_children buffers named_buffers size dim numel zero_grad "
+    "get_parameter get_submodule forward __call__ __class__ training register_forward_hook register_backward_hook weight bias data extra_repr".split()
+)
 _FILLS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "update", "pop", "setdefault"})
 
 
@@ -132,10 +137,19 @@ class Calls(ABC):
             case Method():
                 return self._method(called.of, called.name, plain, named, text_of(node, around.module))
         # Nobody knows what it does with what it is given.
-        for one in (*plain, *named.values()):
-            if isinstance(one, Made | Layer):
-                one.missing.append(text_of(node, around.module))
+        self.spoil_given([*plain, *named.values()], text_of(node, around.module))
         return Missing(text_of(node, around.module))
+
+    @staticmethod
+    def spoil_given(given: Sequence[Any], text: str) -> None:
+        """Nobody knows what becomes of what is handed to something unknown."""
+        for one in given:
+            if isinstance(one, Made | Layer):
+                one.missing.append(text)
+            elif isinstance(one, list):
+                one.append(Rest(text))
+            elif isinstance(one, dict):
+                one[Rest(text)] = None
 
     # -- attributes ----------------------------------------------------------------------------------------------------------
 
@@ -199,7 +213,10 @@ class Calls(ABC):
         if isinstance(of, Array):
             return self._of_array(of, word, plain, text)
         known = _OF_LISTS if isinstance(of, list | tuple) else _OF_DICTS if isinstance(of, dict) else _OF_STRINGS
-        if word not in known or (items_of(of) is None and word != "append"):
+        if word not in known or any(isinstance(one, Missing) for one in plain[:1] if word not in {"append", "insert", "setdefault"}):
+            self.spoil_given([of], text)
+            return missing
+        if items_of(of) is None and word != "append":
             return missing
         if isinstance(of, list) and word == "extend":
             items = items_of(plain[0]) if plain else None
@@ -211,7 +228,7 @@ class Calls(ABC):
             return missing
         try:
             return getattr(of, word)(*plain, **named)
-        except (TypeError, ValueError, KeyError, IndexError):
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
             return missing
 
     def _of_module(self, of: Layer | Made, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
@@ -234,8 +251,9 @@ class Calls(ABC):
             for one in items if items is not None else [Missing(text)]:
                 parts[str(len(parts))] = one
             return of
-        if word in {"add_module", "register_module", "register_parameter"} and len(plain) > 1:
-            parts[plain[0] if isinstance(plain[0], str) else f"({len(parts)})"] = plain[1]
+        if word in {"add_module", "register_module", "register_parameter"}:
+            given = [*plain, *named.values()]
+            parts[given[0] if given and isinstance(given[0], str) else f"({len(parts)})"] = given[1] if len(given) > 1 else Missing(text)
             return None
         if word == "register_buffer":
             value = plain[1] if len(plain) > 1 else named.get("tensor")
@@ -251,6 +269,8 @@ class Calls(ABC):
             return None
         if word in {"keys", "values", "items"} and isinstance(of, Layer):
             return list(getattr(of.parts, word)())
+        if word not in _LOOKS:
+            of.missing.append(text)
         return Missing(text)
 
     def _of_array(self, of: Array, word: str, plain: Sequence[Any], text: str) -> Any:
@@ -314,6 +334,7 @@ class Calls(ABC):
             return array(word, plain, named, text)
         if library.startswith("einops.layers"):
             return Layer()  # they move numbers, and have none
+        self.spoil_given([*plain, *named.values()], text)
         return Missing(name if not plain and library.startswith(_MODELS) else text)
 
 
@@ -337,7 +358,8 @@ def _computed(name: str, plain: Sequence[Any], named: dict[str, Any], text: str)
     if any(one is None and whole is not None for one, whole in zip(given, plain, strict=True)):
         return Missing(text)
     known = not any(isinstance(one, Missing | Outside | Made | Array) for one in (*given, *(() if name == "dict" else named.values())))
-    known = known and not any(isinstance(one, list | tuple | dict) and items_of(one) is None for one in given)
+    known = known and not any(isinstance(one, list | tuple | dict | range) and items_of(one) is None for one in given)
+    known = known and "**" not in named
     if together is None:
         known = known and not any(isinstance(each, Missing) for one in given if isinstance(one, list | tuple) for each in one)
     if not known:

@@ -294,8 +294,8 @@ class Expressions(Calls):
         left = self.eval(node.left, around)
         verdict = truth(left)
         if verdict is None:
-            right = truth(self.eval(node.right, around))
-            decided = right is not None and right is isinstance(node.operator, cst.Or)
+            right = self.eval(node.right, around)
+            decided = isinstance(right, bool) and right is isinstance(node.operator, cst.Or)
             return right if decided else Missing(text_of(node, around.module))
         return left if verdict is isinstance(node.operator, cst.Or) else self.eval(node.right, around)
 

@@ -40,7 +40,20 @@ def _given(value: Any) -> Any:
     """An argument of a layer; what is no number has no number of its own."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return None if isinstance(value, Missing | Outside | Library | Layer | Made | Function | Class) else value
+    if isinstance(value, Missing | Outside):
+        return _UNKNOWN
+    return None if isinstance(value, Library | Layer | Made | Function | Class) else value
+
+
+class _Unknown:
+    """An argument that nobody knows: what needs it cannot be computed, what does not can."""
+
+    def __bool__(self) -> bool:
+        """Raise TypeError, as all arithmetic with it does."""
+        raise TypeError("unknown")
+
+
+_UNKNOWN: Final = _Unknown()
 
 
 def _listed_layer(word: str, plain: Sequence[Any], text: str) -> Layer:

@@ -10,12 +10,12 @@ from oomlint.budget.building_expressions import Expressions, applied, hashable, 
 from oomlint.budget.parts import MOST_ROUNDS, Function, Layer, Made, Method, Missing, Rest, items_of, text_of
 from oomlint.model import names
 from oomlint.syntax.nodes import block_of, descend
-from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from oomlint.budget.parts import Names
     from oomlint.model.project import Project
 
+_LOOK_ONLY: Final = frozenset({"isinstance", "len", "print", "hasattr", "type", "id", "str", "range", "enumerate", "zip", "super"})
 _MOST_STEPS: Final = 60_000  # expressions and statements, of one model
 _AUGMENTED: Final[dict[type[cst.CSTNode], type[cst.CSTNode]]] = {
     cst.AddAssign: cst.Add,
@@ -93,6 +93,11 @@ class Statements(Expressions):
                 self.block(node.body, around)
                 for handler in node.handlers:  # what a module that is not there leads to, nobody knows
                     self._spoil(handler.body, around)
+                for last in (node.orelse, node.finalbody):
+                    if last is not None:
+                        self.block(last.body, around)
+            case cst.Match():
+                self._spoil(node, around)
             case cst.Del():
                 self._delete(node.target, around)
             case cst.FunctionDef():
@@ -165,6 +170,12 @@ class Statements(Expressions):
             targets: list[cst.BaseExpression] = []
             if isinstance(inner, cst.Return):
                 raise Returned(Missing(around.scope.name))
+            if isinstance(inner, cst.Break | cst.Continue):
+                raise GaveUp
+            if isinstance(inner, cst.Del):
+                targets = [inner.target] if isinstance(inner.target, cst.Name | cst.Attribute) else []
+            if isinstance(inner, cst.Call) and names.last_name(inner.func) not in _LOOK_ONLY and ".init." not in names.dotted(inner.func):
+                self.spoil_given([self.eval(arg.value, around) for arg in inner.args if isinstance(arg.value, cst.Name | cst.Attribute)], missing.text)
             if isinstance(inner, cst.Assign):
                 targets = [one.target for one in inner.targets]
                 missing = Missing(text_of(inner.value, around.module))
@@ -180,9 +191,7 @@ class Statements(Expressions):
     def _spoil_by(called: object, text: str) -> None:
         """A method that may be run or not, and puts something on its object."""
         if isinstance(called, Function) and called.this is not None:
-            effects = called.scope.effects.get(names.self_name(called.scope) or "", ())
-            if any(one.path and one.kind in {"assign", *CHANGES} for one in effects):
-                called.this.missing.append(text)
+            called.this.missing.append(text)
 
     def assign(self, target: cst.BaseExpression, value: Any, around: Names) -> None:
         """Give a value to a name, to several, to an attribute or an entry."""
@@ -200,7 +209,12 @@ class Statements(Expressions):
             case cst.Subscript():
                 whole, key = self.eval(target.value, around), self._key(target, around)
                 if isinstance(whole, Layer):
-                    whole.parts[str(key)] = value
+                    inner = list(whole.parts)
+                    at = inner[key] if isinstance(key, int) and -len(inner) <= key < len(inner) else key
+                    whole.parts[str(at)] = value
+                    whole.missing += [] if isinstance(key, int | str) else [text_of(target, around.module)]
+                elif isinstance(whole, Made):
+                    whole.missing.append(text_of(target, around.module))
                 elif isinstance(whole, Method) and isinstance(whole.of, Layer | Made):  # `self._modules[name] = layer`
                     whole.of.missing.append(text_of(target, around.module))
                 elif isinstance(whole, dict) and not hashable(key):
@@ -208,7 +222,7 @@ class Statements(Expressions):
                 elif isinstance(whole, list | dict):
                     try:
                         whole[key] = value
-                    except (TypeError, IndexError):
+                    except (TypeError, IndexError, ValueError):
                         raise GaveUp from None
 
     def _augment(self, node: cst.AugAssign, around: Names) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
@@ -92,14 +93,22 @@ LAYERS: Final[dict[str, tuple[Sequence[str], Callable[[Given], int]]]] = {
     "TransformerDecoderLayer": (_ENCODER, lambda given: _block(given, decoder=True)),
     "PReLU": (["num_parameters"], lambda given: given.get("num_parameters", 1)),
 }
-UNCOUNTED: Final = ("Lazy", "Transformer", "AdaptiveLogSoftmaxWithLoss", "RMSNorm")  # layers with numbers of their own that are not counted here
+# Layers without numbers: activations, pools, paddings, losses. A test builds them.
+WITHOUT: Final = re.compile(
+    r"(?:Adaptive)?(?:Max|Avg|LP)Pool\dd|MaxUnpool\dd|FractionalMaxPool\dd|\w+Pad\dd|(?:Feature)?(?:Alpha)?Dropout(?:\dd)?|"
+    r"(?:L1|MSE|CrossEntropy|NLL|PoissonNLL|GaussianNLL|KLDiv|BCE|BCEWithLogits|SmoothL1|Huber|CTC|MarginRanking|HingeEmbedding|MultiLabelMargin|SoftMargin|"
+    r"MultiLabelSoftMargin|CosineEmbedding|MultiMargin|TripletMargin|TripletMarginWithDistance)(?:Loss)?|"
+    r"ReLU6?|LeakyReLU|RReLU|ELU|SELU|CELU|GELU|GLU|SiLU|Mish|Sigmoid|LogSigmoid|Tanh|Tanhshrink|Softmax(?:2d)?|LogSoftmax|Softmin|Softplus|Softsign|Softshrink|"
+    r"Hardtanh|Hardswish|Hardsigmoid|Hardshrink|Threshold|Identity|Flatten|Unflatten|Upsample|Upsampling(?:Nearest|Bilinear)2d|Pixel(?:Uns|S)huffle|"
+    r"ChannelShuffle|Fold|Unfold|LocalResponseNorm|CosineSimilarity|PairwiseDistance"
+)
 
 
 def numbers_of(name: str, plain: Sequence[Any], named: Given) -> int | None:
     """Numbers that a layer trains; None where they depend on what is not known. ``name`` is that in ``torch.nn``."""
     known = LAYERS.get(name)
     if known is None:
-        return None if name.startswith(UNCOUNTED) else 0  # an activation, a pool, a loss
+        return 0 if WITHOUT.fullmatch(name) else None
     words, count = known
     given = {**dict(zip(words, plain, strict=False)), **named}
     try:

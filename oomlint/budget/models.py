@@ -13,7 +13,7 @@ from oomlint.budget.nouns import Counted, Trained
 from oomlint.budget.parts import Layer, Made, all_parts, counted, lacking
 from oomlint.budget.sizes import Name
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef, Const, ExternalCall, Instance
+from oomlint.model.values import Const, ExternalCall, Instance
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Models:
                     continue
                 frame = self._frame(module, scope)
                 value = self._building.values(func.value, frame)[0]
-                if (isinstance(value, Layer) or (isinstance(value, Made) and value.module)) and counted(value, self._used) != Counted():
+                if (isinstance(value, Layer) or (isinstance(value, Made) and value.module)) and counted(value) != Counted():
                     name = " ".join(module.code(func.value).split())
                     yield Trained(name, _short(self._of(func.value, frame, reached), name), "", 0, 0, on_device=True, place=module.place(call))
 
@@ -129,25 +129,10 @@ class Models:
     def _of(self, node: cst.BaseExpression, frame: Frame, reached: Sequence[Module]) -> Counted:
         """The numbers of a model. Where nobody knows which of several it is, those that the smallest has."""
         values = self._building.values(node, frame)
-        found = [counted(value, self._used) for value in values]
+        found = [counted(value) for value in values]
         least = min(found, key=lambda one: one.numbers)
         unsure = any(one != least for one in found) or _replaced(values, reached)
         return least.plus(lacking(frame.module.code(node))) if unsure else least
-
-    def _used(self, cls: ClassRef, word: str) -> bool:
-        """Whether a class uses an attribute as it does a layer: calls it, or a part of it, or goes through it."""
-        for base in self.evaluator.lineage(cls):
-            for scope in base.scope.children if isinstance(base, ClassRef) else ():
-                own = names.self_name(scope)
-                mine = f"{own}.{word}"
-                for call in scope.calls:
-                    func = call.func.value if isinstance(call.func, cst.Subscript) else call.func
-                    together = names.dotted(call.func) in {"zip", "enumerate"} and any(names.dotted(arg.value) == mine for arg in call.args)
-                    if names.dotted(func) == mine or together:
-                        return True
-                if any(names.dotted(loop.iter) == mine for loop in scope.loops if isinstance(loop, cst.For)):
-                    return True
-        return False
 
     def _constant(self, node: cst.BaseExpression, frame: Frame) -> object:
         """A constant of a plain run; None where it is none."""

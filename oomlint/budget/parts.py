@@ -149,15 +149,18 @@ def parts_of(value: Any) -> list[Any]:
     return [one for one in value.attributes.values() if is_part(one) and not isinstance(one, Missing)] if isinstance(value, Made) else []
 
 
-def all_parts(value: Any) -> Iterator[Any]:
-    """A module and all that is inside it."""
-    yield value
-    for one in parts_of(value):
-        yield from all_parts(one)
+def all_parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """A module and all that is inside it, each once."""
+    seen = set() if seen is None else seen
+    if id(value) not in seen:
+        seen.add(id(value))
+        yield value
+        for one in parts_of(value):
+            yield from all_parts(one, seen)
 
 
-def counted(value: Any, used: Any = None) -> Counted:
-    """The numbers of a module, each part once however many names it has. ``used`` says of a class and an attribute whether it is called like a layer."""
+def counted(value: Any) -> Counted:
+    """The numbers of a module, each part once however many names it has. An attribute that nobody knows may be a part."""
     seen: set[int] = set()
 
     def of(value: Any) -> Counted:
@@ -180,9 +183,7 @@ def counted(value: Any, used: Any = None) -> Counted:
         elif isinstance(value, Made) and value.module:
             total = Counted()
             for name, one in value.attributes.items():
-                if isinstance(one, Missing):
-                    total = total.plus(lacking(one.text) if used is None or used(value.cls, name) else Counted())
-                elif isinstance(one, list | tuple | dict):
+                if isinstance(one, list | tuple | dict):
                     held = list(one.values()) if isinstance(one, dict) else one
                     if any(is_part(each) and not isinstance(each, Missing) for each in held):
                         total = total.plus(lacking(name))  # torch does not find what a plain list holds
