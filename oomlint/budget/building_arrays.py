@@ -17,7 +17,7 @@ _ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "rand", "randn", "Tenso
 def item_of(value: Library) -> int | None:
     """Bytes of a number of a type."""
     library, _, word = value.name.rpartition(".")
-    return ITEM_BYTES.get(word, FLOAT) if library == "torch" else FLOAT
+    return ITEM_BYTES.get(word) if library == "torch" else FLOAT
 
 
 def shape_of(plain: Sequence[Any]) -> tuple[int, ...] | None:
@@ -35,7 +35,9 @@ def array(word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> 
     if word == "manual_seed" or item is None:
         return Missing(text)
     shape = None
-    if word in _ONE_SHAPE:
+    if word in {"Tensor", "FloatTensor"} and plain and isinstance(plain[0], list):
+        shape = _nested(plain[0])
+    elif word in _ONE_SHAPE:
         shape = shape_of(plain or [named.get("size")])
     elif word == "full" or word in {"normal", "randint"}:
         given = [one for one in (*plain, named.get("size")) if isinstance(one, tuple | list)]

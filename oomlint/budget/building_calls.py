@@ -180,6 +180,9 @@ class Calls(ABC):
     def set_attribute(self, value: Any, word: str, new: Any) -> None:
         """Set an attribute of an object, or the weight of a layer, which is another one's from then on."""
         if isinstance(value, Made):
+            for base in [key for key in value.attributes if key.startswith("(") and (new is None or is_part(new))]:
+                del value.attributes[base]  # it may have been a part of the layer that the class derives from
+                value.missing.append(f"the rest of {base}")
             value.attributes[word] = new
         elif isinstance(value, Layer) and word == "weight":
             shared = isinstance(new, Method) and isinstance(new.of, Layer) and value.without_weight is not None
@@ -271,6 +274,8 @@ class Calls(ABC):
             return list(getattr(of.parts, word)())
         if word not in _LOOKS:
             of.missing.append(text)
+            if word in {"pop", "popitem", "clear", "__delitem__", "__delattr__"}:
+                parts.clear()
         return Missing(text)
 
     def _of_array(self, of: Array, word: str, plain: Sequence[Any], text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.budget.layers import kept_beside, numbers_of, options_of, without_weight
-from oomlint.budget.parts import Array, Class, Function, Layer, Library, Made, Missing, Outside, items_of
+from oomlint.budget.parts import Array, Class, Function, Layer, Library, Made, Missing, Outside, is_part, items_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ def layer(word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> 
         return Layer()
     if word in _ENCODERS and plain and isinstance(plain[0], Layer):
         times = plain[1] if len(plain) > 1 else named.get("num_layers")
-        more = [one for one in (*plain[2:], named.get("norm")) if isinstance(one, Layer)]
+        more = [one for one in (*plain[2:], named.get("norm")) if is_part(one)]
         if not isinstance(times, int):
             return Layer(missing=[text])
         return Layer(parts={str(place): one for place, one in enumerate([*(copied(plain[0]) for _ in range(min(times, 200))), *more])})

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.budget.building import Building
+from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES
 from oomlint.budget.nouns import Counted, Trained
 from oomlint.budget.parts import Layer, Made, all_parts, counted, lacking
 from oomlint.budget.sizes import Name
+from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall, Instance
 from oomlint.syntax.nodes import descend
@@ -28,6 +30,8 @@ _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the mod
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _CHANGES: Final = frozenset({"half", "double", "bfloat16", "requires_grad_"})
 _MOVES: Final = frozenset({"cuda", "to"})
+_FILLS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "pop"})
+_DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
 _COPIES: Final = frozenset({"deepcopy", "AveragedModel"})
 _ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
 
@@ -116,8 +120,14 @@ class Models:
     @staticmethod
     def _cast(reached: Sequence[Module], name: str) -> bool:
         """Whether a statement gives a model another type, or freezes it: ``model.half()``."""
-        calls = (call for module in reached for call, _ in module.walk.calls if names.last_name(call.func) in _CHANGES)
-        return any(names.dotted(call.func).rpartition(".")[0] == name for call in calls)
+        for call, _ in (one for module in reached for one in module.walk.calls):
+            method = names.last_name(call.func)
+            if method in _DEFAULTS:
+                return True
+            typed = method in {"to", "type"} and any(ITEM_BYTES.get(names.last_name(arg.value), FLOAT) != FLOAT for arg in call.args)
+            if (method in _CHANGES or typed) and names.dotted(call.func).rpartition(".")[0] == name:
+                return True
+        return False
 
     def _copies(self, module: Module, name: str) -> int:
         """How often a whole copy of the model is kept: an average of its weights, a teacher."""
@@ -131,7 +141,7 @@ class Models:
         values = self._building.values(node, frame)
         found = [counted(value) for value in values]
         least = min(found, key=lambda one: one.numbers)
-        unsure = any(one != least for one in found) or _replaced(values, reached)
+        unsure = any(one != least for one in found) or _replaced(values, reached, names.dotted(node).partition(".")[0])
         return least.plus(lacking(frame.module.code(node))) if unsure else least
 
     def _constant(self, node: cst.BaseExpression, frame: Frame) -> object:
@@ -147,8 +157,16 @@ def _short(count: Counted, name: str) -> Counted:
     return replace(count, missing=lacking(f"the rest of {name}").missing) if len(count.missing) > _MOST_NAMED else count
 
 
-def _replaced(values: Sequence[object], reached: Sequence[Module]) -> bool:
-    """Whether a layer of a model is set from outside of its class: ``model.fc = nn.Linear(512, 10)``."""
+def _replaced(values: Sequence[object], reached: Sequence[Module], root_of_model: str) -> bool:
+    """Whether a model is changed from outside of its class: ``model.fc = nn.Linear(512, 10)``, ``del model.fc``, ``model.append(layer)``."""
+    for module in reached:
+        for call, _ in module.walk.calls:
+            root, _, method = names.dotted(call.func).partition(".")
+            if root == root_of_model and root != "self" and method.rpartition(".")[2] in _FILLS:
+                return True
+        for effect in (one for scope in module.walk.scopes if names.self_name(scope) != root_of_model for one in scope.effects.get(root_of_model, ())):
+            if effect.path and effect.kind in {"assign", "delete"} and effect.path[-1][1] not in {"training", "requires_grad", "grad"}:
+                return True
     parts = {word for value in values for one in all_parts(value) if isinstance(one, Made) for word in one.attributes}
     for module in reached:
         for scope in module.walk.scopes:
