@@ -240,7 +240,7 @@ class Building(Statements):
 
     def initialize(self, made: Made, start: int, plain: Sequence[Any], named: dict[str, Any]) -> None:
         """Run ``__init__`` of the first class of an object's lineage from ``start`` on that has one."""
-        for number, base in enumerate(self.evaluator.lineage(made.cls)[start:], start):
+        for base in self.evaluator.lineage(made.cls)[start:]:
             if isinstance(base, ExternalValue):
                 library, _, layer = names.canonical(base.name).rpartition(".")
                 if library.startswith("torch.nn") and layer != "Module":
@@ -252,7 +252,6 @@ class Building(Statements):
                 if isinstance(around, Missing):
                     made.missing.append(base.scope.name)
                 return
-            del number
 
     def _own_method(self, made: Made, word: str) -> Function | None:
         for base in self.evaluator.lineage(made.cls):

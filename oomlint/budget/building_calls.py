@@ -45,11 +45,9 @@ if TYPE_CHECKING:
 
 _COPIES: Final = frozenset({"deepcopy", "copy"})
 _WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "convert_sync_batchnorm", "script", "checkpoint_wrapper"})
-_WEIGHED: Final = frozenset({"weight_norm", "spectral_norm", "orthogonal", "remove_weight_norm", "remove_spectral_norm"})
-_SPECTRAL: Final = frozenset({"spectral_norm"})
+_WEIGHED: Final = frozenset({"weight_norm", "spectral_norm", "orthogonal"})
 _AS_LARGE: Final = frozenset({"contiguous", "clone", "detach", "abs", "normal_", "uniform_", "fill_", "zero_", "mul_", "add_", "sqrt", "exp", "log", "t"})
 _TYPES: Final = frozenset({"half", "double", "bfloat16", "long", "int", "bool", "to", "type"})
-_MODELS: Final = ("torchvision", "timm", "transformers", "segmentation_models", "monai", "torch.hub", "efficientnet", "pretrainedmodels", "clip", "open_clip")
 
 _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "len": lambda value: len(value.parts) if isinstance(value, Layer) else len(value),
@@ -153,7 +151,7 @@ class Calls(ABC):
 
     # -- attributes ----------------------------------------------------------------------------------------------------------
 
-    def attribute(self, value: Any, word: str, text: str, around: Names) -> Any:
+    def attribute(self, value: Any, word: str, text: str) -> Any:
         """An attribute of a value."""
         match value:
             case Made():
@@ -174,7 +172,6 @@ class Calls(ABC):
                 return value.shape if word == "shape" else Method(value, word)
             case list() | tuple() | dict() | str():
                 return Method(value, word)
-        del around
         return Missing(text)
 
     def set_attribute(self, value: Any, word: str, new: Any) -> None:
@@ -193,8 +190,6 @@ class Calls(ABC):
             value.numbers = 0
         elif isinstance(value, Layer) and is_part(new):
             value.parts[word] = new
-        elif isinstance(value, Method) and word in {"data", "requires_grad"}:
-            return
 
     def fill(self, value: Any, word: str, more: Any) -> None:
         """Say that a method may have put something on a container."""
@@ -301,7 +296,7 @@ class Calls(ABC):
         if name in _TOGETHER or name in _PLAIN:
             return _computed(name, plain, named, text)
         if name in {"getattr", "hasattr"} and len(plain) > 1 and isinstance(plain[1], str):
-            found = self.attribute(plain[0], plain[1], text, around)
+            found = self.attribute(plain[0], plain[1], text)
             return found if name == "getattr" else Missing(text)
         if name == "setattr" and len(plain) > 2:  # noqa: PLR2004 - what it takes
             if isinstance(plain[1], str):
@@ -318,14 +313,12 @@ class Calls(ABC):
             return [self.call(plain[0], [one], {}, node, around) for one in items] if items is not None else Missing(text)
         if name == "functools.partial" and plain:
             return Partly(plain[0], tuple(plain[1:]), named)
-        if name == "functools.reduce" and len(plain) > 1 and isinstance(plain[0], Library):
-            return Missing(text)
         if library == "copy" and word in _COPIES and plain:
             return copied(plain[0]) if word == "deepcopy" else plain[0]
         if word in _WRAPPERS and library.startswith("torch") and plain:
             return plain[0]
         if word in _WEIGHED and library.startswith("torch.nn.utils") and plain:
-            if word not in _SPECTRAL and isinstance(plain[0], Layer | Made):
+            if word != "spectral_norm" and isinstance(plain[0], Layer | Made):
                 plain[0].missing.append(f"the norms of {text}")
             return plain[0]
         if library.startswith(("torch.nn.init", "torch.nn.functional")):
@@ -340,7 +333,7 @@ class Calls(ABC):
         if library.startswith("einops.layers"):
             return Layer()  # they move numbers, and have none
         self.spoil_given([*plain, *named.values()], text)
-        return Missing(name if not plain and library.startswith(_MODELS) else text)
+        return Missing(text)
 
 
 def _whole(value: Layer | Made) -> bool:

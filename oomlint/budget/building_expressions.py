@@ -188,7 +188,7 @@ class Expressions(Calls):
         value = self.eval(node.value, around)
         if isinstance(value, Outside):
             return self.inside(value, ("attr", node.attr.value), node, around)
-        return self.attribute(value, node.attr.value, text_of(node, around.module), around)
+        return self.attribute(value, node.attr.value, text_of(node, around.module))
 
     def _key(self, node: cst.Subscript, around: Names) -> Any:
         if len(node.slice) != 1:
