@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -10,9 +11,10 @@ from verify_cases import FILE, marked, told, verify
 from oomlint.config import Settings
 from oomlint.model.project import Project
 from oomlint.verify import recheck
-from oomlint.verify.case import Case, Outcome, Verdict
+from oomlint.verify.case import Case, Outcome, Part, Verdict
+from oomlint.verify.jobs import Done, Ended
 from oomlint.verify.session import Options, Session
-from oomlint.verify.strategies import prices
+from oomlint.verify.strategies import command, prices
 from oomlint.verify.thresholds import Price
 
 if TYPE_CHECKING:
@@ -117,6 +119,28 @@ def test_a_dearer_program_is_a_regression_whatever_was_said_of_it(tmp_path: Path
     verdict = prices.judged(one, ENDED)
     assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, "the patch takes more: memory held: 100.0 KB before, 900.0 KB after")
     assert (verdict.readings[0].before, verdict.readings[0].after) == ((100_000.0,), (900_000.0,))
+
+
+@dataclass
+class Sampled:
+    """Stands for the runs of a command, with the memory that was sampled of each."""
+
+    done: dict[Part, list[Done]]
+    last: int
+
+    def run(self, part: Part) -> Done:
+        self.done[part].append(sampled(self.last))
+        return self.done[part][-1]
+
+
+def sampled(peak: int) -> Done:
+    return Done(Ended.EXIT, 0, {"status": 0, "exception": None, "bytes_read": 0}, "", "", "", 1.0, peak)
+
+
+@pytest.mark.parametrize(("last", "dearer"), [(136_000_000, False), (250_000_000, True)])
+def test_a_command_that_seems_dearer_once_is_run_again(last: int, *, dearer: bool) -> None:
+    runs = Sampled({Part.BEFORE: [sampled(135_000_000), sampled(136_000_000)], Part.AFTER: [sampled(250_000_000)]}, last)
+    assert any(price.dearer for price in command._prices(runs)) is dearer  # type: ignore[arg-type]
 
 
 def steps(python_bytes: list[int]) -> dict[str, object]:

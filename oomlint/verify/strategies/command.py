@@ -70,13 +70,9 @@ def verify(session: Session) -> Verdict:
     except Stopped as stopped:
         verdict = Verdict(Outcome.INCONCLUSIVE, str(stopped))
     before, after = runs.done[Part.BEFORE], runs.done[Part.AFTER]
+    if len(before) > 1 and after and not any(map(_failed, (*before, *after))):
+        session.prices += _prices(runs)
     figures, curve = signs.peak(before, after)
-    if before and after and not any(map(_failed, (*before, *after))):
-        old, new = (tuple(float(done.answer["bytes_read"]) for done in side) for side in (before, after))
-        session.prices += (
-            Price(figures.name, figures.before, figures.after, TOTAL, PLENTY),
-            Price("bytes read by all processes", old, new, TWICE, PLENTY),
-        )
     plan = session.case.plan
     assumed = (_PROBED,) if plan.command_loop or CommandSign.PROCESS_MEMORY in plan.command else ()
     return replace(
@@ -86,6 +82,21 @@ def verify(session: Session) -> Verdict:
         timelines=(*verdict.timelines, curve) if curve.before else verdict.timelines,
         assumptions=(*verdict.assumptions, *assumed),
     )
+
+
+def _prices(runs: Runs) -> list[Price]:
+    """What all processes took. Their memory is sampled: a short run may end before its peak is seen, so what looks dearer is run once more."""
+    found = _taken(runs)
+    if any(price.dearer for price in found) and len(runs.done[Part.AFTER]) == 1 and not _failed(runs.run(Part.AFTER)):
+        found = _taken(runs)
+    return found
+
+
+def _taken(runs: Runs) -> list[Price]:
+    before, after = runs.done[Part.BEFORE], [done for done in runs.done[Part.AFTER] if not _failed(done)]
+    figures, _ = signs.peak(before, after)
+    old, new = (tuple(float(done.answer["bytes_read"]) for done in side) for side in (before, after))
+    return [Price(figures.name, figures.before, figures.after, TOTAL, PLENTY), Price("bytes read by all processes", old, new, TWICE, PLENTY)]
 
 
 def _judge(runs: Runs) -> Verdict:
