@@ -510,6 +510,22 @@ def test_entries_of_an_archive(budget: Budget) -> None:
     assert row["formula"] == "9 * 100 * 1"
 
 
+def test_a_data_file_that_is_there_is_offered(budget: Budget) -> None:
+    Path("data").mkdir()
+    Path("data/a.npy").write_bytes(npy((9, 100), "|u1"))
+    Path("train.py").write_text(
+        "import numpy as np\nfrom torch.utils.data import DataLoader, Dataset\n"
+        "class Frames(Dataset):\n    def __init__(self, root):\n        self.x = np.load(root + '/a.npy')\n        self.y = np.load('gone.npy')\n"
+        "    def __len__(self):\n        return len(self.x)\n    def __getitem__(self, i):\n        return self.x[i], self.y[i]\n"
+        "loader = DataLoader(Frames('data'), batch_size=2)\n"
+    )
+    assert table(budget, "train.py")["data_files"] == ["data/a.npy"]
+    assert "The code reads data/a.npy, which is there: `--data data/a.npy` takes the shape from its header." in budget("train.py").out.splitlines()
+    given = table(budget, "train.py", "--data", "data/a.npy")
+    assert given["data_files"] == []
+    assert next(row["bytes"] for row in given["rows"] if row["what"] == "`x` of Frames") == 900
+
+
 # -- limits --------------------------------------------------------------------------------------------------------------
 
 

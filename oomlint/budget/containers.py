@@ -92,17 +92,19 @@ class Containers:
             return None
         fact = holding_fact(holding, owner)
         if fact.holds not in COUNTED:
-            named = Size((Name(fact.name, fact.owner),))
+            unknown = Size((Name(fact.name, fact.owner),))
             return (
-                Container(fact.name, fact.owner, fact.holds, "", named, Certainty.EXACT, fact.place, holding.read)
+                Container(fact.name, fact.owner, fact.holds, "", unknown, Certainty.EXACT, fact.place, holding.read)
                 if self._unrecognized(holding, owner)
                 else None
             )
-        filed = self._from_file(holding, owner)
+        asked = self._asked(holding, owner)
+        filed = self._matched(*asked) if asked is not None and self.files else None
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
+        named = "" if asked is None or filed is not None else asked[1] or ""
         if holding.content.size.exact is None and filed is None and is_small(holding.content, self.project.settings):
             return None
-        return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file)
+        return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file, named)
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
@@ -176,16 +178,16 @@ class Containers:
 
     # -- data files --------------------------------------------------------------------------------------------------------
 
-    def _from_file(self, holding: Holding, owner: Dataset) -> tuple[Size, Certainty, str] | None:
-        """The shape that the header of a data file gives what is read from it."""
-        if not self.files or holding.content.module is None or not isinstance(holding.content.node, cst.BaseExpression):
+    def _asked(self, holding: Holding, owner: Dataset) -> tuple[Sequence[str], str | None, str | None] | None:
+        """The formats, the path and the entry that what is kept may be read with; None where it is not read from a data file."""
+        if holding.content.module is None or not isinstance(holding.content.node, cst.BaseExpression):
             return None
         module, node = holding.content.module, holding.content.node
         frame = self._frame_of(owner, module, node)
         read = whole_reads_of(self.project).whole(node, frame)
         if read is not None and read.what.path is not None:
             path = self.evaluator.settings.path_text(read.what.path, self._frame_of(owner, read.what.module, read.what.call))
-            return self._matched(("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None)
+            return ("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None
         if isinstance(node, cst.Subscript):
             node = node.value
         if not isinstance(node, cst.Call) or not node.args or names.last_name(node.func) not in _READERS:
@@ -194,7 +196,7 @@ class Containers:
         path = self.evaluator.settings.path_text(node.args[0].value, frame)
         torch = any(isinstance(a.value, ExternalCall) and a.value.name.startswith("torch") for a in self.evaluator.values(node, frame))
         forms = tuple(form for form in forms if len(forms) == 1 or (form not in _NUMPY) is torch)
-        return self._matched(forms, path, self._key(holding))
+        return forms, path, self._key(holding)
 
     @staticmethod
     def _key(holding: Holding) -> str | None:

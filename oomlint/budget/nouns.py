@@ -47,6 +47,7 @@ class Container:
     place: Place | None
     read: bool  # whether a sample is taken from it
     file: str = ""  # the data file that its shape comes from
+    named: str = ""  # the one that the code reads it from, where its shape is not taken from there
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ class Budget:
     files: tuple[DataFile, ...]
     ranks_open: bool
     settings: tuple[Setting, ...] = ()  # that would fit
+    offered: tuple[str, ...] = ()  # data files that the code names, whose headers would tell what is not known
 
     @property
     def workers(self) -> list[int | None]:
@@ -48,6 +50,18 @@ class Budget:
         given = self.setup.values.setting("num_workers")
         counts = [one.workers if given is None else given for one in self.program.loaders]
         return [None if isinstance(count, Name) else count for count in counts]
+
+
+def offered(program: Program, rows: Sequence[Row], folders: Sequence[str]) -> tuple[str, ...]:
+    """Data files that the code names and that are there, below one of some folders: their headers would tell what the rows leave out."""
+    wanted = {name for row in rows for name in row.size.missing}
+    found: dict[str, None] = {}
+    for one in (container for source in program.sources for container in source.containers):
+        if one.named and wanted.intersection(one.size.missing):
+            path = next((path for folder in folders if os.path.isfile(path := os.path.join(folder, one.named))), None)
+            if path is not None:
+                found[os.path.normpath(path)] = None
+    return tuple(found)
 
 
 def at_peak(budget: Budget) -> list[tuple[str, int]]:
@@ -112,6 +126,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
             "workers": [{"start_method": one.method, "most": one.workers, "bounded": one.bound} for one in verdict.workers],
             "settings": [{"name": one.name, "most": one.most, "places": [_place(place, name) for place in one.places]} for one in budget.settings],
         },
+        "data_files": [name(path) for path in budget.offered],
     }
 
 
@@ -155,6 +170,7 @@ def schema() -> dict[str, Any]:
         "totals": {"type": "array", "items": _object(total)},
         "limits": _object({"memory": limit, "shm": limit, "device": limit, "cores": {"type": ["number", "null"], "exclusiveMinimum": 0}}),
         "verdict": _object(verdict),
+        "data_files": {**_NAMES, "description": "that the code names and that are there: given with `--data`, their headers would tell what is not known"},
     }
     spot = {"filename": _TEXT, "cell": {"type": ["integer", "null"]}, "row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}}
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +40,7 @@ def lines(budgets: Sequence[Budget], name: Named, *, plain: bool = False) -> Ite
         yield from (((line, ""),) for line in _lines(one, name))
         if one.limits.ram is not None and one.limits.ram.size:
             yield _bar(at_peak(one), one.limits.ram.size, plain=plain)
-        yield from (((line, ""),) for line in verdict(one))
+        yield from (((line, ""),) for line in verdict(one, name))
 
 
 def holds(encoding: str | None) -> bool:
@@ -144,8 +145,8 @@ def _left_out(missing: Sequence[Name]) -> str:
     return ", ".join(shown) + (f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else "")
 
 
-def verdict(budget: Budget) -> Iterator[str]:
-    """The limits, whether it fits, and with how many workers."""
+def verdict(budget: Budget, name: Named) -> Iterator[str]:
+    """The limits, whether it fits, with how many workers, and what would say more."""
     judged, peak = budget.verdict, budget.verdict.peak
     given = budget.limits
     known = [(word, one.words) for word, one in (("memory", given.ram), ("/dev/shm", given.shm), ("device", given.vram)) if one is not None]  # noqa: S108
@@ -171,6 +172,8 @@ def verdict(budget: Budget) -> Iterator[str]:
     missing = judged.every_missing
     if missing:
         yield f"Left out: {_left_out(missing)}. `--set {_quoted(labels(missing)[0])}=...` fills one in."
+    for path in budget.offered[:_MOST_NAMES]:
+        yield f"The code reads {name(path)}, which is there: `--data {shlex.quote(name(path))}` takes the shape from its header."
 
 
 def _fit(one: Fit, *, complete: bool) -> str:

@@ -75,9 +75,9 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
         setup = Setup(method, count, given)
         opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and not target.command))
         here = _limits(arguments, target)
-        found.append(
-            report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, here), here, files, opened, fitting(program, setup, here))
-        )
+        listed = tuple(rows(program, setup))
+        offered = report.offered(program, listed, (current_folder(), os.path.dirname(program.path)))
+        found.append(report.Budget(program, setup, listed, judge(program, setup, here), here, files, opened, fitting(program, setup, here), offered))
     return found
 
 
