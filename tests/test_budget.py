@@ -526,6 +526,60 @@ def test_a_data_file_that_is_there_is_offered(budget: Budget) -> None:
     assert next(row["bytes"] for row in given["rows"] if row["what"] == "`x` of Frames") == 900
 
 
+# -- moments -------------------------------------------------------------------------------------------------------------
+
+TURNS: Final = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Frames(Dataset):
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, i):
+        return torch.zeros(1000, 1000)
+
+def train(model, loader, other, optimizer):
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        INNER
+
+def validate(model, loader):
+    model.eval()
+    with torch.no_grad():
+        for x in loader:
+            print(model(x).sum())
+
+def main():
+    model = torch.nn.Linear(1000, 10)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    first = DataLoader(Frames(), batch_size=8, shuffle=True, num_workers=2)
+    second = DataLoader(Frames(), batch_size=4, shuffle=True, num_workers=2)
+    for epoch in range(3):
+        train(model, first, second, optimizer)
+        OUTER
+
+main()
+"""
+FIRST, SECOND = 5 * 8 * 4_000_000, 5 * 4 * 4_000_000  # bytes of their batches in flight
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "training", "evaluation"),
+    [
+        pytest.param("pass", "validate(model, second)", FIRST, SECOND, id="one after the other"),
+        pytest.param("validate(model, other)", "pass", FIRST, FIRST + SECOND, id="one inside the other"),
+        pytest.param("pass", "train(model, second, first, optimizer)", FIRST, 0, id="both train"),
+    ],
+)
+def test_what_loops_go_through_tells_which_loaders_are_at_work(budget: Budget, inner: str, outer: str, training: int, evaluation: int) -> None:
+    Path("train.py").write_text(TURNS.replace("INNER", inner).replace("OUTER", outer))
+    shared = {one["moment"]: one["shared"] for one in table(budget, "train.py")["totals"]}
+    assert (shared["first epoch"], shared.get("evaluation", 0)) == (training, evaluation)
+
+
 # -- limits --------------------------------------------------------------------------------------------------------------
 
 

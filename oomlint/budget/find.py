@@ -11,6 +11,7 @@ import libcst as cst
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED
 from oomlint.budget.nouns import LoaderNoun, Program, Source
+from oomlint.budget.phases import Phases
 from oomlint.budget.reach import only_as_script
 from oomlint.budget.samples import sample_of
 from oomlint.budget.sizes import Name, Size
@@ -95,9 +96,10 @@ class Finder:
             runs.setdefault(cell, []).append((loader, frame, ways))
         ranks = ranks_of(self.project).of_file(entry)
         known: dict[object, Source] = {}
+        phases = Phases(self.project, reached)
         found: list[Program] = []
         for cell in sorted(runs):
-            nouns = tuple(self._noun(loader, frame, ways, known, cell) for loader, frame, ways in runs[cell])
+            nouns = tuple(phases.told(self._noun(loader, frame, ways, known, cell), loader, frame) for loader, frame, ways in runs[cell])
             count = ranks.count if ranks is not None and ranks.count else 1
             place = replace(ranks.place, message="") if ranks is not None and ranks.place is not None else None
             found.append(

@@ -77,6 +77,8 @@ class LoaderNoun:
     sample: Size
     pinned: bool = False
     literals: tuple[tuple[str, Place], ...] = ()  # settings whose number the code writes, and where
+    moments: frozenset[Moment] = frozenset()  # at which loops go through it; empty where nobody has seen one
+    alone: bool = False  # whether no other loader is at work while a loop goes through it
 
 
 @dataclass(frozen=True, slots=True)

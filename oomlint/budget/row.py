@@ -58,6 +58,7 @@ class Row:
     place: Place | None
     moments: frozenset[Moment]
     loader: int = -1  # which loader's, where only one of several is at work at a time
+    alone: bool = False  # whether that loader is known to be at work without others
 
     @property
     def bytes(self) -> int | None:
@@ -71,9 +72,7 @@ class Row:
 
 
 def active(loader: LoaderNoun, program: Program) -> frozenset[Moment]:
-    """When the workers of a loader live: training reads what is shuffled; those that persist stay."""
-    trains = loader.shuffled or not any(one.shuffled for one in program.loaders)
-    moments = {Moment.TRAINING} if trains else {Moment.EVALUATION}
-    if loader.persistent:
-        moments |= {Moment.EVALUATION, Moment.CHECKPOINT}
-    return frozenset(moments)
+    """When the workers of a loader live. Where no loop over it is known, training reads what is shuffled; those that persist stay."""
+    trains = loader.shuffled or not any(one.shuffled or Moment.TRAINING in one.moments for one in program.loaders)
+    moments = loader.moments or {Moment.TRAINING if trains else Moment.EVALUATION}
+    return frozenset({*moments, Moment.EVALUATION, Moment.CHECKPOINT} if loader.persistent else moments)

@@ -23,7 +23,8 @@ _WORK: Final = RUNNING - {Moment.START}
 
 def rows(program: Program, setup: Setup) -> list[Row]:
     """The rows, in the order of the table."""
-    filled = (replace(row, size=row.size.filled(setup.values)) for row in _rows(program, setup))
+    alone = {number for number, loader in enumerate(program.loaders) if loader.alone}
+    filled = (replace(row, size=row.size.filled(setup.values), alone=row.loader in alone) for row in _rows(program, setup))
     return [_whole(row, setup.ranks) for row in filled if row.bytes != 0]
 
 
@@ -142,13 +143,10 @@ def _workers(loader: LoaderNoun, setup: Setup) -> int | Name:
 def at(moment: Moment, found: Iterable[Row]) -> list[Row]:
     """The rows that count at a moment. Of loaders that take turns, the heaviest counts."""
     here = [row for row in found if moment in row.moments]
+    staying = {row.loader for row in here if Moment.CHECKPOINT in row.moments or {Moment.TRAINING, Moment.EVALUATION} <= row.moments}
     turns: dict[int, int] = {}
     for row in here:
-        if row.loader >= 0:
+        if row.loader not in {-1, *staying} and (row.alone or moment is not Moment.TRAINING):
             turns[row.loader] = turns.get(row.loader, 0) + (row.bytes or 0)
-    if moment not in {Moment.START, Moment.EVALUATION} or len(turns) < 2:  # noqa: PLR2004 - nobody to take turns with
-        return here
-    staying = {row.loader for row in here if row.loader >= 0 and Moment.CHECKPOINT in row.moments}
-    others = [number for number in turns if number not in staying]
-    heaviest = max(others, key=lambda number: turns[number], default=-1)
-    return [row for row in here if row.loader < 0 or row.loader in staying or row.loader == heaviest]
+    heaviest = max(turns, key=lambda number: turns[number], default=-1)
+    return [row for row in here if row.loader not in turns or row.loader == heaviest]

@@ -1,0 +1,64 @@
+"""When the loaders of a program are at work: what the loops over them are for, and which of them run at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oomlint.budget.nouns import Moment
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oomlint.budget.nouns import LoaderNoun
+    from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.model.events import Loop
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A loop over a loader."""
+
+    loader: LoaderLike
+    loop: Loop
+    moment: Moment
+
+
+class Phases:
+    """The loops over loaders in some modules."""
+
+    def __init__(self, project: Project, modules: Sequence[Module]) -> None:
+        runs = runs_of(project)
+        self._passes: list[_Pass] = []
+        for record in (record for module in modules for record in runs.of(module)):
+            for loop in record.loops:
+                if isinstance(loop.loader, LoaderLike) and loop.loader.loader is not None:
+                    if loop.steps or has_backward(record, loop):
+                        self._passes.append(_Pass(loop.loader, loop, Moment.TRAINING))
+                    elif is_evaluation(record, loop):
+                        self._passes.append(_Pass(loop.loader, loop, Moment.EVALUATION))
+
+    def told(self, noun: LoaderNoun, loader: Loader, frame: Frame) -> LoaderNoun:
+        """A loader, with the moments at which loops go through it, and whether no other one is at work meanwhile."""
+        mine = self._of(loader, frame)
+        moments = {one.moment for one in mine}
+        if Moment.TRAINING in moments:
+            moments = {Moment.TRAINING}  # what it takes is the same whenever it is gone through
+        if any(_inside(other.loop, one.loop) and other.moment is Moment.EVALUATION for one in mine for other in self._passes):
+            moments.add(Moment.EVALUATION)  # it waits while another one is gone through
+        beside = any(_inside(other.loop, one.loop) or _inside(one.loop, other.loop) for one in mine for other in self._passes)
+        return replace(noun, moments=frozenset(moments), alone=bool(mine) and not beside)
+
+    def _of(self, loader: Loader, frame: Frame) -> list[_Pass]:
+        same = [one for one in self._passes if one.loader.loader is not None and one.loader.loader.call is loader.call]
+        exact = [one for one in same if one.loader.frame == frame]
+        return exact or (same if len({one.loader.frame for one in same}) == 1 else [])
+
+
+def _inside(inner: Loop, outer: Loop) -> bool:
+    return any(one.node is outer.node for one in inner.around)
