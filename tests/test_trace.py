@@ -537,3 +537,5 @@ def test_deep_names_the_line(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "mine\n" in done.stdout  # the user's own is run, too
     assert re.search(rf"  train\.py:{row}: holds [\d.]+ MB in \d+ blocks", done.stderr), done.stderr
+    assert "the lines that grow say where" in done.stderr
+    assert "none of Python's objects" not in done.stderr

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from oomlint.finding import Finding, Weight
+    from oomlint.trace.deepening import Line
     from oomlint.trace.timeline import Trace
 
 MOST: Final = 3  # findings that are shown
-_HOLDER: Final = 0.3  # of the peak: who holds it explains it
+_SHARE: Final = 0.3  # of the peak, or of a rise: who holds it explains it
 _DATA: Final = frozenset({Resource.IMAGES, Resource.ARRAYS, Resource.TENSORS, Resource.RECORDS, Resource.NAMES, Resource.UNKNOWN})
 _KEPT: Final = frozenset({*_DATA, Resource.GRAPH, Resource.FIGURE})
 _LOOPS: Final = frozenset({Multiplier.STEPS, Multiplier.EPOCHS, Multiplier.PREFETCH})
@@ -87,7 +88,7 @@ def causes_wanted(trace: Trace, growths: Sequence[Growth]) -> list[Growth]:
         if growth.subject is Subject.TREE:
             continue
         moves = growth.trend.shape.grows or (growth.trend.shape is Shape.WAVES and not sends(growth, trace))
-        holds = growth.subject.unit == "bytes" and growth.held >= _HOLDER * peak and growth.trend.shape is not Shape.KEPT
+        holds = growth.subject.unit == "bytes" and growth.held >= _SHARE * peak and growth.trend.shape is not Shape.KEPT
         if moves or growth.subject is Subject.COPIES or (holds and peak > 0):
             found.append(growth)
     return found
@@ -166,9 +167,10 @@ def _counted(code: str) -> frozenset[Quantity]:
     return frozenset(quantity for plan in plans for quantity in (*plan.ends, *plan.eases))
 
 
-def next_steps(trace: Trace, explanation: Explanation, *, deep: bool) -> list[str]:
-    """What to look at where nothing explains what grew."""
+def next_steps(trace: Trace, explanation: Explanation, lines: Sequence[Line] = (), *, deep: bool) -> list[str]:
+    """What to look at where nothing explains what grew. ``lines`` are those that a deep look has found."""
     command = " ".join(trace.command)
+    grown = sum(line.last - line.first for line in lines)
     said = []
     for growth in explanation.open[:2]:
         if growth.subject is Subject.DESCRIPTORS:
@@ -180,6 +182,9 @@ def next_steps(trace: Trace, explanation: Explanation, *, deep: bool) -> list[st
         elif not deep:
             said.append(f"`oomlint trace --deep -- {command}` shows the lines whose Python and NumPy memory grows in {growth.who}; tensors of torch on the CPU")
             said[-1] += " are seen by `memray run --native`"
+        elif grown < _SHARE * growth.trend.rise:
+            part = f"most of what grows in {growth.who} is" if lines else f"what grows in {growth.who} is"
+            said.append(f"{part} none of Python's objects: `memray run --native` sees what libraries take, tensors of torch too")
         else:
-            said.append(f"what grows in {growth.who} is none of Python's objects: `memray run --native` sees what libraries take, tensors of torch too")
+            said.append(f"the lines that grow say where what grows in {growth.who} is taken; who keeps it, `gc.get_referrers` of one such object tells")
     return said

@@ -40,4 +40,4 @@ def report(trace: Trace, lines: tuple[Line, ...] = (), *, deep: bool = False, is
     """Judge a trace, and have the code checked that it is of."""
     found = growths(trace)
     explanation = explain(trace, found, isolated=isolated)
-    return Report(trace, tuple(found), explanation, tuple(next_steps(trace, explanation, deep=deep)), lines, deep)
+    return Report(trace, tuple(found), explanation, tuple(next_steps(trace, explanation, lines, deep=deep)), lines, deep)
