@@ -580,6 +580,16 @@ def test_what_loops_go_through_tells_which_loaders_are_at_work(budget: Budget, i
     assert (shared["first epoch"], shared.get("evaluation", 0)) == (training, evaluation)
 
 
+@pytest.mark.parametrize(("device", "holder"), [("model.cuda()", "device"), ("pass", "main")])
+def test_a_graph_that_grows_lies_where_the_model_is(budget: Budget, device: str, holder: str) -> None:
+    Path("train.py").write_text(
+        "import torch\nfrom torch.utils.data import DataLoader\nmodel = torch.nn.Linear(9, 1)\n"
+        f"{device}\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\nloader = DataLoader([torch.zeros(9)], batch_size=2)\ntotal = 0\n"
+        "for x in loader:\n    loss = model(x).sum()\n    loss.backward()\n    optimizer.step()\n    total += loss\nprint(total)\n"
+    )
+    assert [row["holder"] for row in table(budget, "train.py")["rows"] if "grows with the steps" in row["what"]] == [holder]
+
+
 # -- limits --------------------------------------------------------------------------------------------------------------
 
 

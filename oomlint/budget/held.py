@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
 from oomlint.budget.sizes import Factor, Name, Size
-from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Multiplier, ReadFact, StoreFact
+from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Multiplier, ReadFact, Resource, StoreFact
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.ranks.checkpoints import LOADS
 from oomlint.memory.shared.step_contexts import library_name
@@ -72,7 +72,8 @@ def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
         often = Name("epochs" if (loops and loops[0].kind is LoopKind.EPOCH) or _by(item, Multiplier.EPOCHS) else "steps")
         moment = Moment.EVALUATION if code in _EVALUATION else Moment.TRAINING
         size, certainty = _size(_known(item), Name(f"{stores[0].container if stores and stores[0].container else _spot(place)} a {often.text[:-1]}"))
-        return Held(f"{what} grows with the {often}", size.times(often), certainty, place, frozenset({moment}))
+        graph = item.weight.of is Resource.GRAPH
+        return Held(f"{what} grows with the {often}", size.times(often), certainty, place, frozenset({moment}), with_model=graph)
     if code == _CACHE:
         size, certainty = _size(_known(item), Name(f"cache at {_spot(place)}"))
         return Held("a cache without a bound", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)

@@ -91,6 +91,7 @@ class Held:
     place: Place
     moments: frozenset[Moment]
     in_workers: bool = False
+    with_model: bool = False  # whether it lies where the model is: graphs
 
 
 @dataclass(frozen=True, slots=True)

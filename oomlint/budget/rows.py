@@ -42,9 +42,10 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
         if not loader.sources:
             what = f"what the dataset of `{loader.name}` holds"
             yield Row(MAIN_PROCESS, what, Size((dataset_of(loader),)), Certainty.EXACT, loader.place, _ALWAYS)
+    on_device = any(model.on_device for model in program.trained)
     for held in program.held:
         if not held.in_workers:
-            yield Row(MAIN_PROCESS, held.what, held.size, held.certainty, held.place, held.moments)
+            yield Row(DEVICE if held.with_model and on_device else MAIN_PROCESS, held.what, held.size, held.certainty, held.place, held.moments)
     for number, loader in enumerate(program.loaders):
         yield from _of_loader(number, loader, program, setup)
     yield from trained_rows(program, setup)
