@@ -2,8 +2,9 @@
 
 usage: python benchmarks/budget.py [--keep FOLDER] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
 
-Each run is made twice: with 500 MiB of data and more, and with next to none. What the second takes is taken off from the first, and the rows for
-interpreters and empty workers from the table. Main process: all that its pages hold, those that workers share with it too. Workers: what is theirs alone.
+Each run is made twice: with 500 MiB of data and more, and with next to none. What the second takes with as many workers is taken off from each moment of the
+first, and the rows for interpreters and empty workers from the table. Main process: all that its pages hold, those that workers share with it too. Workers:
+what is theirs alone.
 Shared: what has come to /dev/shm; for root that is one of its own, else nobody else should fill it meanwhile. It needs Linux, torch, h5py and 3 GB of disk.
 """
 
@@ -78,8 +79,17 @@ INCIDENTS: Final[dict[str, Incident]] = {
 }
 
 
-def measured(command: str, folder: Path, *, empty: bool) -> dict[str, int]:
-    """The most that was seen: of each holder, and of all together."""
+class Moment(NamedTuple):
+    """What was seen at a time, in bytes."""
+
+    living: int  # workers
+    total: int  # of all processes, beside shared memory
+    main: int  # of it in all but workers
+    shared: int
+
+
+def watched(command: str, folder: Path, *, empty: bool) -> list[Moment]:
+    """Run a command under ``oomlint trace``."""
     report = folder / "report.json"
     words = [sys.executable, "-m", "oomlint", "trace", "--quiet", "--interval", "0.05", "--output-format", "json", "--output-file", str(report), "--"]
     program = command.split() + ["--empty"] * empty
@@ -88,12 +98,25 @@ def measured(command: str, folder: Path, *, empty: bool) -> dict[str, int]:
     if done.returncode:
         raise SystemExit(f"{command} ended with status {done.returncode}: {done.stderr[-2000:]}")
     found = json.loads(report.read_text(encoding="utf-8"))
-    own = {number for number, one in enumerate(found["processes"]) if one["role"] != "worker"}
-    most = dict.fromkeys((*HOLDERS, "all"), 0)
+    workers = {number for number, one in enumerate(found["processes"]) if one["role"] == "worker"}
+    seen = []
     for sample in found["samples"]:
         total = sum(one["anonymous"] for one in sample["processes"])
-        main = sum(one["mapped"] for one in sample["processes"] if one["process"] in own)
-        here = {"main": main, "workers": max(0, total - main), "shared": sample["shm"] or 0, "all": total + (sample["shm"] or 0)}
+        main = sum(one["mapped"] for one in sample["processes"] if one["process"] not in workers)
+        seen.append(Moment(sum(one["process"] in workers for one in sample["processes"]), total, main, sample["shm"] or 0))
+    return seen
+
+
+def beyond(whole: list[Moment], empty: list[Moment]) -> dict[str, int]:
+    """The most that was seen of each holder, and of all together, beyond what the empty run takes with as many workers."""
+    bases: dict[int, Moment] = {}
+    for one in empty:
+        bases[one.living] = Moment(one.living, *(max(pair) for pair in zip(one[1:], bases.get(one.living, one)[1:], strict=True)))
+    most = dict.fromkeys((*HOLDERS, "all"), 0)
+    for one in whole:
+        base = bases[min(bases, key=lambda living: abs(living - one.living))]
+        main, workers, shared = one.main - base.main, (one.total - one.main) - (base.total - base.main), one.shared - base.shared
+        here = {"main": main, "workers": workers, "shared": shared, "all": one.total - base.total + shared}
         most = {key: max(most[key], here[key]) for key in most}
     return most
 
@@ -144,12 +167,12 @@ def main() -> None:
             for case in CASES:
                 known = folder / f"measured {case.words}.json"
                 if not known.exists():
-                    seen = [measured(case.command, folder, empty=empty) for empty in (False, True)]
+                    seen = [watched(case.command, folder, empty=empty) for empty in (False, True)]
                     known.write_text(json.dumps(seen), encoding="utf-8")
-                whole, empty = json.loads(known.read_text(encoding="utf-8"))
+                measured = beyond(*([Moment(*one) for one in run] for run in json.loads(known.read_text(encoding="utf-8"))))
                 said = predicted(case, told, folder)
                 for key in ("all", *HOLDERS):
-                    wanted, got = said[key], whole[key] - empty[key]
+                    wanted, got = said[key], measured[key]
                     if max(wanted, got) >= SMALLEST:
                         rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, got))
                     print(f"{name} {case.words} {key}: {wanted / MIB:.0f} MiB predicted, {got / MIB:.0f} MiB measured", file=sys.stderr, flush=True)

@@ -184,10 +184,13 @@ class _Reader:
         if forward is None or backward is None:
             return set()
         params = [p.name.value for p in names.parameters(forward)][0 if forward is not self.scope else 1 :]
+        single = len(params) == 1 and isinstance(forward.node, cst.FunctionDef) and not isinstance(forward.node.params.star_arg, cst.Param)
         found: set[str] = set()
         for statement in backward.returns:
             value = statement.value
-            rows = [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value] if len(params) == 1 else []
+            if isinstance(value, cst.BinaryOperation) and isinstance(value.left, cst.Tuple):
+                value = value.left  # `(None, *) + gradients`: those of the first inputs
+            rows = [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value] if single else []
             if isinstance(value, cst.Tuple) and any(isinstance(e, cst.StarredElement) for e in value.elements):
                 continue
             found |= {name for name, row in zip(params, rows, strict=False) if row is not None and not _is_none(row, backward)}
