@@ -407,6 +407,92 @@ def test_a_switch_of_the_command(budget: Budget) -> None:
     assert held(table(budget, "python train.py --keep"), "workers", "evaluation") != {}
 
 
+PARSED: Final = {
+    "parsing.py": """
+import json
+
+def parsed(parser):
+    args = parser.parse_args()
+    if args.config is not None:
+        for key, value in json.load(open(args.config)).items():
+            setattr(args, key, value)
+    return args
+""",
+    "train.py": """
+import argparse
+import torch
+from torch.utils.data import DataLoader, Dataset
+from parsing import parsed
+
+class Pieces(Dataset):
+    def __init__(self, length):
+        self.length = length
+
+    def __getitem__(self, i):
+        return torch.zeros(self.length)
+
+def prepare(args):
+    args.devices = torch.cuda.device_count()
+
+def loader_of(args):
+    return DataLoader(Pieces(10 if args.kind == "short" else 1000), batch_size=args.batch // args.devices, num_workers=2)
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", default="long")
+    parser.add_argument("--config")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--devices", type=int, default=1)
+    args = parsed(parser)
+    PREPARE
+    for batch in loader_of(args):
+        print(batch)
+
+main()
+""",
+}
+
+
+@pytest.mark.parametrize(("prepare", "formula"), [("pass", "(2 * 2 + 1) * 8 * 4000"), ("prepare(args)", "(2 * 2 + 1) * batch_size * 4000")])
+def test_options_go_through_other_files_and_functions(budget: Budget, prepare: str, formula: str) -> None:
+    """Another file parses; a function that is handed the options sets one of them to what nobody knows."""
+    for name, text in PARSED.items():
+        Path(name).write_text(text.replace("PREPARE", prepare))
+    assert next(row["formula"] for row in table(budget, "train.py")["rows"] if row["what"].startswith("batches in flight")) == formula
+
+
+def test_a_loader_that_a_function_uses_up_counts_once(budget: Budget) -> None:
+    program = (
+        "from torch.utils.data import DataLoader\ndef total(data):\n    loader = DataLoader(data, batch_size=2, num_workers=2)\n    GONE\n"
+        "def again(data):\n    return total(data)\ndef main(data):\n    return total(data), again(data)\nmain(open('a').read())\n"
+    )
+    for gone, count in (("return sum(x for x in loader)", 2), ("result = 0\n    for x in loader: result += x.sum()\n    return result", 1)):
+        Path("train.py").write_text(program.replace("GONE", gone))
+        assert len([row for row in table(budget, "train.py")["rows"] if row["what"].startswith("forked processes")]) == count
+
+
+def test_tensors_of_one_dataset_have_names_of_their_own(budget: Budget) -> None:
+    Path("train.py").write_text(
+        "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\nx, y = torch.load('x'), torch.load('y')\n"
+        "loader = DataLoader(TensorDataset(x, y), batch_size=2)\n"
+    )
+    rows = table(budget, "train.py", "--set", "tensors[0]=2GiB", "--set", "tensors[1]=3MiB")["rows"]
+    assert [row["bytes"] for row in rows if row["what"].endswith("of TensorDataset")] == [2048 * MIB, 3 * MIB]
+
+
+def test_a_loader_under_an_option_that_nobody_gives_is_named(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY.replace("    loader = ", "    if args.keep:\n        loader = "))
+    assert table(budget, "python train.py --keep")["loaders"]
+    done = budget("python train.py")
+    assert (done.status, done.out) == (2, "")
+    assert "train.py: the DataLoader at train.py:23 is made under options that the command does not give" in done.err
+
+
+def test_what_is_left_out_may_not_fit(budget: Budget) -> None:
+    Path("train.py").write_text("from torch.utils.data import DataLoader\nfrom data import text\nloader = DataLoader(text, batch_size=2)\n")
+    assert "\nWhat is known fits: 146.0 MiB at least, at the moment `construction`; what is left out may not.\n" in budget("train.py", "--ram", "1GiB").out
+
+
 @pytest.mark.parametrize(
     ("text", "options", "ranks"),
     [

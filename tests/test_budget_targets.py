@@ -119,6 +119,12 @@ def test_several_commands_have_a_table_each(budget: Budget) -> None:
     assert [one["loaders"][0]["workers"] for one in found] == [2, 3]
 
 
+def test_a_script_that_is_copied_before_it_is_started(budget: Budget) -> None:
+    Path("run.sh").write_text("mkdir -p $1\ncp train.py $1\npython $1/train.py --num-workers 2\n")
+    (only,) = json.loads(budget("run.sh", "--output-format", "json").out)
+    assert (only["filename"], [one["workers"] for one in only["loaders"]]) == ("train.py", [2])
+
+
 def test_the_same_script_with_other_limits_has_a_table_too(budget: Budget) -> None:
     run = "docker run -m {} --shm-size 1g image {} train.py\n"
     Path("run.sh").write_text(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -57,11 +58,13 @@ class Containers:
     def of(self, dataset: Dataset) -> Iterator[Container]:
         """The containers of a dataset and of those that it wraps."""
         found: list[tuple[Holding, Container]] = []
+        repeated = Counter(holding.name for holding in dataset.holdings)
         for holding in dataset.every():
             one = self._of(holding, owner_of(dataset, holding))
             if one is not None:
                 found.append((holding, one))
                 found.extend((holding, part) for part in self._arrays_in(holding, one, owner_of(dataset, holding)))
+        found = [(holding, _told_apart(one, place)) if repeated[holding.name] > 1 else (holding, one) for place, (holding, one) in enumerate(found)]
         first = {(one.owner, one.name): one.size.factors[0] for _, one in found if len(one.size.factors) > 1}
         for holding, one in found:
             factors = (self._same(part, holding, one.owner, first) if isinstance(part, Name) else part for part in one.size.factors)
@@ -233,3 +236,9 @@ class Containers:
 
     def _frame(self, module: Module, node: cst.CSTNode) -> Frame:
         return self.evaluator.calls.plain_frame(module, module.walk.scope_at(node))
+
+
+def _told_apart(one: Container, place: int) -> Container:
+    """A container whose name others of its dataset have, too: the tensors of a ``TensorDataset``."""
+    name = f"{one.name}[{place}]"
+    return replace(one, name=name, size=Size(tuple(replace(part, text=name) if part == Name(one.name, one.owner) else part for part in one.size.factors)))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.budget.headers import DataFile
-    from oomlint.budget.nouns import Container
     from oomlint.finding import Place
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
@@ -66,6 +65,11 @@ class Finder:
         wanted = set(paths)
         return sorted(path for path in found or loose if path in wanted)
 
+    def any_loader(self, path: str) -> Place | None:
+        """Where a file, or one that it imports, makes a loader, whether a run of it comes there or not."""
+        made = (module.place(loader.call) for module in self.reached(path) for loader in self.loaders.of(module))
+        return next(made, None)
+
     def reached(self, path: str) -> list[Module]:
         """The file and those of the project that it imports, near ones first."""
         found: dict[str, Module] = {}
@@ -99,11 +103,14 @@ class Finder:
         phases = Phases(self.project, reached)
         found: list[Program] = []
         for cell in sorted(runs):
-            nouns = tuple(phases.told(self._noun(loader, frame, ways, known, cell), loader, frame) for loader, frame, ways in runs[cell])
+            nouns: dict[object, LoaderNoun] = {}
+            for number, (loader, frame, ways) in enumerate(runs[cell]):
+                noun = phases.told(self._noun(loader, frame, ways, known, cell), loader, frame)
+                nouns.setdefault(noun if phases.ends_where_made(loader) else number, noun)  # of those that several ways lead to, one lives at a time
             count = ranks.count if ranks is not None and ranks.count else 1
             place = replace(ranks.place, message="") if ranks is not None and ranks.place is not None else None
             found.append(
-                Program(path, cell, nouns, tuple(known.values()), (), count, place, ranks is not None and ranks.count is None),
+                Program(path, cell, tuple(nouns.values()), tuple(known.values()), (), count, place, ranks is not None and ranks.count is None),
             )
         return found
 
@@ -153,7 +160,7 @@ class Finder:
         name = _name(module, call, loader)
         owner = sources[0].name if sources else name
         containers = sources[0].containers if sources else ()
-        sample = sample_of(self.project, _innermost(read) if read is not None else None, containers, owner)
+        sample = _numbered(sample_of(self.project, _innermost(read) if read is not None else None, containers, owner), sources[0].number if sources else 1)
         place = worker_count(worker).place if worker is not None else None
         shuffled = sampled or self._says(loader, frame, "shuffle", ways)
         told = ((WORKERS, worker), (BATCH, batched), (PREFETCH, prefetched))
@@ -191,20 +198,19 @@ class Finder:
         found = known.get(key)
         if found is None:
             again = sum(one.name == core.words.strip("`") for one in known.values())
-            containers = tuple(_numbered(one, again + 1) for one in self.containers.of(dataset))
+            containers = tuple(replace(one, size=_numbered(one.size, again + 1)) for one in self.containers.of(dataset))
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
-            found = known[key] = Source(core.words.strip("`"), place, containers, cell)
+            found = known[key] = Source(core.words.strip("`"), place, containers, cell, again + 1)
         return found
 
 
-def _numbered(one: Container, number: int) -> Container:
+def _numbered(size: Size, number: int) -> Size:
     """The names of the second dataset of a class are not those of the first: its numbers may be others."""
     if number == 1:
-        return one
-    factors = (replace(part, text=f"{part.text}#{number}") if isinstance(part, Name) else part for part in one.size.factors)
-    return replace(one, size=Size(tuple(factors)))
+        return size
+    return Size(tuple(replace(part, text=f"{part.text}#{number}") if isinstance(part, Name) else part for part in size.factors))
 
 
 def _name(module: Module, call: cst.Call, loader: Loader) -> str:

@@ -76,7 +76,7 @@ def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
         return Held(f"{what} grows with the {often}", size.times(often), certainty, place, frozenset({moment}), with_model=graph)
     if code == _CACHE:
         size, certainty = _size(_known(item), Name(f"cache at {_spot(place)}"))
-        return Held("a cache without a bound", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)
+        return Held("a cache of what is read", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)
     if code == _SHUFFLE:
         count = next((one.count for one in item.weight.factors if one.by is Multiplier.SAMPLES), None) if item.weight is not None else None
         size, certainty = _size(_known(item), Name("sample"))

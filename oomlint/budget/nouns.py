@@ -58,6 +58,7 @@ class Source:
     place: Place
     containers: tuple[Container, ...]
     cell: int = 0  # of the notebook, that makes it
+    number: int = 1  # among the datasets of its name
 
 
 @dataclass(frozen=True, slots=True)

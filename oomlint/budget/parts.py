@@ -200,7 +200,8 @@ def counted(value: Any) -> Counted:
 
 def lacking(code: str) -> Counted:
     """Numbers that nobody knows, of what is written so."""
-    return Counted(0, missing=(Name(f"numbers of {' '.join(code.split())[:_LONGEST]}"),))
+    written = " ".join(code.split())
+    return Counted(0, missing=(Name(f"numbers of {written if len(written) <= _LONGEST else f'{written[:_LONGEST]}...'}"),))
 
 
 def text_of(node: cst.CSTNode, module: Module) -> str:

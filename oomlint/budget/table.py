@@ -154,14 +154,16 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
     yield f"Limits: {', '.join(' '.join(one) for one in known)}{cores}."
     if judged.moment is None:
         sure, bound = ("As far as it is known, it fits", "at least") if not judged.complete else ("It fits", "at most")
-        yield f"{sure}: {readable(peak.bytes)} {bound}, at the moment `{peak.moment}`."
+        sure, open_end = ("What is known fits", "; what is left out may not") if judged.missing else (sure, "")
+        yield f"{sure}: {readable(peak.bytes)} {bound}, at the moment `{peak.moment}`{open_end}."
     else:
         total = next(one for one in judged.totals if one.moment is judged.moment)
         took = {"memory": total.bytes, "shm": total.shared, "device": total.device}[judged.by]
         least = total.device_missing or DEVICE in judged.least if judged.by == "device" else not judged.host_complete
         yield f"It does not fit: at the moment `{judged.moment}` it takes {readable(took)}{' at least' if least else ''} of {_SHORT_OF[judged.by]}."
-    if judged.workers:
-        yield f"Workers that fit: {'; '.join(_fit(one, complete=judged.host_complete) for one in judged.workers)}."
+    fits = [_fit(one, complete=judged.host_complete) for one in judged.workers if one.bound or judged.host_complete]
+    if fits:
+        yield f"Workers that fit: {'; '.join(fits)}."
     if budget.settings:
         told = (f"{one.name}={one.most}{'' if one.places or one.given else ' (the code does not write that number)'}" for one in budget.settings)
         bound = "at most, " if not (judged.complete if judged.by == "device" else judged.host_complete) else ""
@@ -181,8 +183,6 @@ def _fit(one: Fit, *, complete: bool) -> str:
         return f"none under {one.method}, and without workers it does not fit either"
     if one.workers == 0:
         return f"none under {one.method}"
-    if not one.bound and not complete:
-        return f"not known under {one.method}"
     most = f"{'up to' if complete else 'at most'} {one.workers}" if one.bound else f"{MOST_WORKERS} or more"
     return f"{most} under {one.method}"
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _CELL: Final = re.compile(r"(.+\.ipynb):(\d+)")
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "."})
+_COPIES: Final = frozenset({"cp", "ln", "mv", "rsync", "install"})
 _TYPED: Final = "command.sh"  # a command of the command line is read as a script of one line
 _MOST_CHARACTERS: Final = 1_000_000
 
@@ -100,11 +101,19 @@ def _cells(path: str) -> list[tuple[Command, None]]:
 
 
 def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: str, name: Named) -> Iterator[Target]:
-    """The scripts that commands start, each with what the job gives it. A path is that from the file's folder, or from the current one."""
+    """The scripts that commands start, each with what the job gives it. A path is that from the file's folder, or from the current one.
+
+    A script that a command before has copied to where it is started is the one that was copied.
+    """
     seen: set[object] = set()
+    copied: dict[str, str] = {}
     for one, told in found:
+        if one.words[0] in _COPIES:
+            copied |= {os.path.basename(word): word for word in one.words if word.endswith(".py")}
+            continue
         places = dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.dirname(path)), folder) if path else (folder,))
-        run = next((run for place in places if (run := command.of_words(one.words, place)) is not None), None)
+        copies = [copied.get(os.path.basename(word), word) if word.endswith(".py") else word for word in one.words]
+        run = next((run for words in (one.words, copies) for place in places if (run := command.of_words(words, place)) is not None), None)
         if run is None:
             continue
         ranks = run.ranks or job_limits.tasks(one)

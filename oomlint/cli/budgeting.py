@@ -73,7 +73,7 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
         method = str(arguments.start_method) if arguments.start_method is not None else said or _default_method(arguments)
         count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
         setup = Setup(method, count, given)
-        opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and not target.command))
+        opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and (not target.command or program.ranks_by_code)))
         here = _limits(arguments, target)
         listed = tuple(rows(program, setup))
         offered = report.offered(program, listed, (current_folder(), os.path.dirname(program.path)))
@@ -172,8 +172,17 @@ def _programs(target: Target, files: Sequence[DataFile], arguments: Arguments) -
         raise BudgetError(f"{View(current_folder()).name(target.path)}: it is nested too deeply to be read") from None
     if not found:
         what = f"cell {target.cell} of {View(current_folder()).name(target.path)}" if target.cell else View(current_folder()).name(target.path)
-        raise BudgetError(f"{what}: no DataLoader is made there that could be seen, so there is nothing to add up")
+        raise BudgetError(f"{what}: {_why_none(target, projects, files)}, so there is nothing to add up")
     return found
+
+
+def _why_none(target: Target, projects: Projects, files: Sequence[DataFile]) -> str:
+    """Why no loader was found."""
+    place = None if os.path.isdir(target.path) or target.cell else Finder(projects.of(target.path), files).any_loader(target.path)
+    if place is None:
+        return "no DataLoader is made there that could be seen"
+    run = "the command" if target.command else "a plain run"
+    return f"the DataLoader at {table.spot(place, View(current_folder()).name)} is made under options that {run} does not give"
 
 
 def _found(target: Target, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:

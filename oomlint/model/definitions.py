@@ -10,7 +10,7 @@ from oomlint.model import arguments, names
 from oomlint.model.displays import appended
 from oomlint.model.names import short
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, trim
-from oomlint.model.reach import Reach
+from oomlint.model.reach import Reach, path_conditions
 from oomlint.model.sources import is_unread
 from oomlint.model.values import (
     ABSENT,
@@ -116,9 +116,8 @@ class Definitions(Questions):
         if root in scope.outer:
             return list(self.resolve(root, accessors, self.module_frame(frame.module), None))
         walk = frame.module.walk
-        filed = self._merged_by_callees(root, accessors, frame, at) if accessors and scope.calls else []
-        known = [alt for alt in filed if not isinstance(alt.value, Absent | Unknown)]
-        if known and len(known) == len(filed):
+        known, settled = self._changed_by_callees(root, accessors, frame, at) if accessors and scope.calls else ([], False)
+        if settled:
             return known
         if root not in scope.effects:
             return [*known, *start()]
@@ -166,18 +165,38 @@ class Definitions(Questions):
             out = [alt.doubting(2) for alt in out]  # a function may have set it by the time it is read
         return trim(out) or [Alternative(UNKNOWN)]
 
-    def _merged_by_callees(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:
-        """What files give a key that a function merges into an object that it is handed: ``update_config(cfg, args)``; the last such call counts."""
-        start = frame.module.tree.span(at)[:2] if at is not None else None
+    def _changed_by_callees(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> tuple[Alternatives, bool]:
+        """What a function does to an object that it is handed, and whether nothing else counts: the last such call before ``at`` does.
+
+        It merges a file into it, ``update_config(cfg, args)``, or sets an attribute, ``args.n_gpu = torch.cuda.device_count()``.
+        """
+        span = frame.module.tree.span
+        start = span(at)[:2] if at is not None else None
         for effect, where, call in reversed(self._handed(root, frame)):
-            if start is None or frame.module.tree.span(call)[:2] <= start:
+            if start is not None and span(call)[:2] > start:
+                continue
+            depth = len(effect.path)
+            if effect.kind == "merge":
                 found = self.sources.merged(effect, accessors, where)
                 if any(isinstance(alt.value, Const) for alt in found):
-                    return found
-        return []
+                    known = [alt for alt in found if not isinstance(alt.value, Absent | Unknown)]
+                    return known, len(known) == len(found)
+            elif depth <= len(accessors) and _matches(effect.path, accessors[:depth]) and not self._set_since(root, effect.path, call, start, frame):
+                found = self._bound(effect, accessors[depth:], where)
+                if not path_conditions(where.module.walk, where.scope, effect.statement):
+                    return found, True
+                return [alt.doubting() for alt in found if not isinstance(alt.value, Absent | Unknown)], False
+        return [], False
+
+    @staticmethod
+    def _set_since(root: str, path: tuple[Accessor, ...], call: cst.Call, start: tuple[int, int] | None, frame: Frame) -> bool:
+        """Whether a scope itself sets an attribute after a call, and before ``start``."""
+        span = frame.module.tree.span
+        own = (effect for effect in frame.scope.effects.get(root, ()) if effect.kind in _BINDING and effect.path == path)
+        return any(span(call)[:2] < span(effect.node)[:2] and (start is None or span(effect.node)[:2] <= start) for effect in own)
 
     def _handed(self, root: str, frame: Frame) -> tuple[tuple[Effect, Frame, cst.Call], ...]:
-        """Calls of a scope that hand an object to a function which merges files into it."""
+        """Calls of a scope that hand an object to a function which merges files into it, or sets an attribute of it."""
         key = (frame.scope, root)
         known = self.handed.get(key)
         if known is not None:
@@ -191,7 +210,8 @@ class Definitions(Questions):
                 param = arguments.parameter_of(callee, call, given) if isinstance(callee, FunctionRef) and given is not None else None
                 if isinstance(callee, FunctionRef) and param is not None:
                     where = Frame(callee.module, callee.scope, (Bound(tuple(call.args), frame, call),), callee.this)
-                    found.extend((effect, where, call) for effect in callee.scope.effects.get(param, ()) if effect.kind == "merge" and not effect.path)
+                    own = callee.scope.effects.get(param, ())
+                    found.extend((effect, where, call) for effect in own if (effect.kind, len(effect.path)) in {("merge", 0), ("assign", 1)})
         self.handed[key] = tuple(found)
         return self.handed[key]
 

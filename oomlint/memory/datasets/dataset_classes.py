@@ -322,13 +322,22 @@ class Datasets:
                 known = found.get(name)
                 if known is not None and self._open_or_read(known, Holding(name, content, effect, frame.module, read=False), frame):
                     content = NOTHING
-                # A later assignment replaces what an earlier one held, unless nothing is known of it.
-                elif known is not None and (
-                    content.kind in {Kind.UNKNOWN, Kind.SCALAR} or (content.gravity, content.doubt) > (known.content.gravity, known.content.doubt)
-                ):
+                # A later assignment replaces what an earlier one held, unless nothing is known of it; one that may not be reached only where it is graver.
+                elif known is not None and (content.kind in {Kind.UNKNOWN, Kind.SCALAR} or self._is_lighter(content, known, effect, frame)):
                     continue
                 found[name] = Holding(name, content, effect, frame.module, read=name in body.attributes)
         return list(found.values())
+
+    @staticmethod
+    def _is_lighter(content: Content, known: Holding, effect: Effect, frame: Frame) -> bool:
+        """Whether an assignment that may not be reached gives what weighs less than what is there."""
+        if (content.gravity, content.doubt) <= (known.content.gravity, known.content.doubt):
+            return False
+        walk, scope = frame.module.walk, frame.scope
+        if known.effect is None or known.module.walk.scope_at(known.effect.node) is not scope:
+            return True
+        always = {test for test, _ in path_conditions(walk, scope, known.effect.statement)}
+        return any(test not in always for test, _ in path_conditions(walk, scope, effect.statement))
 
     def _likely(self, effect: Effect, frame: Frame) -> int | None:
         """Assumptions that it takes to reach a statement: none, two where only an option brings it about, ``None`` where nothing does."""
