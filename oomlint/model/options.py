@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _DECLARES = frozenset({"add_argument", "add_option", "add_arg", "option", "argument"})
 _ABSL = re.compile(r"^DEFINE_(integer|bool|boolean|float|string|enum)$")
 _MODULES_SEARCHED = 24
-_MOST_CALLERS = 4
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}  # what a function of the project makes of a word
 
 
@@ -54,7 +53,7 @@ class OptionSource:
 
     def lookup(self, options: Options, name: str) -> list[Alternative]:
         """An attribute of the namespace that a parser returned."""
-        declared, script = self._declarations(options, name)
+        declared = self._declarations(options, name)
         if not declared:
             grouped = self._group(options, name)
             if grouped is not None:
@@ -62,7 +61,7 @@ class OptionSource:
             return [Alternative(Unknown(f"option {name}"))]
         found: list[Alternative] = []
         for number, one in enumerate(declared[:4]):
-            mine = self._values(one, name, script)
+            mine = self._values(one, name, options.module)
             if len(declared) > 1:
                 key = ("declared", declared[0].call)
                 mine = [m for a in mine if (m := a.under(frozenset({(key, number)}))) is not None]
@@ -106,32 +105,22 @@ class OptionSource:
         mine = [one for one in self._declared_in(frame.module, name, "argparse") if one.frame.scope.parent is owner]
         return [a.doubting() for a in self._values(mine[0], name, frame.module)] if mine else []
 
-    def _declarations(self, options: Options, name: str) -> tuple[list[Declared], Module]:
-        """Where an option is declared, and the script whose command lines set it."""
+    def _declarations(self, options: Options, name: str) -> list[Declared]:
         if options.style == "absl":
             found: list[Declared] = []
             for module in self.project.mentioning([b"DEFINE_", name.encode()], options.module.path):
                 found.extend(self._declared_in(module, name, "absl"))
-            return found[:1], options.module
+            return found[:1]
         here = self._declared_in(options.module, name, "argparse")
         scope = options.module.walk.scope_at(options.call)
         same = [d for d in here if d.frame.scope is scope]
         if same or here:
-            return same or here, options.module
-        for script in (options.module, *self._giving_the_parser(options, scope)):
-            for module in (script, *self._imported(script)):
-                found = self._declared_in(module, name, "argparse")
-                if found:
-                    return found, script
-        return [], options.module
-
-    def _giving_the_parser(self, options: Options, scope: Scope) -> list[Module]:
-        """The modules that call a function which is given the parser: ``def parsed(parser): return parser.parse_args()``."""
-        func = options.call.func if isinstance(options.call, cst.Call) else None
-        receiver = func.value if isinstance(func, cst.Attribute) else None
-        if not isinstance(receiver, cst.Name) or all(receiver.value != param.name.value for param in names.parameters(scope)):
-            return []
-        return list(dict.fromkeys(site.module for site in self.evaluator.calls.sites(options.module, scope, _MOST_CALLERS)))
+            return same or here
+        for module in self._imported(options.module):
+            found = self._declared_in(module, name, "argparse")
+            if found:
+                return found
+        return []
 
     def _imported(self, module: Module) -> Iterator[Module]:
         """Modules of the project that this one imports, near ones first."""

@@ -44,6 +44,7 @@ from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, path_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oomlint.model.project import Module
     from oomlint.syntax.nodes import Accessor
 
 
@@ -314,7 +315,7 @@ class Results(Questions):
                 return found
             return None
         if attr in {"parse_args", "parse_known_args", "parse_args_and_config"}:
-            return [Alternative(Options(frame.module, node, "argparse"))]
+            return [Alternative(Options(*_parses(func.value, node, frame), "argparse"))]
         return None
 
     def _before_pop(self, base: cst.BaseExpression, key: object, frame: Frame) -> Alternatives:
@@ -323,3 +324,13 @@ class Results(Questions):
         if path is None:
             return self.access(base, (("item", key),), frame)
         return self.resolve(path[0], (*path[1], ("item", key)), frame, base)
+
+
+def _parses(parser: cst.BaseExpression, call: cst.Call, frame: Frame) -> tuple[Module, cst.Call]:
+    """The call that gives the options, in the file that makes the parser: of a function that is handed the parser, the call of that function."""
+    while isinstance(parser, cst.Name) and frame.bound:
+        given = arguments.given_to(frame.scope, parser.value, frame.bound)
+        if given is None or given.node.star:
+            break
+        parser, call, frame = given.node.value, given.bound.call, given.bound.frame
+    return frame.module, call
