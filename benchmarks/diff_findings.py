@@ -166,7 +166,9 @@ class Version:
             asked = [{**task._asdict(), "out": os.path.join(folder, str(number))} for number, task in enumerate(tasks)]
             # With -P, nothing that lies in the current folder or beside this script is taken for a library.
             command = [sys.executable, "-P", __file__, "--serve", str(self._folder), "--jobs", str(jobs)]
-            done = subprocess.run(command, input=json.dumps(asked), stderr=subprocess.PIPE, text=True, check=False)
+            # By the environment: versions that have no rules in preview do not know the option.
+            variables = {**os.environ, "OOMLINT_PREVIEW": "1"}
+            done = subprocess.run(command, input=json.dumps(asked), env=variables, stderr=subprocess.PIPE, text=True, check=False)
             if done.returncode or not all(os.path.exists(f"{task['out']}.end") for task in asked):
                 cause = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
                 raise VersionError(f"{self.name} cannot be run: {cause[-1]}")

@@ -207,13 +207,13 @@ def fix(case: Case, data: bytes) -> tuple[bytes, bool, list[str]]:
         path = Path(folder, case.name)
         path.write_bytes(data)
         options = Options(fix=True, unsafe_fixes=case.unsafe, cache=False, processes=1)
-        report = engine.run([folder], Settings(), folder, options)
+        report = engine.run([folder], Settings(preview=True), folder, options)
         wrong += [f"internal errors {failure.code}: {failure.cause}" for failure in report.failures]
         after = path.read_bytes()
         if after == data:
             return after, True, wrong
         read_source(path)
-        again = engine.run([folder], Settings(), folder, options)
+        again = engine.run([folder], Settings(preview=True), folder, options)
         return after, not again.changes and path.read_bytes() == after, wrong
 
 

@@ -29,6 +29,8 @@ from oomlint.verify.thresholds import amount
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oomlint.rule import Rule
+
 DOCS: Final = Path(__file__).parent
 MEASURED: Final[dict[str, Any]] = json.loads((DOCS / "measured.json").read_text(encoding="utf-8"))
 _HOW: Final = {
@@ -130,11 +132,16 @@ def _rules() -> str:
     for prefix, title in FAMILIES.items():
         members = [each for each in registry.all_rules() if each.code.startswith(prefix)]
         if members:
-            rows = [(f"[{each.code}]({each.code}.md)", f"`{each.slug}`", page(each).summary, severity_of(each), fix_of(each)) for each in members]
+            rows = [(f"[{each.code}]({each.code}.md)", _name(each), page(each).summary, severity_of(each), fix_of(each)) for each in members]
             parts.append(f"## {prefix}xx: {title}\n\n{_table(('Code', 'Name', 'Pattern', 'Severity', 'Fix'), rows)}")
     parts.append("*error*: it crashes, or grows without bound. *warning*: it wastes memory in proportion to data, workers or steps. *note*: worth knowing.")
     parts.append("Findings in tests, in demonstrations and in code that draws are one step lower.\n")
+    parts.append("(preview): it runs only with `--preview`, see [Rules in preview](../settings.md#rules-in-preview).\n")
     return "\n".join(parts)
+
+
+def _name(rule: Rule) -> str:
+    return f"`{rule.slug}`{' (preview)' if rule.preview else ''}"
 
 
 def _settings(schema: dict[str, Any]) -> str:
@@ -167,6 +174,16 @@ time-limit = "10s"
 {_table(("Key", "Type", "Default", "Meaning"), rows)}
 `exclude` is {excluded}. A folder that holds `pyvenv.cfg` or `conda-meta` is never entered.
 
+## Rules in preview
+
+A rule is in preview while it has reported something in the labelled repositories of `benchmarks/labels` and nothing of that was judged right there: what it
+speaks of is real, how often it is right has not been shown. In preview are {_previews()};
+the pages of the rules and `oomlint rule` say so, too. Such a rule runs only with `--preview`, with `preview = true` here or with `OOMLINT_PREVIEW=1` in the environment,
+whatever `select` says, also by a prefix or `ALL`; `--no-preview` has the last word. Where previews are off and a selector names nothing but such rules, a line
+on standard error says so. Comments that silence such a rule are not called unused then, and a baseline keeps what it knows of it.
+
+## More on the keys
+
 `extend = "../oomlint.toml"` builds on another file, which may build on a third: what this file says holds, `extend-select` and `extend-exclude` of both are
 joined, and so are the patterns of `per-file-ignores`. Patterns and paths are relative to the project's root, wherever they are written. The table `verify`
 and `local-rules` are not taken over: what is run is for each project to say, and for you to allow. [Rules of your own](plugins.md) has more on `local-rules`.
@@ -180,6 +197,12 @@ is not read with `--isolated`, nor where others than you may write to it, nor wh
 
 Editors that complete TOML by JSON Schema take [settings.schema.json](settings.schema.json).
 """
+
+
+def _previews() -> str:
+    """The rules in preview, as links."""
+    *first, last = (f"[{each.code}](rules/{each.code}.md)" for each in registry.all_rules() if each.preview)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _keys(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

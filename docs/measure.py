@@ -58,7 +58,7 @@ def rules(codes: Sequence[str]) -> Iterator[tuple[str, Verdict]]:
             path.write_text(page(rule).example, encoding="utf-8")
             for name, content in page(rule).beside("Example").items():
                 (path.parent / name).write_text(content, encoding="utf-8")
-            settings = Settings().with_overrides(select=[code], severity="note", min_confidence="low")
+            settings = Settings(preview=True).with_overrides(select=[code], severity="note", min_confidence="low")
             report = engine.run([str(path)], settings, path.parent, engine.Options(cache=False, processes=1))
             finding = next(item for item in report.findings if item.code == code)
             case = Case(finding, str(path.parent), {str(path): (page(rule).example.encode(), page(rule).remedy.encode())})

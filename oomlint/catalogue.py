@@ -12,6 +12,8 @@ _FOLDER: Final = os.path.join(os.path.dirname(__file__), "rules")
 
 
 ADDED: Final[dict[str, str]] = {}  # slugs by codes: rules of plugins that were loaded
+ADDED_PREVIEW: Final[set[str]] = set()  # the codes of those that are in preview
+_PREVIEW: Final = frozenset({"OOM113", "OOM208", "OOM311", "OOM604"})  # of ours; docs/contributing.md says how one gets in and out
 
 
 def catalogue() -> tuple[tuple[str, str], ...]:
@@ -24,6 +26,11 @@ def own() -> tuple[tuple[str, str], ...]:
     """The same of our own rules only."""
     found = (_FILE.fullmatch(name) for name in os.listdir(_FOLDER))
     return tuple(sorted((match[1].upper(), match[2].replace("_", "-")) for match in found if match))
+
+
+def in_preview(code: str) -> bool:
+    """Whether a rule runs only where previews are asked for."""
+    return code in _PREVIEW or code in ADDED_PREVIEW
 
 
 def code_of(word: str) -> str:

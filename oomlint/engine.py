@@ -94,7 +94,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     options = options or Options()
     root = os.path.abspath(root)
     settings.check_codes(code for code, _ in registry.catalogue())
-    codes = registry.codes(settings.select, settings.ignore, settings.extend_select)
+    codes = registry.chosen(settings)
     given = [path for path in paths if os.path.abspath(path) not in options.overlay or (options.force_exclude and os.path.lexists(path))]
     found = discover(given, settings, root, options.force_exclude)
     overlaid = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}

@@ -62,6 +62,7 @@ def use(sources: Sources) -> None:
     _problems.clear()
     _signature.clear()
     catalogue.ADDED.clear()
+    catalogue.ADDED_PREVIEW.clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
         del sys.modules[name]
     if sources.installed and _is_there(sys.path):
@@ -231,6 +232,8 @@ def _add(origin: str, classes: Sequence[type[Rule]]) -> None:
             continue
         _loaded[cls.code] = _Loaded(origin, made)
         catalogue.ADDED[cls.code] = cls.slug
+        if cls.preview:
+            catalogue.ADDED_PREVIEW.add(cls.code)
 
 
 def _wrong(cls: type[Rule]) -> str:
@@ -254,7 +257,13 @@ def _wrong(cls: type[Rule]) -> str:
             return f"code {code}: {letters} is a family of {whose}, and prefixes of codes would mean both"
     if family.startswith("ALL"):
         return f"code {code}: ALL stands for all rules"
-    wanted: tuple[tuple[str, type | tuple[type, ...]], ...] = (("severity", Severity), ("fixable", (Safety, type(None))), ("weighs", Weighs), ("url", str))
+    wanted: tuple[tuple[str, type | tuple[type, ...]], ...] = (
+        ("severity", Severity),
+        ("fixable", (Safety, type(None))),
+        ("weighs", Weighs),
+        ("url", str),
+        ("preview", bool),
+    )
     for field, kind in wanted:
         if not isinstance(getattr(cls, field, Rule), kind):
             return f"{field} is missing, or no {getattr(kind, '__name__', 'Safety')}"

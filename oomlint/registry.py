@@ -10,13 +10,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from oomlint import plugins
-from oomlint.catalogue import catalogue
+from oomlint.catalogue import catalogue, in_preview
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ("all_rules", "catalogue", "codes", "family_of", "find", "is_known", "load", "load_own", "select")
+    from oomlint.settings import Settings
+
+__all__ = ("all_rules", "catalogue", "chosen", "codes", "family_of", "find", "idle", "in_preview", "is_known", "load", "load_own", "select")
 
 _NONE: Final = -1  # the length of no selector: less than that of `ALL`, which is empty
 
@@ -61,6 +63,20 @@ def codes(select: Iterable[str], ignore: Iterable[str] = (), extend: Iterable[st
         return for_it > against_it or (for_it == against_it == _NONE and code in kept)
 
     return tuple(code for code, _ in catalogue() if chosen(code))
+
+
+def chosen(settings: Settings) -> tuple[str, ...]:
+    """The codes that settings select, sorted; those of rules in preview only where the settings ask for previews. Raises ValueError as :func:`codes`."""
+    found = codes(settings.select, settings.ignore, settings.extend_select)
+    return found if settings.preview else tuple(code for code in found if not in_preview(code))
+
+
+def idle(selectors: Iterable[str]) -> Iterator[str]:
+    """The selectors, each once, that fit nothing but rules in preview: without previews they have no effect."""
+    for item in dict.fromkeys(selectors):
+        fitting = [code for code, _ in catalogue() if code.startswith(_selector(item))]
+        if all(map(in_preview, fitting)):
+            yield item
 
 
 def select(select: Iterable[str], ignore: Iterable[str] = (), extend: Iterable[str] = ()) -> tuple[Rule, ...]:

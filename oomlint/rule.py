@@ -35,6 +35,7 @@ class Rule(ABC):
     fixable: ClassVar[Safety | None]  # the best safety that its fix can have; None where it has no fix
     weighs: ClassVar[Weighs]  # what its findings cost, unless one of them says otherwise
     measured_as: ClassVar[Measurement] = UNMEASURED  # how its findings are verified by running the code
+    preview: ClassVar[bool] = False  # whether it runs only where previews are asked for
     help: ClassVar[str] = ""  # what to do about its findings, where neither they nor their fix say it
     per_rank: ClassVar[bool] = False  # whether what it speaks of is held once in each rank of a distributed training
     mentions: ClassVar[tuple[str, ...]] = ()  # of a plugin: it is asked about files in which one of these words stands; about all where there are none
@@ -110,6 +111,11 @@ def page(rule: Rule | type[Rule]) -> Page:
             blocks.setdefault(heading, []).append(line)
     parts = {name: "\n".join(lines).strip() for name, lines in blocks.items()}
     return Page(parts.pop("", ""), parts, text)
+
+
+def status(rule: Rule | type[Rule]) -> str:
+    """A paragraph, with the empty line behind it, for a rule that is in preview; nothing for the others."""
+    return "This rule is in preview: it runs only with `--preview`, or with `preview = true` in the settings.\n\n" if rule.preview else ""
 
 
 def _program(section: str) -> str:

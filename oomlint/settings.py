@@ -117,6 +117,7 @@ class Settings:
     select: Annotated[tuple[str, ...], _About("Codes, prefixes of codes and names of the rules to check.")] = ("ALL",)
     ignore: Annotated[tuple[str, ...], _About("Codes and prefixes of the rules to leave out.")] = ()
     extend_select: Annotated[tuple[str, ...], _About("Codes and prefixes to check beside those of `select`.")] = ()
+    preview: Annotated[bool, _About("Check also the rules that are in preview.")] = False
     per_file_ignores: Annotated[Mapping[str, tuple[str, ...]], _About("Codes and prefixes to leave out in files that match a pattern.")] = field(
         default_factory=dict, hash=False
     )

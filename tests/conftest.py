@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 QUICK: Final = frozenset(
-    "baseline beside causes config discovery engine fixing formats ignoring layers mistakes options plugins project "
+    "baseline beside causes config discovery engine fixing formats ignoring layers mistakes options plugins preview project "
     "registry rules scout source suppress syntax weight".split()
 )
 SLOW: Final = frozenset(  # tests in the same files
-    "test_the_scout_hides_nothing test_all_of_the_incidents_are_silenced test_the_examples_are_typed "
+    "test_the_scout_hides_nothing test_all_of_the_incidents_are_silenced test_the_examples_are_typed test_what_it_finds_can_be_verified "
     "test_findings_do_not_depend_on_how_many_trees_are_kept".split()
 )
 EVERY: Final = 20  # of the tests of fixtures, one in so many is quick

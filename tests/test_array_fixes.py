@@ -45,7 +45,9 @@ def kept(value: str = LOAD, *, item: str = "self.rows[i]", before: str = "pass",
 
 def found(tmp_path: Path, code: str, text: str) -> Finding:
     (tmp_path / "kept.py").write_text(dedent(text), encoding="utf-8")
-    report = engine.run([str(tmp_path / "kept.py")], Settings(select=(code,), severity=Severity.NOTE), tmp_path, engine.Options(cache=False, processes=1))
+    report = engine.run(
+        [str(tmp_path / "kept.py")], Settings(select=(code,), preview=True, severity=Severity.NOTE), tmp_path, engine.Options(cache=False, processes=1)
+    )
     assert [finding.code for finding in report.findings] == [code], report
     return report.findings[0]
 

@@ -594,7 +594,7 @@ def test_a_fix_that_harms_another_file_is_left_out(folder: Path, fake: Fake, mon
 @pytest.mark.parametrize("corpus", ["incidents", "notebooks", "rules"])
 def test_the_scout_hides_nothing(monkeypatch: pytest.MonkeyPatch, corpus: str) -> None:
     monkeypatch.undo()
-    settings = Settings(severity=Severity.NOTE, min_confidence=Confidence.LOW, exclude=())
+    settings = Settings(preview=True, severity=Severity.NOTE, min_confidence=Confidence.LOW, exclude=())
     roots = sorted(path for path in (FIXTURES / corpus).glob("*/") if path.is_dir()) or [FIXTURES / corpus]
     for root in roots:
         with_scout, without = (engine.run([str(root)], settings, root, Options(cache=False, processes=1, scout=scout)) for scout in (True, False))

@@ -97,11 +97,11 @@ def fixed(name: str, before: bytes) -> bytes:
         path = Path(folder, name)
         path.write_bytes(before)
         options = Options(fix=True, cache=False, processes=1)
-        first = engine.run([str(path)], Settings(), folder, options)
+        first = engine.run([str(path)], Settings(preview=True), folder, options)
         assert (first.failures, first.notices) == ((), ())
         assert [item for item in first.findings if item.code is None] == []
         after = path.read_bytes()
-        again = engine.run([str(path)], Settings(), folder, options)
+        again = engine.run([str(path)], Settings(preview=True), folder, options)
         assert (again.changes, again.findings) == ((), first.findings)
         assert path.read_bytes() == after
     return after

@@ -120,7 +120,7 @@ def apply(program: Program, before: Path, after: Path) -> frozenset[str | None]:
             folder.mkdir()
             shutil.copy(program.case, folder)
     settings, root = load_settings(None, False, after)  # noqa: FBT003 - the engine's own signature
-    settings = settings.with_overrides(select=[program.code[: len("OOM1")]], severity="note", min_confidence="low", exclude=[])
+    settings = settings.with_overrides(select=[program.code[: len("OOM1")]], preview=True, severity="note", min_confidence="low", exclude=[])
     report = engine.run([str(after)], settings, root, engine.Options(fix=True, cache=False, processes=1))
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     assert bool(report.changes) == bool(report.fixed)

@@ -146,7 +146,7 @@ def fix(folder: Path, code: str, safety: Safety) -> tuple[Finding, ...]:
     """Apply the fixes of a family to the files of a folder."""
     settings, root = load_settings(None, False, folder)  # noqa: FBT003 - the engine's own signature
     wanted = code if code in ALONE else code[: len("OOM1")]
-    settings = settings.with_overrides(select=[wanted], severity="note", min_confidence="low", exclude=[])
+    settings = settings.with_overrides(select=[wanted], preview=True, severity="note", min_confidence="low", exclude=[])
     report = engine.run([str(folder)], settings, root, engine.Options(fix=True, unsafe_fixes=safety is Safety.UNSAFE, cache=False, processes=1))
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     return report.fixed

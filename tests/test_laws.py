@@ -15,7 +15,7 @@ from oomlint.config import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOTES = Settings().with_overrides(severity="note", min_confidence="low")
+NOTES = Settings(preview=True).with_overrides(severity="note", min_confidence="low")
 
 
 def test_nothing_of_the_checked_project_is_executed(tmp_path: Path) -> None:

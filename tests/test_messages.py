@@ -27,7 +27,7 @@ RARE: Final = 4  # letters of words that do not count as said twice
 def findings() -> tuple[Finding, ...]:
     """All findings of all fixtures, as one project."""
     settings, root = load_settings(None, False, ROOT)  # noqa: FBT003 - the engine's own signature
-    settings = settings.with_overrides(select=["OOM"], severity="note", exclude=[])
+    settings = settings.with_overrides(select=["OOM"], preview=True, severity="note", exclude=[])
     paths = [str(ROOT / "fixtures" / name) for name in ("rules", "incidents")]
     return engine.run(paths, settings, root, engine.Options(cache=False)).findings
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BAD = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
 MENDED = BAD.replace(", persistent_workers=True", "")
-VARIABLES = ("OOMLINT_OUTPUT_FORMAT", "OOMLINT_OUTPUT_FILE", "OOMLINT_CACHE_DIR", "OOMLINT_NO_CACHE", "NO_COLOR", "FORCE_COLOR")
+VARIABLES = ("OOMLINT_OUTPUT_FORMAT", "OOMLINT_OUTPUT_FILE", "OOMLINT_CACHE_DIR", "OOMLINT_NO_CACHE", "OOMLINT_PREVIEW", "NO_COLOR", "FORCE_COLOR")
 
 
 @pytest.fixture(autouse=True)

@@ -84,7 +84,7 @@ def put(case: Path, project: Path) -> None:
 def check(project: Path, code: str, fix: Safety | None = None) -> engine.Report:
     """Check a project with everything of the code's family shown, and mend it on the disk up to the safety ``fix``."""
     settings, root = load_settings(None, False, project)  # noqa: FBT003 - the engine's own signature
-    settings = settings.with_overrides(select=[family(code)], severity="note", exclude=[])
+    settings = settings.with_overrides(select=[family(code)], preview=True, severity="note", exclude=[])
     options = engine.Options(fix=fix is not None, unsafe_fixes=fix is Safety.UNSAFE, cache=False, processes=1)
     report = engine.run([str(project)], settings, root, options)
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)

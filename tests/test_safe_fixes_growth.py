@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from conftest import Run
 
-EVERYTHING: Final = Settings().with_overrides(severity="note", min_confidence="low")
+EVERYTHING: Final = Settings(preview=True).with_overrides(severity="note", min_confidence="low")
 HEAD: Final = """\
 import numpy as np
 import torch

@@ -132,7 +132,7 @@ def verify(tmp_path: Path, runner: SandboxRunner) -> Callable[..., Verdict]:
         file = tmp_path / "train.py"
         file.write_text(dedent(text), encoding="utf-8")
         settings, _ = load_settings(None, True, tmp_path)  # noqa: FBT003 -- isolated
-        settings = settings.with_overrides(select=[code])
+        settings = settings.with_overrides(select=[code], preview=True)
         report = run([str(file)], settings, tmp_path, Running(cache=False))
         (case,) = cases_of(report.findings, str(tmp_path))
         if instead is not None:

@@ -116,7 +116,7 @@ def assert_same(*listed: Case) -> None:
 
 
 def cases(folder: Path, code: str) -> Iterator[Case]:
-    settings = Settings().with_overrides(select=[code], severity="note", min_confidence="low", exclude=[])
+    settings = Settings().with_overrides(select=[code], preview=True, severity="note", min_confidence="low", exclude=[])
     report = engine.run([str(folder)], settings, folder, engine.Options(cache=False, processes=1))
     yield from cases_of(report.findings, str(folder))
 

@@ -39,7 +39,7 @@ def verify(tmp_path: Path, runner: SandboxRunner) -> Callable[..., Verdict]:
         file = tmp_path / "train.py"
         file.write_text(dedent(text), encoding="utf-8")
         settings, _ = load_settings(None, True, tmp_path)  # noqa: FBT003 -- isolated
-        settings = settings.with_overrides(select=[code], severity="note", min_confidence="low")
+        settings = settings.with_overrides(select=[code], preview=True, severity="note", min_confidence="low")
         finding = run([str(file)], settings, tmp_path, Running(cache=False)).findings[0]
         changes = {} if instead is None else {str(file): (file.read_bytes(), dedent(instead).encode())}
         case = Case(finding, str(tmp_path), changes)

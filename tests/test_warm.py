@@ -19,7 +19,7 @@ from oomlint.finding import Severity
 
 ROOT: Final = Path(__file__).parent.parent
 LOADER: Final = "from torch.utils.data import DataLoader, Dataset\n"
-NOTES: Final = Settings(severity=Severity.NOTE)
+NOTES: Final = Settings(preview=True, severity=Severity.NOTE)
 
 BASE: Final = LOADER + "import h5py\nclass Base(Dataset):\n    def __init__(self, path):\n        self.{} = {}\n    def __len__(self):\n        return 9\n"
 LOOP: Final = (

@@ -24,7 +24,7 @@ def check(folder: Path, files: dict[str, str], code: str, options: Options | Non
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), encoding="utf-8")
-    settings = Settings().with_overrides(select=[code], severity="note")
+    settings = Settings().with_overrides(select=[code], preview=True, severity="note")
     report = run([str(folder)], settings, folder, options or Options(cache=False, processes=1))
     assert not report.failures
     return report

@@ -65,7 +65,7 @@ def marked(path: Path) -> Finding:
 
 def found(path: Path, code: str) -> Finding:
     """The first finding of a rule."""
-    settings = Settings().with_overrides(select=[code], severity="note", min_confidence="low")
+    settings = Settings().with_overrides(select=[code], preview=True, severity="note", min_confidence="low")
     report = engine.run([str(path)], settings, str(path.parent), engine.Options(cache=False, processes=1))
     return next(item for item in report.findings if item.code == code)
 

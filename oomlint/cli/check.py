@@ -15,7 +15,7 @@ from oomlint.cli.options import Color, choice, flag, several, text, words
 from oomlint.config import ConfigError, Format, Settings, Sort
 from oomlint.finding import Confidence, Severity
 from oomlint.output.view import View, visible
-from oomlint.registry import catalogue, codes
+from oomlint.registry import catalogue, chosen, codes, idle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,8 @@ class Arguments:
     select: tuple[str, ...] = several("Codes, prefixes and names of the rules to check, in place of those in the settings.", _RULES, "CODES")
     ignore: tuple[str, ...] = several("Codes, prefixes and names of rules to leave out.", _RULES, "CODES")
     extend_select: tuple[str, ...] = several("Codes, prefixes and names of rules to check beside the others.", _RULES, "CODES")
+    preview: bool = flag("Check also the rules that are in preview.", _RULES, variable="OOMLINT_PREVIEW")
+    no_preview: bool = flag("Leave out the rules that are in preview, whatever the settings say.", _RULES)
     per_file_ignores: tuple[str, ...] = several("Rules to leave out in files that match a pattern.", _RULES, "PATTERN:CODES")
     no_local_rules: bool = flag("Load no rules from files of the project, whatever the settings say.", _RULES)
     severity: Severity | None = choice("The lowest severity to show; `warning` unless the settings say otherwise.", _RULES, Severity)
@@ -138,14 +140,34 @@ def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> S
     """The settings with the options in place. --select starts again; --ignore and --extend-select change what the settings select."""
     ignores = getattr(arguments, "per_file_ignores", ()) or None
     rest = settings.with_overrides(
-        per_file_ignores=ignores, severity=arguments.severity, min_confidence=arguments.min_confidence, sort=getattr(arguments, "sort", None)
+        per_file_ignores=ignores,
+        severity=arguments.severity,
+        min_confidence=arguments.min_confidence,
+        sort=getattr(arguments, "sort", None),
+        preview=_previews(settings, arguments),
     )
     if not (arguments.select or arguments.ignore or arguments.extend_select):
         return rest
     asked = Settings().with_overrides(select=arguments.select, ignore=arguments.ignore, extend_select=arguments.extend_select)
     asked.check_codes(code for code, _ in catalogue())
     base = () if arguments.select else codes(settings.select, settings.ignore, settings.extend_select)
-    return replace(rest, select=codes(asked.select, asked.ignore, asked.extend_select, base), ignore=(), extend_select=())
+    wanted = replace(rest, select=codes(asked.select, asked.ignore, asked.extend_select, base), ignore=(), extend_select=())
+    return replace(wanted, select=chosen(wanted))
+
+
+def _previews(settings: Settings, arguments: Arguments | verify.Arguments) -> bool:
+    """Whether rules in preview run. The option that turns them off has the last word."""
+    return (arguments.preview or settings.preview) and not arguments.no_preview
+
+
+def tell_idle(settings: Settings, arguments: Arguments | verify.Arguments) -> None:
+    """Say which of the selectors that hold name rules in preview alone, where those do not run."""
+    if arguments.quiet or _previews(settings, arguments):
+        return
+    asked = Settings().with_overrides(select=arguments.select, extend_select=arguments.extend_select)
+    own = () if arguments.select else (*settings.select, *settings.extend_select)
+    for selector in idle((*own, *asked.select, *asked.extend_select)):
+        say(f"warning: Selection `{selector}` has no effect because preview is not enabled.")
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint import plugins
-from oomlint.cli.check import overridden, say, start_of, tell_failures, with_plugins
+from oomlint.cli.check import overridden, say, start_of, tell_failures, tell_idle, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable
 from oomlint.cli.options import STANDARD, with_environment
 from oomlint.cli.reporting import Result, refuse_statistics
@@ -23,7 +23,7 @@ from oomlint.engine import Options, run
 from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.view import View
-from oomlint.registry import catalogue, codes
+from oomlint.registry import catalogue, chosen, codes
 from oomlint.settings import BASELINE, Format
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class _Check:
         settings, self.root = load_settings(Path(self.config) if self.config else None, arguments.isolated, Path(self.start), known, lines, local)
         self.settings = _overridden(settings, arguments)
         self.settings.check_codes(code for code, _ in catalogue())
+        tell_idle(settings, arguments)
         asked = arguments.fix or arguments.fix_only
         self.fix = not arguments.no_fix and (asked or (self.settings.fix and arguments.add_ignore is None and not arguments.write_baseline))
         self.baseline = None
@@ -255,7 +256,7 @@ class _Check:
     def _scope(self) -> Scope:
         from oomlint.cli.baseline import Scope  # noqa: PLC0415 - see above
 
-        return Scope(self.settings, codes(self.settings.select, self.settings.ignore, self.settings.extend_select), self.paths)
+        return Scope(self.settings, chosen(self.settings), self.paths)
 
     def _write_baseline(self, baseline: Baseline, report: Report, found: Report) -> Report:
         """Write all that was ``found``, wherever it is told: who checks other files finds it there."""
@@ -282,8 +283,7 @@ class _Check:
         if self.arguments.verbose:
             for origin, added in plugins.by_origin():
                 say(f"{origin}: {', '.join(added)}")
-            chosen = codes(self.settings.select, self.settings.ignore, self.settings.extend_select)
-            say(f"settings: {self.settings_file() or 'none'}; root: {self.root}; {summary.count(len(chosen), 'rule')}")
+            say(f"settings: {self.settings_file() or 'none'}; root: {self.root}; {summary.count(len(chosen(self.settings)), 'rule')}")
 
     def _tell(self, report: Report, view: View) -> None:
         """What is no finding goes to standard error, a line each."""

@@ -99,6 +99,8 @@ def with_environment(record: _Record) -> _Record:
         if given and getattr(record, name) == default:
             if option.kind is Kind.FLAG:
                 values[name] = given.lower() not in {"0", "false", "no", "off"}
+                if not values[name] and hasattr(record, f"no_{name}"):
+                    values[f"no_{name}"] = True  # it goes over the settings
             elif not _take(values, name, option, given):
                 raise ValueError(f"{option.variable}: {given!r} is not one of {', '.join(map(str, option.choices or ()))}")
     return replace(record, **values)  # type: ignore[type-var]

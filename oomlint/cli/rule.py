@@ -17,7 +17,7 @@ from oomlint.config import ConfigError, load_settings
 from oomlint.finding import Safety
 from oomlint.output.printer import wants_color
 from oomlint.output.urls import page_of
-from oomlint.rule import page
+from oomlint.rule import page, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,8 +73,8 @@ def perform(arguments: Arguments) -> int:
 
 
 def _lines(rules: Sequence[Rule]) -> Iterator[str]:
-    """Code, name, severity, fix and summary of each."""
-    rows = [(rule.code, rule.slug, severity_of(rule), fix_of(rule), page(rule).summary) for rule in rules]
+    """Code, name, severity, fix and summary of each; before the summary, whether it is in preview."""
+    rows = [(rule.code, rule.slug, severity_of(rule), fix_of(rule), f"{'(preview) ' if rule.preview else ''}{page(rule).summary}") for rule in rules]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for *cells, summary in rows:
         yield "  ".join([*(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)), " ".join(summary.split())])
@@ -82,7 +82,8 @@ def _lines(rules: Sequence[Rule]) -> Iterator[str]:
 
 def markdown(rule: Rule) -> str:
     """The page of a rule with its title."""
-    return f"# {rule.slug} ({rule.code})\n\nSeverity: **{rule.severity.value}**{_in_places(rule)} · Fix: **{fix_of(rule)}**\n\n{page(rule).text}"
+    about = f"Severity: **{rule.severity.value}**{_in_places(rule)} · Fix: **{fix_of(rule)}**"
+    return f"# {rule.slug} ({rule.code})\n\n{about}\n\n{status(rule)}{page(rule).text}"
 
 
 def severity_of(rule: Rule) -> str:
@@ -107,6 +108,7 @@ def _entry(rule: Rule) -> dict[str, object]:
         "severity": rule.severity.value,
         "lower_severities": [each.value for each in rule.lower],
         "fix": rule.fixable.value if rule.fixable else None,
+        "preview": rule.preview,
         "explanation": page(rule).text,
         "url": page_of(rule.code),
     }

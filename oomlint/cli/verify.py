@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from oomlint.cli.check import say
-from oomlint.cli.options import Color, choice, flag, several, text, words
+from oomlint.cli.options import Color, choice, flag, several, text, with_environment, words
 from oomlint.config import ConfigError
 from oomlint.finding import Confidence, Severity
 
@@ -57,6 +57,8 @@ class Arguments:
     select: tuple[str, ...] = several("Codes and prefixes of the rules to verify, in place of those in the settings.", _RULES, "CODES")
     ignore: tuple[str, ...] = several("Codes and prefixes of rules to leave out.", _RULES, "CODES")
     extend_select: tuple[str, ...] = several("Codes and prefixes of rules to verify beside the others.", _RULES, "CODES")
+    preview: bool = flag("Verify also what rules in preview find.", _RULES, variable="OOMLINT_PREVIEW")
+    no_preview: bool = flag("Leave out the rules that are in preview, whatever the settings say.", _RULES)
     severity: Severity | None = choice("The lowest severity to verify; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to verify; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
@@ -85,7 +87,7 @@ def perform(arguments: Arguments) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return verifying.verify(arguments)
+        return verifying.verify(with_environment(arguments))
     except (ConfigError, SandboxError) as error:
         say(f"error: {error}")
         return 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
-from oomlint.cli.check import overridden, say, start_of, tell_failures, with_plugins
+from oomlint.cli.check import overridden, say, start_of, tell_failures, tell_idle, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
@@ -53,6 +53,7 @@ def verify(arguments: Arguments) -> int:
     with_plugins(local=False)  # nothing of theirs is measured, and what a project runs has to be allowed
     settings, folder = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
     root = _root(str(folder), paths, start)
+    tell_idle(settings, arguments)
     settings = overridden(settings, arguments)
     asked = _asked(arguments, root, start)
     around = surroundings(settings, root, asked)

@@ -36,7 +36,7 @@ class OpenProject:
     def __init__(self, settings: Settings, root: str, path: str) -> None:
         """``path`` is the file for whose sake the project is looked at. Raises ConfigError for a code that no rule has."""
         settings.check_codes(code for code, _ in registry.catalogue())
-        codes = registry.codes(settings.select, settings.ignore, settings.extend_select)
+        codes = registry.chosen(settings)
         self.settings = replace(settings, sort=Sort.PLACE)
         self.root = root
         self._job = Job(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root), sources=plugins.used())

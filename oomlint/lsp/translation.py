@@ -10,7 +10,7 @@ from lsprotocol import types
 from oomlint import registry
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.lsp.documents import uri_of
-from oomlint.rule import page
+from oomlint.rule import page, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,4 +107,4 @@ def _pair(position: types.Position) -> tuple[int, int]:
 def explanation(codes: Iterable[str]) -> str:
     """The pages of rules, as Markdown."""
     rules = map(registry.load, dict.fromkeys(codes))
-    return "\n\n---\n\n".join(f"# {rule.slug} ({rule.code})\n\n{page(rule).text}" for rule in rules)
+    return "\n\n---\n\n".join(f"# {rule.slug} ({rule.code})\n\n{status(rule)}{page(rule).text}" for rule in rules)

@@ -17,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from oomlint import __version__, plugins, registry
 from oomlint.mcp.answers import bounded
-from oomlint.rule import page
+from oomlint.rule import page, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
             found = registry.load(registry.find(rule))
         except ValueError as error:
             raise ToolError(str(error)) from None
-        return f"# {found.slug} ({found.code})\n\n{page(found).text}"
+        return f"# {found.slug} ({found.code})\n\n{status(found)}{page(found).text}"
 
     async def verify(paths: list[str], after: str | None = None, time_limit: str = "5s", limit: int = _LIMIT) -> str:
         """Run the code around findings before and after their fixes, in a sandbox and in a copy of the project, and measure both.

@@ -151,6 +151,7 @@ def _rule(item: Finding) -> dict[str, Any]:
             "tags": ["memory", "pytorch"],
             "precision": _PRECISIONS[item.confidence],
             "problem.severity": _PROBLEMS[rule.severity],
+            **({"preview": True} if rule.preview else {}),
         },
     }
 

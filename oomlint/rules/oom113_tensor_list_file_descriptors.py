@@ -102,6 +102,7 @@ class TensorListFileDescriptors(Rule):
     severity = Severity.ERROR
     lower = (Severity.WARNING, Severity.NOTE)
     fixable = Safety.UNSAFE
+    preview = True
     help = "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
     measured_as = Measurement(

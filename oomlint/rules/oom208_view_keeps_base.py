@@ -88,6 +88,7 @@ class ViewKeepsBase(Rule):
     slug = "view-keeps-base"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    preview = True
     help = "store a copy of the part"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=LoopPlan(eases=(Quantity.TENSOR_BYTES, Quantity.ARRAY_BYTES)))

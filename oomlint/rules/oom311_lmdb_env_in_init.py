@@ -140,6 +140,7 @@ class LmdbEnvInInit(Rule):
     severity = Severity.ERROR
     lower = (Severity.WARNING,)
     fixable = Safety.UNSAFE
+    preview = True
     help = "store the path, and open the environment on first use in each process"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))

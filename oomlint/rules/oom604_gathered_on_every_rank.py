@@ -103,6 +103,7 @@ class GatheredOnEveryRank(Rule):
     slug = "gathered-on-every-rank"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    preview = True
     weighs = Weighs(Consequence.MULTIPLIED, Resource.RECORDS, (Multiplier.RANKS,))
     measured_as = ON_RANKS
 

@@ -95,8 +95,8 @@ def _importers(session: Session) -> list[str]:
 def _checked(session: Session, paths: tuple[str, ...], overlay: dict[str, bytes]) -> Findings:
     """What all rules that the project is checked with say of the files, comments that silence them or not."""
     chosen, _ = nearest(session.case.root)
-    codes = {code for each in (chosen, session.settings) for code in registry.codes(each.select, each.ignore, each.extend_select)}
-    settings = replace(session.settings, select=tuple(sorted(codes)), ignore=(), extend_select=(), severity=Severity.NOTE)
+    codes = {code for each in (chosen, session.settings) for code in registry.chosen(each)}
+    settings = replace(session.settings, select=tuple(sorted(codes)), ignore=(), extend_select=(), preview=True, severity=Severity.NOTE)
     present = [path for path in paths if overlay.get(path) or os.path.exists(path)]
     options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False, once=False, causes=False)
     report = engine.run(present, settings, session.case.root, options)
