@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Path:
 
 def check(project: Path, *paths: str, fix: bool = False, cache: bool = False, **changed: object) -> Report:
     settings, _ = load_settings(None, True, project)  # noqa: FBT003 - the engine's own signature
-    settings = settings.with_overrides(select=["OOM114"], **changed)
+    settings = settings.with_overrides(**{"select": ["OOM114"], **changed})
     options = engine.Options(fix=fix, unsafe_fixes=fix, cache=cache, processes=1)
     report = engine.run([str(project / path) for path in paths or (".",)], settings, project, options)
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
@@ -146,6 +146,25 @@ def test_the_number_said_is_the_one_that_is_given_where_it_is_told(project: Path
     assert (item.message[:9], told(check(project), project)) == ("8 workers", [("a.sh", 1)])
     check(project, "a.sh", fix=True)
     assert (project / "a.sh").read_text() == "python train.py --num_workers 0\n"
+
+
+def test_each_script_that_asks_for_no_prefetching_is_told(project: Path) -> None:
+    option = 'parser.add_argument("--prefetch", type=int, default=2)\nargs ='
+    write(project, "train.py", TRAIN.replace("args =", option, 1).replace("=args.num_workers)", "=args.num_workers, prefetch_factor=args.prefetch)"))
+    for name, workers in (("a.sh", 2), ("b.sh", 8), ("fine.sh", 0)):
+        write(project, name, f"python train.py --num_workers {workers} --prefetch 0\n")
+    write(project, "more.sh", "python train.py --num_workers 4 --prefetch 4\n")
+    for name in ("a.sh", "b.sh"):
+        assert told(check(project, name, select=["OOM105"]), project) == [(name, 1)]
+    for name in ("fine.sh", "more.sh"):
+        assert told(check(project, name, select=["OOM105"]), project) == []
+    (item,) = check(project, select=["OOM105"]).findings
+    assert {os.path.basename(place.path) for place in (item.place, *item.related)} == {"a.sh", "b.sh", "train.py"}
+    write(project, "a.sh", "python train.py --num_workers 2 --prefetch 0  # noqa: OOM105\n")
+    assert told(check(project, select=["OOM105"]), project) == [("b.sh", 1)]
+    write(project, "a.sh", "python train.py --num_workers 2 --prefetch 0\n")
+    assert check(project, select=["OOM105"], fix=True).findings == ()
+    assert [(project / name).read_text().split()[-1] for name in ("a.sh", "b.sh", "fine.sh")] == ["1", "1", "0"]
 
 
 def test_two_loaders_of_one_number_are_one_finding(project: Path) -> None:

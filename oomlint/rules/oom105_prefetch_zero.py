@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from oomlint.finding import Consequence, Fix, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, literal_site, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, literal_site, loaders_of, story_places
 from oomlint.model.commands import number_edit
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
+
+
+class _Way(NamedTuple):
+    """A prefetch factor of 0, and the workers that a loader has under it."""
+
+    loader: Loader
+    workers: Alternative
+    given: Alternative
 
 
 class PrefetchZero(Rule):
@@ -106,41 +114,43 @@ class PrefetchZero(Rule):
     )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the loaders with workers whose prefetch factor is 0."""
+        """Yield the loaders with workers whose prefetch factor is 0; for each file beside the code that gives the 0 one."""
         loaders = loaders_of(project)
-        told: set[cst.Call] = set()
+        ways: dict[cst.Call, list[_Way]] = {}
         for loader in (*loaders.of(module), *loaders.reached_from(module)):
-            found = self._zero(loaders, loader)
-            if found is None:
-                continue
-            workers, given = found
-            site = literal_site(given, module)
-            where, call = site if site is not None else (module, loader.call)
-            if where is not module or call in told:
-                continue  # told where the call stands, and once
-            told.add(call)
-            place = module.place(call)
-            message = Message("`prefetch_factor=0` is not allowed with workers", f"`{loader.written}` raises AssertionError at `iter()`")
-            arg = loader.explicit("prefetch_factor")
-            fix = None
-            if loader.module is module and arg is not None and isinstance(arg.value, cst.Integer):
-                fix = Fix(Safety.SAFE, "use `prefetch_factor=1`, the smallest value allowed", (replace(module.tree, arg.value, "1"),))
-            beside = given_beside([given])
-            edit = number_edit(project, beside[0], "1") if beside else None
-            if edit is not None:
-                fix = Fix(Safety.SAFE, "use `prefetch_factor=1`, the smallest value allowed", (edit,))
-            confidence = confidence_of(assumptions(workers, given))
-            facts = (loader_fact(loader, [workers], "prefetch_factor"),)
-            yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix, facts=facts, given=beside)
+            for way in _zeros(loaders, loader):
+                where, call = literal_site(way.given, module) or (loader.module, loader.call)
+                if where is module:  # else it is told where the call stands
+                    ways.setdefault(call, []).append(way)
+        for call, found in ways.items():
+            for group in apart(found, lambda way: way.given):
+                yield self._told(module, call, group, project)
 
-    @staticmethod
-    def _zero(loaders: Loaders, loader: Loader) -> tuple[Alternative, Alternative] | None:
-        for use in loaders.uses(loader):
-            for given in loaders.argument(loader, "prefetch_factor", use.frame):
-                if not (isinstance(given.value, Const) and given.value.value == 0 and not isinstance(given.value.value, bool)):
-                    continue
-                for workers in loaders.workers(loader, use.frame):
-                    positive = isinstance(workers.const, int) and workers.const > 0
-                    if positive and not workers.reach and workers.under(given.picks) is not None:
-                        return workers, given
-        return None
+    def _told(self, module: Module, call: cst.Call, ways: list[_Way], project: Project) -> Finding:
+        loader, workers, given = min(ways, key=lambda way: bool(given_beside([way.given])))  # what code gives comes first
+        place = module.place(call)
+        message = Message("`prefetch_factor=0` is not allowed with workers", f"`{loader.written}` raises AssertionError at `iter()`")
+        arg = loader.explicit("prefetch_factor")
+        edit = None
+        if loader.module is module and arg is not None and isinstance(arg.value, cst.Integer):
+            edit = replace(module.tree, arg.value, "1")
+        beside = given_beside(*([way.given] for way in ways))
+        if beside:
+            edit = number_edit(project, beside[0], "1") or edit
+        fix = Fix(Safety.SAFE, "use `prefetch_factor=1`, the smallest value allowed", (edit,)) if edit is not None else None
+        confidence = confidence_of(assumptions(workers, given))
+        facts = (loader_fact(loader, [workers], "prefetch_factor"),)
+        return self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix, facts=facts, given=beside)
+
+
+def _zeros(loaders: Loaders, loader: Loader) -> Iterator[_Way]:
+    """All that makes the prefetch factor 0 where there are workers."""
+    for use in loaders.uses(loader):
+        for given in loaders.argument(loader, "prefetch_factor", use.frame):
+            if not (isinstance(given.value, Const) and given.value.value == 0 and not isinstance(given.value.value, bool)) or given.reach:
+                continue  # that an option takes a 0 which nobody gives is no mistake
+            for workers in loaders.workers(loader, use.frame):
+                positive = isinstance(workers.const, int) and workers.const > 0
+                if positive and not workers.reach and workers.under(given.picks) is not None:
+                    yield _Way(loader, workers, given)
+                    break
