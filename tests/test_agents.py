@@ -77,6 +77,7 @@ def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
         assert finding["facts"][0]["noun"] == "loader"
         assert finding["weight"]["consequence"] == "crashes"
         assert (finding["fix"]["safety"], finding["fix"]["edits"][0]["content"]) == ("safe", "")
+        assert (finding["severity"], finding["confidence"], answer["severities"]) == ("error", "high", {"error": 1})
         answer = json.loads((await ask(client, "check", paths=["."], select=["OOM101"], limit=0))[1])
         assert (answer["total"], answer["findings"], answer["left_out"]) == (1, [], 1)
         for word in ("persistent-without-workers", "oom101"):
@@ -114,6 +115,30 @@ def test_code_is_run_where_that_is_allowed(folder: Path) -> None:
         assert "timelines" not in entry["verdict"]
 
     session(folder, talk, "--allow-run")
+
+
+def test_findings_of_low_severity_are_shown_where_that_is_asked_for(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101", "OOM120"]\n')
+    (folder / "many.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2], num_workers=20)\n")
+
+    async def talk(client: ClientSession) -> None:
+        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "check"]
+        assert all(f'"{word}"' in json.dumps(tool.input_schema) for word in ("error", "warning", "note", "high", "medium", "low"))
+        for arguments, severities in (({}, ["error"]), ({"severity": "note"}, ["error", "note"]), ({"severity": "error"}, ["error"])):
+            answer = json.loads((await ask(client, "check", paths=["train.py", "many.py"], **arguments))[1])
+            assert [each["severity"] for each in answer["findings"]] == list(answer["severities"]) == severities
+        failed, text = await ask(client, "check", paths=["."], severity="grave")
+        assert failed
+        assert "'error', 'warning' or 'note'" in text
+        (folder / "pyproject.toml").write_text('[tool.oomlint]\nseverity = "note"\nmin-confidence = "high"\nselect = ["OOM120"]\n')
+        answer = json.loads((await ask(client, "check", paths=["."]))[1])
+        assert [each["severity"] for each in answer["findings"]] == ["note"], "the settings say it"
+        answer = json.loads((await ask(client, "check", paths=["."], severity="warning"))[1])
+        assert answer == {"total": 0, "findings": []}
+        (text,) = json.loads((await ask(client, "check", paths=["."], select=["OOM311"]))[1])["warnings"]
+        assert text == "Selection `OOM311` has no effect because preview is not enabled."
+
+    session(folder, talk)
 
 
 def test_an_answer_has_a_bound() -> None:

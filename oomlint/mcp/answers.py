@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -13,10 +14,14 @@ _TEXT: Final = 2_000  # characters of one text in what is too large as it is
 _ITEMS: Final = 8  # entries of one list in it
 
 
-def bounded(name: str, entries: Sequence[dict[str, Any]], limit: int, most: int = MOST) -> str:
-    """An object with the first of the entries, at most ``limit`` and as many as there is room for, and with how many there are in all."""
+def bounded(name: str, entries: Sequence[dict[str, Any]], limit: int, most: int = MOST, warnings: Sequence[str] = ()) -> str:
+    """An object with the first of the entries, at most ``limit`` and as many as there is room for, and with how many there are in all and of each severity.
+
+    ``warnings`` are what the command has said beside them, as far as it said anything.
+    """
     shown: list[dict[str, Any]] = []
-    room = most - 200
+    told = [_cut(warning) for warning in warnings[:_ITEMS]]
+    room = most - 300 - len(json.dumps(told))
     for entry in entries[: max(limit, 0)]:
         if len(json.dumps(entry)) > most // 2:
             entry = {**_cut(entry), "cut": True}  # noqa: PLW2901 - the same entry, with less in it
@@ -25,10 +30,13 @@ def bounded(name: str, entries: Sequence[dict[str, Any]], limit: int, most: int 
             break
         shown.append(entry)
     left = len(entries) - len(shown)
-    answer: dict[str, Any] = {"total": len(entries), name: shown}
+    severities = Counter(entry["severity"] for entry in entries if "severity" in entry)
+    answer: dict[str, Any] = {"total": len(entries), **({"severities": severities} if severities else {}), name: shown}
+    if told:
+        answer["warnings"] = told
     if left:
         answer["left_out"] = left
-        answer["hint"] = "name fewer paths, or select rules, to see the others"
+        answer["hint"] = "name fewer paths, select rules, or ask for a higher severity, to see the others"
     return json.dumps(answer)
 
 

@@ -16,6 +16,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from oomlint import __version__, plugins, registry
+from oomlint.finding import Confidence, Severity  # noqa: TC001 - the server reads the annotations of tools
 from oomlint.mcp.answers import bounded
 from oomlint.rule import page, status
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _LIMIT: Final = 20  # findings in an answer, unless another number is asked for
 _CODES: Final = re.compile(r"\w[\w-]*")  # codes, prefixes, names: nothing that could be an option, or several
+_WARNING: Final = "oomlint: warning: "
 _ABOUT: Final = """Finds the memory bugs of PyTorch training code: workers that copy the dataset, growing lists of tensors, leaked graphs and handles.
 check reads code and runs nothing of it, explain gives the page of a rule. Findings come with the heaviest first. fix.edits are spans with rows and columns
 from 1, the end exclusive."""
@@ -34,16 +36,26 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
     plugins.use(plugins.Sources(installed=True))
     server: MCPServer[Any] = MCPServer("oomlint", version=__version__, instructions=_ABOUT, log_level="WARNING")
 
-    async def check(paths: list[str], select: list[str] | None = None, limit: int = _LIMIT) -> str:
+    async def check(
+        paths: list[str],
+        select: list[str] | None = None,
+        severity: Severity | None = None,
+        min_confidence: Confidence | None = None,
+        limit: int = _LIMIT,
+    ) -> str:
         """Check Python files, notebooks and folders for memory bugs. Nothing of them is executed or changed.
 
         paths: files and folders, relative to the folder that the server was started in. For a single file, what it causes in other files is found, too.
         select: codes, prefixes or names of rules, such as OOM101 or OOM2; all by default.
+        severity: the lowest severity to show, of error, warning and note; warning unless the settings of the project say otherwise.
+        min_confidence: the lowest confidence to show, of high, medium and low; medium unless the settings say otherwise.
         limit: how many findings to show at most.
-        Returns JSON: total, and findings with code, message, help, place, related places, facts, weight, and fix with its safety and edits.
+        Returns JSON: total, severities (how many findings of each), and findings with code, severity, confidence, message, help, place, related places, facts,
+        weight, and fix with its safety and edits; warnings, where the check has some, such as that a selected rule does not run.
         """
-        words = ["check", "--no-local-rules", "--output-format", "json", "--sort", "weight", "--exit-zero", "--quiet", *_selected(select)]
-        return bounded("findings", await _entries(words, paths), limit)
+        words = ["check", "--no-local-rules", "--output-format", "json", "--sort", "weight", "--exit-zero", *_selected(select, severity, min_confidence)]
+        entries, warnings = await _entries(words, paths)
+        return bounded("findings", entries, limit, warnings=warnings)
 
     async def explain(rule: str) -> str:
         """Explain a rule: what it finds, why that is bad, and what to write instead. Give its code, such as OOM101, or its name."""
@@ -53,16 +65,25 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
             raise ToolError(str(error)) from None
         return f"# {found.slug} ({found.code})\n\n{status(found)}{page(found).text}"
 
-    async def verify(paths: list[str], after: str | None = None, time_limit: str = "5s", limit: int = _LIMIT) -> str:
+    async def verify(
+        paths: list[str],
+        after: str | None = None,
+        time_limit: str = "5s",
+        severity: Severity | None = None,
+        min_confidence: Confidence | None = None,
+        limit: int = _LIMIT,
+    ) -> str:
         """Run the code around findings before and after their fixes, in a sandbox and in a copy of the project, and measure both.
 
         paths: findings as PATH:LINE, or files and folders for all in them.
         after: a file that was mended by hand, to be judged in place of oomlint's own fix; or a folder of such files.
         time_limit: for one run, such as 500ms, 5s or 2m.
-        Returns JSON: total, and verdicts: each finding with verdict.outcome (confirmed, no effect, regressed or inconclusive), its reason and readings.
+        severity, min_confidence: the lowest to verify, as those of check.
+        Returns JSON: total, severities, and verdicts: each finding with verdict.outcome (confirmed, no effect, regressed or inconclusive), its reason and
+        readings.
         """
         words = ["verify", "--output-format", "json", "--quiet", f"--time-limit={time_limit}", *([f"--after={after}"] if after else [])]
-        entries = await _entries(words, paths)
+        entries, _ = await _entries([*words, *_selected(None, severity, min_confidence)], paths)
         for entry in entries:
             entry.get("verdict", {}).pop("timelines", None)  # many points, for charts
         return bounded("verdicts", entries, limit)
@@ -73,15 +94,17 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
     return server
 
 
-def _selected(codes: list[str] | None) -> list[str]:
+def _selected(codes: list[str] | None, severity: Severity | None, confidence: Confidence | None) -> list[str]:
+    """The options that choose findings. Raises ToolError for what could be another option."""
     strange = next((code for code in codes or () if not _CODES.fullmatch(code)), None)
     if strange is not None:
         raise ToolError(f"{strange!r} is no code of a rule")
-    return [f"--select={code}" for code in codes or ()]
+    lowest = (("severity", severity), ("min-confidence", confidence))
+    return [*(f"--select={code}" for code in codes or ()), *(f"--{name}={value}" for name, value in lowest if value is not None)]
 
 
-async def _entries(words: list[str], paths: list[str]) -> list[dict[str, Any]]:
-    """The JSON that a command prints. Raises ToolError with what it says where it prints none."""
+async def _entries(words: list[str], paths: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The JSON that a command prints, and its warnings. Raises ToolError with what it says where it prints none."""
     # Paths stand behind what ends the options: none of them can be one.
     try:
         done = await anyio.run_process([sys.executable, "-m", "oomlint", *words, "--", *(paths or ["."])], check=False, stdin=subprocess.DEVNULL)
@@ -91,6 +114,7 @@ async def _entries(words: list[str], paths: list[str]) -> list[dict[str, Any]]:
         found = json.loads(done.stdout)
     except ValueError:
         found = None
+    said = done.stderr.decode(errors="replace").strip()
     if not isinstance(found, list):
-        raise ToolError(done.stderr.decode(errors="replace").strip()[-2000:] or f"oomlint has ended with {done.returncode}")
-    return found
+        raise ToolError(said[-2000:] or f"oomlint has ended with {done.returncode}")
+    return found, [line.removeprefix(_WARNING) for line in said.splitlines() if line.startswith(_WARNING)]
