@@ -23,8 +23,9 @@ class InflightBatchesTooBig(Rule):
     ## What it does
 
     Checks for a `DataLoader` whose batches in flight, `(prefetch_factor * num_workers + 1)` times the bytes of a batch, exceed a budget (4
-    GiB; a setting). The bytes of a batch come from the shape and type of a sample and the batch size; for pictures, from the torchvision
-    transforms that give them a size. The rule is silent where these are not known.
+    GiB; a setting). The bytes of a batch come from the shape and type of a sample and the batch size; where samples are rows of tensors or
+    arrays (`TensorDataset`, `self.images[index]`), from the shapes of these; for pictures, from the torchvision transforms that give them a
+    size. The rule is silent where these are not known.
 
     ## Why is this bad
 

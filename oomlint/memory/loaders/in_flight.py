@@ -11,6 +11,7 @@ from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
+from oomlint.memory.loaders.sample_rows import Row, indexed_row, tensor_rows
 from oomlint.memory.loaders.transforms import picture_bytes, transformed_bytes
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
@@ -118,11 +119,12 @@ def _case(project: Project, loader: Loader, frame: Frame, workers: Alternative |
 def _samples(project: Project, loader: Loader, frame: Frame) -> Iterator[tuple[int, tuple[Fact, ...], int]]:
     """Bytes of a sample of each dataset that the loader can read, where they are known, and what had to be assumed."""
     for dataset in datasets_of(project).of(loaders_of(project), loader, frame):
-        size, ways = sample_bytes(project, dataset), 0
-        if size is None and dataset.instance is not None:
-            size, ways = transformed_bytes(project, dataset.instance), 1
-        if size is not None:
-            yield size, dataset_facts(dataset), ways
+        row = sample_row(project, dataset)
+        if row is None and dataset.instance is not None:
+            size = transformed_bytes(project, dataset.instance)
+            row = Row(size, 1) if size is not None else None
+        if row is not None:
+            yield row.bytes, dataset_facts(dataset), row.ways
 
 
 def _pictures(project: Project, loader: Loader, frame: Frame) -> Iterator[tuple[int, tuple[Fact, ...], int]]:
@@ -133,29 +135,32 @@ def _pictures(project: Project, loader: Loader, frame: Frame) -> Iterator[tuple[
             yield size, (), 1
 
 
-def sample_bytes(project: Project, dataset: Dataset) -> int | None:
-    """Bytes of the arrays and tensors that ``__getitem__`` returns, where their shapes are constants."""
+def sample_row(project: Project, dataset: Dataset) -> Row | None:
+    """Bytes of the arrays and tensors that ``__getitem__`` returns, where their shapes are constants, and of rows of tensors whose shape is known."""
     if dataset.instance is None:
-        return None
+        return tensor_rows(project, dataset.alternative.value) if dataset.alternative is not None else None
     evaluator = loaders_of(project).evaluator
     item = evaluator.method(dataset.instance, "__getitem__")
     if item is None or not item.scope.returns:
         return None
     frame = Frame(item.module, item.scope, None, dataset.instance)
     contents = datasets_of(project).contents
-    least: int | None = None
+    least: Row | None = None
     for statement in item.scope.returns:
         if statement.value is None:
             return None
         parts = [statement.value]
         if isinstance(statement.value, cst.Tuple | cst.List | cst.Dict):
             parts = [e.value for e in statement.value.elements]
-        total = 0
+        total = Row(0, 0)
         for part in parts:
+            row = indexed_row(part, frame, evaluator)
             content = contents.of(part, frame)
-            if content.kind in {Kind.TENSOR, Kind.ARRAY} and content.size.exact is not None:
-                total += content.size.exact
-        if total == 0:
+            if row is None and content.kind in {Kind.TENSOR, Kind.ARRAY} and content.size.exact is not None:
+                row = Row(content.size.exact, 0)
+            if row is not None:
+                total = Row(total.bytes + row.bytes, max(total.ways, row.ways))
+        if total.bytes == 0:
             return None
         least = total if least is None else min(least, total)
     return least
