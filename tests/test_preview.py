@@ -165,6 +165,7 @@ def test_what_it_finds_can_be_verified(command: Callable[..., Done]) -> None:
     done = command("verify", "--select", CODE, "data.py")
     assert (done.status, done.out, done.err) == (0, "Nothing to verify: no findings in 1 file.\n", IDLE.format(CODE))
     assert "no finding on this line" in command("verify", f"data.py:{ROW}").err
+    assert "select: unknown rule or prefix 'OOM999'" in command("verify", "--select", "OOM999").err
     pytest.importorskip("torch")
     (entry,) = json.loads(command("verify", "--preview", "--select", CODE, "--output-format", "json", f"data.py:{ROW}").out)
     assert (entry["code"], bool(entry["verdict"]["reason"])) == (CODE, True)

@@ -53,8 +53,8 @@ def verify(arguments: Arguments) -> int:
     with_plugins(local=False)  # nothing of theirs is measured, and what a project runs has to be allowed
     settings, folder = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
     root = _root(str(folder), paths, start)
-    tell_idle(settings, arguments)
-    settings = overridden(settings, arguments)
+    given, settings = settings, overridden(settings, arguments)
+    tell_idle(given, arguments)
     asked = _asked(arguments, root, start)
     around = surroundings(settings, root, asked)
     if arguments.html == STANDARD:
