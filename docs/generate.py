@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint import registry
 from oomlint.budget.report import schema as budget_schema
 from oomlint.cli import COMMANDS
+from oomlint.cli.config import settings
 from oomlint.cli.options import Kind, Option, options_of, spelling
 from oomlint.cli.rule import fix_of, markdown, severity_of
-from oomlint.config import json_schema
+from oomlint.config import DEFAULT_EXCLUDE, json_schema
 from oomlint.output.json_schema import schema as findings_schema
 from oomlint.output.trace_json import schema as trace_schema
 from oomlint.rule import page
@@ -59,7 +60,7 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"rules/{each.code}.md", f"{_note('the docstring of the rule and docs/measured.json')}{markdown(each)}\n{_measured(each.code)}"
     yield "rules/index.md", _note("the rules") + _rules()
     yield "incidents.md", _note("docs/measured.json") + _incidents()
-    yield "settings.md", _note("oomlint/config.py") + _settings(json_schema())
+    yield "settings.md", _note("oomlint/config.py") + _settings()
     yield "settings.schema.json", json.dumps(json_schema(), indent=2) + "\n"
     yield "findings.schema.json", json.dumps(findings_schema(), indent=2) + "\n"
     yield "trace.schema.json", json.dumps(trace_schema(), indent=2) + "\n"
@@ -144,18 +145,18 @@ def _name(rule: Rule) -> str:
     return f"`{rule.slug}`{' (preview)' if rule.preview else ''}"
 
 
-def _settings(schema: dict[str, Any]) -> str:
+def _settings() -> str:
     rows = []
-    for key, about in _keys(schema):
-        default = "see below" if key == "exclude" else f"`{json.dumps(about['default'])}`" if about["default"] is not None else ""
-        rows.append((f"`{key}`", _type(about, schema), default, about["description"]))
-    excluded = ", ".join(f"`{name}`" for name in schema["properties"]["exclude"]["default"])
+    for each in settings():
+        default = "see below" if each.key == "exclude" else f"`{json.dumps(each.default)}`" if each.default is not None else ""
+        rows.append((f"`{each.key}`", each.type, default, each.meaning))
+    excluded = ", ".join(f"`{name}`" for name in DEFAULT_EXCLUDE)
     return f"""# Settings
 
 Settings stand in the table `[tool.oomlint]` of `pyproject.toml`, or at the top of a file `oomlint.toml` or `.oomlint.toml`. The nearest such file holds, looked
 for in the folder that contains all paths given and in the folders above it. `--config` names another file, `--isolated` ignores them all. Options of the
 command line win over settings. An unknown key, a wrong type or an unknown code ends the run with one line and exit status 2. `oomlint check --show-settings`
-shows what holds, and `--config "worker-limit = 8"` puts one setting over the file, for one run.
+shows what holds, `oomlint config KEY` what a key means, and `--config "worker-limit = 8"` puts one setting over the file, for one run.
 
 Where codes are taken, `OOM1` stands for all that begin so, and the name of a rule (`persistent-without-workers`) for its code.
 
@@ -178,9 +179,9 @@ time-limit = "10s"
 
 A rule is in preview while it has reported something in the labelled repositories of `benchmarks/labels` and nothing of that was judged right there: what it
 speaks of is real, how often it is right has not been shown. In preview are {_previews()};
-the pages of the rules and `oomlint rule` say so, too. Such a rule runs only with `--preview`, with `preview = true` here or with `OOMLINT_PREVIEW=1` in the environment,
-whatever `select` says, also by a prefix or `ALL`; `--no-preview` has the last word. Where previews are off and a selector names nothing but such rules, a line
-on standard error says so. Comments that silence such a rule are not called unused then, and a baseline keeps what it knows of it.
+the pages of the rules and `oomlint rule` say so, too. Such a rule runs only with `--preview`, with `preview = true` here or with `OOMLINT_PREVIEW=1` in
+the environment, whatever `select` says, also by a prefix or `ALL`; `--no-preview` has the last word. Where previews are off and a selector names nothing but
+such rules, a line on standard error says so. Comments that silence such a rule are not called unused then, and a baseline keeps what it knows of it.
 
 ## More on the keys
 
@@ -203,23 +204,6 @@ def _previews() -> str:
     """The rules in preview, as links."""
     *first, last = (f"[{each.code}](rules/{each.code}.md)" for each in registry.all_rules() if each.preview)
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _keys(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The keys with what is said of them; those of a table within it after its name."""
-    for key, about in schema["properties"].items():
-        inner = schema["$defs"][about["$ref"].rpartition("/")[2]].get("properties", {}) if "$ref" in about else {}
-        if inner:
-            yield from ((f"{key}.{name}", each) for name, each in inner.items())
-        else:
-            yield key, about
-
-
-def _type(about: dict[str, Any], schema: dict[str, Any]) -> str:
-    if "$ref" in about:
-        return " ".join(f"`{word}`" for word in schema["$defs"][about["$ref"].rpartition("/")[2]]["enum"])
-    names = {"array": "list of strings", "object": "table of lists", "boolean": "true or false", "integer": "whole number", "string": "string"}
-    return names[about.get("type", "string")]
 
 
 def _command(name: str) -> str:
