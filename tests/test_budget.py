@@ -471,6 +471,13 @@ def test_a_loader_that_a_function_uses_up_counts_once(budget: Budget) -> None:
         assert len([row for row in table(budget, "train.py")["rows"] if row["what"].startswith("forked processes")]) == count
 
 
+def test_a_loader_that_nobody_goes_through_takes_nothing(budget: Budget) -> None:
+    made = "from torch.utils.data import DataLoader\nused = DataLoader([1], num_workers=2)\nspare = DataLoader([1], num_workers=3)\n"
+    for more, workers in (("for x in used: print(x)\n", [2]), ("", [2, 3])):
+        Path("train.py").write_text(made + more)
+        assert [one["workers"] for one in table(budget, "train.py")["loaders"]] == workers
+
+
 def test_tensors_of_one_dataset_have_names_of_their_own(budget: Budget) -> None:
     Path("train.py").write_text(
         "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\nx, y = torch.load('x'), torch.load('y')\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -94,14 +95,16 @@ class Finder:
         reached = self.reached(path)
         runs: dict[int, list[tuple[Loader, Frame, list[Picks]]]] = {}
         notebook = path.endswith(".ipynb")
-        for loader, frame, ways in self._uses(entry, reached):
+        found = list(self._uses(entry, reached))
+        used = [use for use in found if not _is_unused(use[0], reached)]
+        for loader, frame, ways in used or found:
             _, call = _outermost(frame, loader.call)
             cell = entry.place(call).cell if notebook and call in entry.walk.parents else 0
             runs.setdefault(cell, []).append((loader, frame, ways))
         ranks = ranks_of(self.project).of_file(entry)
         known: dict[object, Source] = {}
         phases = Phases(self.project, reached)
-        found: list[Program] = []
+        programs: list[Program] = []
         for cell in sorted(runs):
             nouns: dict[object, LoaderNoun] = {}
             for number, (loader, frame, ways) in enumerate(runs[cell]):
@@ -109,10 +112,10 @@ class Finder:
                 nouns.setdefault(noun if phases.ends_where_made(loader) else number, noun)  # of those that several ways lead to, one lives at a time
             count = ranks.count if ranks is not None and ranks.count else 1
             place = replace(ranks.place, message="") if ranks is not None and ranks.place is not None else None
-            found.append(
+            programs.append(
                 Program(path, cell, tuple(nouns.values()), tuple(known.values()), (), count, place, ranks is not None and ranks.count is None),
             )
-        return found
+        return programs
 
     def _uses(self, entry: Module, reached: Sequence[Module]) -> Iterator[tuple[Loader, Frame, list[Picks]]]:
         """Loaders in the frames that the file brings about; where none leads back to it, those that a framework or a registry may call."""
@@ -204,6 +207,15 @@ class Finder:
                 place = core.instance.at.module.place(core.instance.call)
             found = known[key] = Source(core.words.strip("`"), place, containers, cell, again + 1)
         return found
+
+
+def _is_unused(loader: Loader, modules: Sequence[Module]) -> bool:
+    """Whether what a loader is bound to is written nowhere else: its workers never start, and its batches are never made."""
+    bound = loader.module.walk.bound_to(loader.call)
+    if len(bound) != 1 or bound[0][1]:
+        return False
+    name = re.compile(rf"\b{re.escape(bound[0][0])}\b")
+    return sum(len(name.findall(module.source.text)) for module in modules) == 1
 
 
 def _numbered(size: Size, number: int) -> Size:
