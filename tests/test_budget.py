@@ -788,6 +788,13 @@ def test_one_clear_line(budget: Budget, words: list[str], said: str) -> None:
     assert said in done.err if said != "broken.py:1: " else "broken.py:" in done.err
 
 
+def test_a_command_without_quotes_is_told_about_them(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    done = budget("train.py", "--keep")
+    assert done.status == 2
+    assert done.err.splitlines()[-1] == "oomlint: hint: a command with options of its own stands in quotes: oomlint budget 'train.py --keep'"
+
+
 def test_a_truncated_hdf5_file(budget: Budget) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File("whole.h5", "w") as file:
