@@ -68,6 +68,13 @@ class OptionSource:
             found.extend(mine)
         return found
 
+    def words(self, options: Options) -> tuple[list[str], bool]:
+        """The names of the options that a namespace has, and whether these are all."""
+        self._declared_in(options.module, "", options.style)
+        found = [str(name) for style, name in self._declared[options.module] if style == options.style]
+        others = (path for path in self.imports(options.module) if b"add_argument" in self.project.raw(path))
+        return [word for word in found if word.isidentifier()], all(map(str.isidentifier, found)) and next(others, None) is None
+
     def _group(self, options: Options, name: str) -> list[Alternative] | None:
         """An option that stands for a whole object: ``parser.add_arguments(TrainConfig, dest="data")``, ``config_flags.DEFINE_config_file("config", path)``."""
         word = b"DEFINE_config_file" if options.style == "absl" else b"add_arguments"
@@ -230,7 +237,8 @@ class OptionSource:
         if overridden:
             out.extend(picked(a.after(at(f"option `{flag}`, default set elsewhere")), key, "default") for a in overridden)
         elif default is not None:
-            out.extend(picked(a.after(at(f"default of `{flag}`")), key, "default") for a in self.evaluator.values(default, frame))
+            read = self._read(self.evaluator.values(default, frame), self._keyword(call, "type"))
+            out.extend(picked(a.after(at(f"default of `{flag}`")), key, "default") for a in read)
         elif action_name in {"store_true", "store_false"}:
             out.append(picked(Alternative(Const(action_name == "store_false"), (at(f"default of `{flag}`"),)), key, "default"))
         elif self._keyword(call, "required") is None:
@@ -239,10 +247,7 @@ class OptionSource:
         if commanded is not None:
             if commanded and action_name in {"store_true", "store_false"}:
                 return [picked(Alternative(Const(action_name == "store_true"), (at(f"the command gives `{flag}`"),)), key, "command")]
-            kind = self._keyword(call, "type")
-            own = kind is not None and names.last_name(kind) not in {"int", "float", "str", "bool", "Path"}
-            read = [replace(a, value=Const(_TRUTHS[str(a.const).lower()])) if own and str(a.const).lower() in _TRUTHS else a for a in commanded]
-            return read or out or [Alternative(Unknown(f"option {flag}"))]
+            return self._read(commanded, self._keyword(call, "type")) or out or [Alternative(Unknown(f"option {flag}"))]
         if action_name in {"store_true", "store_false"}:
             given = action_name == "store_true"
             out = self.launches.switched(flags, script, key, at(f"option `{flag}`"), out, given=given)
@@ -256,6 +261,14 @@ class OptionSource:
             other = Alternative(Unknown(f"`{flag}` from the command line"), (at(f"option `{flag}`"),), reach=True)
             out.append(picked(other, key, "other"))
         return out
+
+    @staticmethod
+    def _read(found: list[Alternative], kind: cst.BaseExpression | None) -> list[Alternative]:
+        """Words as the type of an option reads them."""
+        word = names.last_name(kind) if kind is not None else "str"
+        own = word not in {"int", "float", "str", "bool", "Path"}
+        whole = [replace(a, value=Const(int(str(a.const)))) if word == "int" and isinstance(a.const, str) and a.const.isdigit() else a for a in found]
+        return [replace(a, value=Const(_TRUTHS[str(a.const).lower()])) if own and str(a.const).lower() in _TRUTHS else a for a in whole]
 
     def _is_int(self, one: Declared, out: list[Alternative]) -> bool:
         kind = self._keyword(one.call, "type")
