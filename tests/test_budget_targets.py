@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from test_budget import ARRAY, MIB, SAMPLE, table
 from test_trace import BROWSERS, environment
 
 from oomlint.budget import profiles
-from oomlint.budget.layers import LAYERS, MORE_STATES, STATES, kept_beside, numbers_of
+from oomlint.budget.layers import LAYERS, MORE_STATES, STATES, kept_beside, numbers_of, options_of, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,6 +205,7 @@ BUILDS: Final[dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]]] = {
     **{f"InstanceNorm{n}d": [((9,), {}), ((9,), {"affine": True})] for n in (1, 2, 3)},
     "GroupNorm": [((3, 9), {}), ((3, 9), {"affine": False})],
     "LayerNorm": [((9,), {}), (([3, 4],), {"bias": False}), ((9,), {"elementwise_affine": False})],
+    "RMSNorm": [((9,), {}), (([3, 4],), {}), ((9,), {"elementwise_affine": False})],
     **{name: [((5, 7), {}), ((5, 7, 3), {"bidirectional": True, "bias": False})] for name in ("RNN", "GRU", "LSTM")},
     **{f"{name}Cell": [((5, 7), {}), ((5, 7), {"bias": False})] for name in ("RNN", "GRU", "LSTM")},
     "MultiheadAttention": [((8, 2), {}), ((8, 2), {"kdim": 3, "vdim": 5, "bias": False}), ((8, 2), {"add_bias_kv": True})],
@@ -222,6 +224,8 @@ def test_layers_hold_what_torch_says() -> None:
             told = numbers_of(name, plain, named), kept_beside(name, plain, named)
             wanted = sum(one.numel() for one in layer.parameters()), sum(one.nbytes for one in layer.buffers())
             assert told == wanted, (name, plain, named)
+            shapes = shapes_of(name, options_of(name, plain, named))
+            assert not shapes or sum(prod(shape) for shape in shapes.values() if shape is not None) == wanted[0], (name, plain, named)
     assert numbers_of("LSTM", (5, 7), {"proj_size": 3}) == sum(one.numel() for one in nn.LSTM(5, 7, proj_size=3).parameters())
     assert numbers_of("ReLU", (), {}) == 0
     assert numbers_of("LazyLinear", (3,), {}) is None

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import libcst as cst
 
 from oomlint.budget.building_calls import BUILT_IN
-from oomlint.budget.building_layers import layer as layer_of
-from oomlint.budget.building_statements import GaveUp, Left, Returned, Statements
-from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Outside, Partly, Rest, text_of
+from oomlint.budget.building_objects import Objects
+from oomlint.budget.building_statements import Ended
+from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Outside, Partly, Rest, hashable, text_of
 from oomlint.model import names
 from oomlint.model.displays import is_grown
 from oomlint.model.values import (
@@ -26,6 +26,7 @@ from oomlint.model.values import (
     Frame,
     FunctionRef,
     Instance,
+    ModuleRef,
     Namespace,
     Options,
     Partial,
@@ -39,59 +40,80 @@ from oomlint.syntax.scopes import DEFINES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.model.project import Module, Project
+    from oomlint.model.project import Module
     from oomlint.model.values import Alternative, Value
-
-_DEEPEST: Final = 60  # calls
+    from oomlint.syntax.scopes import Scope
 
 _OUTSIDE: Final = (Options, Settings, Namespace)
 
 
-class Building(Statements):
+class Building(Objects):
     """Runs constructors of one project."""
 
-    def __init__(self, project: Project) -> None:
-        super().__init__(project)
-        self._deep = 0
-        self._known: dict[object, Any] = {}
-
-    def values(self, node: cst.BaseExpression, frame: Frame) -> list[Any]:
-        """What an expression stands for in a frame; several things where nobody knows which of them."""
-        self.steps, self._deep, self._known = 0, 0, {}
+    def alternatives(self, node: cst.BaseExpression, frame: Frame) -> list[Any]:
+        """What an expression stands for in a frame, whatever is run before it; several things where nobody knows which of them."""
         if isinstance(node, cst.Call):
-            value = self._guarded(node, frame.module, lambda: self.eval(node, _outer(frame)))
+            value = guarded(node, frame.module, lambda: self.eval(node, _outer(frame)))
             if not isinstance(value, Missing):
                 return [value]
-        usual = _usual(self.evaluator.values(node, frame))
-        found = [self._guarded(node, frame.module, partial(self._converted, alt.value, node, frame)) for alt in usual]
+        found = [guarded(node, frame.module, partial(self._converted, alt.value, frame, node)) for alt in _usual(self.evaluator.values(node, frame))]
         return found or [Missing(text_of(node, frame.module))]
-
-    @staticmethod
-    def _guarded(node: cst.BaseExpression, module: Module, walk: Callable[[], Any]) -> Any:
-        try:
-            return walk()
-        except (GaveUp, RecursionError):
-            return Missing(text_of(node, module))
 
     # -- names -------------------------------------------------------------------------------------------------------------
 
+    main: Module | None = None  # the module that is started
+
     def named(self, node: cst.Name, around: Names) -> Any:
         """What a name stands for: in the function that is run, around it, in its module."""
-        here: Names | None = around
-        while here is not None and here.frame is None:
-            if node.value in here.known:
-                return here.known[node.value]
-            if here.around is None:
+        word, place = node.value, self.place_of(node.value, around)
+        if place is None:
+            return Missing(word)  # on a way that was not gone
+        if isinstance(place, Names):
+            return place.known[word]
+        if word == "__name__":
+            return "__main__" if place.module is self.main else place.module.path
+        found = self.outside(node, place)
+        return Library(word) if isinstance(found, Missing) and word in BUILT_IN else found
+
+    def place_of(self, word: str, around: Names) -> Names | Frame | None:
+        """The names that have a name; the frame in which the whole program is asked for it; None where nobody knows."""
+        here = around
+        while word not in here.known or word in here.scope.outer:
+            if here.frame is not None or here.around is None:
                 break
             here = here.around
-        frame = here.frame if here is not None and here.frame is not None else None
-        if frame is None:
-            imported = any(effect.kind in DEFINES for effect in around.scope.effects.get(node.value, ()))
-            if around.scope.sets(node.value) and not imported:
-                return Missing(node.value)  # on a way that was not gone
-            frame = self.evaluator.calls.plain_frame(around.module, around.scope)
-        found = self.outside(node, frame)
-        return Library(node.value) if isinstance(found, Missing) and node.value in BUILT_IN else found
+        else:
+            return here
+        if not self._bound(word, around.scope) and word in self.root(around.module).known:
+            return self.root(around.module)
+        imported = any(effect.kind in DEFINES for effect in around.scope.effects.get(word, ()))
+        if here.frame is None and around.scope.sets(word) and not imported and word not in around.scope.outer:
+            return None
+        return here.frame or self.evaluator.calls.plain_frame(around.module, around.scope)
+
+    @staticmethod
+    def _bound(word: str, scope: Scope) -> bool:
+        """Whether a function, or one around it, binds a name."""
+        here: Scope | None = scope
+        while here is not None and here.parent is not None and word not in here.outer:
+            bound = any(not effect.path for effect in here.effects.get(word, ()))
+            if (bound and (here.is_function or here is scope)) or (here.is_function and any(one.name.value == word for one in names.parameters(here))):
+                return True
+            here = here.parent
+        return False
+
+    def around_of(self, function: Function) -> Names:
+        """The names that the defaults of a function are evaluated with."""
+        parent = function.scope.parent
+        if function.around is not None or parent is None:
+            return function.around or self.root(function.module)
+        return Names(function.module, parent, frame=self.evaluator.calls.plain_frame(function.module, parent))
+
+    def body_of(self, cls: ClassRef) -> Names:
+        """The names of the body of a class."""
+        return Names(cls.module, cls.scope, frame=self.evaluator.calls.plain_frame(cls.module, cls.scope))
+
+    # -- the whole program -------------------------------------------------------------------------------------------------
 
     def outside(self, node: cst.BaseExpression, frame: Frame) -> Any:
         """What the whole program knows of an expression: the value of a plain run."""
@@ -100,9 +122,9 @@ class Building(Statements):
             return Missing(text_of(node, frame.module))
         if len({_kind(alt.value) for alt in found}) > 1 and not all(isinstance(alt.value, Const) and _by_options(alt) for alt in found):
             return Missing(text_of(node, frame.module))
-        return self._converted(found[0].value, node, frame)
+        return self._converted(found[0].value, frame, node)
 
-    def _converted(self, value: Value, node: cst.BaseExpression, frame: Frame) -> Any:
+    def _converted(self, value: Value, frame: Frame | None, node: cst.BaseExpression | None, text: str = "") -> Any:
         match value:
             case Const():
                 return value.value
@@ -110,35 +132,38 @@ class Building(Statements):
                 outer = value.scope.parent
                 closure = outer is not None and outer.is_function
                 around = Names(value.module, outer, frame=self.evaluator.calls.plain_frame(value.module, outer)) if outer is not None and closure else None
-                this = self._once((value.this.call, value.this.at), lambda: self._instance(value.this)) if value.this is not None else None
+                this = self._made_at(value.this.call, value.this.at, partial(self._instance, value.this)) if value.this is not None else None
                 return Function(value.module, value.scope, this if isinstance(this, Made) else None, around)
             case ClassRef():
                 return Class(value)
+            case ModuleRef() if value.module is not None:
+                return self.root(value.module)
             case ExternalValue():
-                return Library(names.canonical(value.name))
+                return Library(names.canonical(value.name).removeprefix("builtins."))
             case Instance() if value.call is not None and value.at is not None:
-                return self._once((value.call, value.at), lambda: self._instance(value))
+                return self._made_at(value.call, value.at, partial(self._instance, value))
             case ExternalCall() if value.call is not node:
-                return self._once((value.call, value.frame), lambda: self._library_call(value))
-            case Display() if not (is_grown(value) and isinstance(value.node, cst.List | cst.Dict)):
-                return self._once((value.node, value.frame), lambda: self.eval(value.node, _outer(value.frame)))
+                return self._made_at(value.call, value.frame, partial(self._library_call, value))
+            case Display() if not (is_grown(value) and isinstance(value.node, cst.List | cst.Dict)) or value.frame.scope.parent is None:
+                return self._made_at(value.node, value.frame, lambda: self.eval(value.node, _outer(value.frame)))
             case Written() if value.node is not None and value.frame is not None and value.node is not node:
                 return self.eval(value.node, _outer(value.frame))
             case Partial():
                 bound = value.bound
                 plain, named = self.arguments(bound.call, _outer(bound.frame))
-                return Partly(self._converted(value.func, node, frame), tuple(plain[1:]), named)
-        return Outside(value) if isinstance(value, _OUTSIDE) else Missing(text_of(node, frame.module))
+                return Partly(self._converted(value.func, frame, node, text), tuple(plain[1:]), named)
+        if isinstance(value, _OUTSIDE):
+            return self.once(("outside", value), lambda: Outside(value))
+        return Missing(text_of(node, frame.module) if node is not None and frame is not None else text)
 
-    def _once(self, key: object, make: Callable[[], Any]) -> Any:
-        """One object for one call in one frame, however often it is asked for."""
-        if key not in self._known:
-            self._known[key] = Missing("itself")
-            self._known[key] = make()
-        return self._known[key]
+    def _made_at(self, node: cst.CSTNode | None, frame: Frame | None, make: Callable[[], Any]) -> Any:
+        """What an expression has made. That of a module's code is made by running the module."""
+        if frame is not None and frame.scope.parent is None:
+            self.root(frame.module)
+        return self.once((node, frame), make)
 
-    def _instance(self, value: Instance | None) -> Any:
-        if value is None or value.call is None or value.at is None:
+    def _instance(self, value: Instance) -> Any:
+        if value.call is None or value.at is None:
             return Missing("an object")
         plain, named = self.arguments(value.call, _outer(value.at))
         return self.construct(value.cls, plain, named)
@@ -147,142 +172,73 @@ class Building(Statements):
         plain, named = self.arguments(value.call, _outer(value.frame))
         return self.call(Library(names.canonical(value.name)), plain, named, value.call, _outer(value.frame))
 
-    def inside(self, whole: Outside, accessor: tuple[str, object], node: cst.BaseExpression, around: Names) -> Any:
+    def member(self, module: Names, word: str, text: str) -> Any:
+        """An attribute of a module."""
+        if word in module.known:
+            return module.known[word]
+        found = _usual(self.evaluator.module_member(ModuleRef(module.module.path, module.module), word, ()))
+        return self._converted(found[0].value, None, None, text) if len({_kind(alt.value) for alt in found}) == 1 else Missing(text)
+
+    def inside(self, whole: Outside, accessor: tuple[str, object], text: str) -> Any:
         """An attribute or entry of options or settings, in a plain run."""
-        found = _usual(self.evaluator.into_value(whole.value, (accessor,)))
-        return self._converted(found[0].value, node, _frame(self, around)) if found else Missing(text_of(node, around.module))
+        word = accessor[1]
+        if not hashable(word) or (word not in whole.changed and any(isinstance(one, Rest) for one in whole.changed)):
+            return Missing(text)
+        if word not in whole.changed:
+            found = _usual(self.evaluator.into_value(whole.value, (accessor,))) if whole.value is not None else []
+            first = found[0].value if found else None
+            value = Missing(text) if first is None else self._converted(first, None, None, text)
+            if isinstance(first, Display):  # which nobody else has changed
+                value = self.eval(first.node, _outer(first.frame))
+            if not isinstance(value, Outside | list | dict):
+                return value
+            whole.changed[word] = value
+        return whole.changed[word]
 
-    def of_class(self, cls: Class, word: str) -> Any:
-        """An attribute of a class: the first of its lineage that has it."""
-        for base in self.evaluator.lineage(cls.ref):
-            scope = base.scope.child(word) if isinstance(base, ClassRef) else None
-            if scope is not None and scope.is_function and isinstance(base, ClassRef):
-                return Function(base.module, scope)
-            if isinstance(base, ClassRef) and word in base.scope.effects:
-                return self._of_class(Class(base), word)
-        return Missing(word)
+    def entries(self, whole: Outside) -> dict[Any, Any]:
+        """All that options or settings hold, by name; under a ``Rest`` what else they may."""
+        words: list[str] = []
+        known = not isinstance(whole.value, Namespace)
+        if isinstance(whole.value, Options):
+            words, known = self.evaluator.options.words(whole.value)
+        elif isinstance(whole.value, Settings):
+            words = [str(key.value) for key, _ in getattr(whole.value.node, "value", ()) if hasattr(key, "value")]
+            known = "<<" not in words
+        found: dict[Any, Any] = {word: self.inside(whole, ("item", word), word) for word in words}
+        return {**found, **whole.changed, **({} if known else {Rest("more"): None})}
 
-    def _of_class(self, cls: Class, word: str) -> Any:
-        effects = cls.ref.scope.effects.get(word, ())
-        if len(effects) != 1 or effects[0].value is None or effects[0].kind != "assign" or effects[0].path or effects[0].index:
-            return Missing(word)
-        return self.eval(effects[0].value, _outer(self.evaluator.calls.plain_frame(cls.ref.module, cls.ref.scope)))
+    def unknown(self, given: Sequence[Any], node: cst.Call, around: Names) -> Any:
+        """What something gives that nobody can run: options and settings, or nobody knows what. What it is given is no longer known."""
+        frame = around.frame or self.evaluator.calls.plain_frame(around.module, around.scope)
+        found = _usual(self.evaluator.values(node, frame))
+        value = found[0].value if found else None
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "set_defaults" and any(arg.star == "**" for arg in node.args):
+            self._known["defaults"] = Rest(text_of(node, around.module))
+        if isinstance(value, Options) and "defaults" in self._known:
+            return Outside(value, {self._known["defaults"]: None})
+        if isinstance(value, _OUTSIDE):
+            whole = Outside(value) if isinstance(value, Options) and given else self._converted(value, frame, node)
+            words = given[0] if given and isinstance(given[0], list) else ()
+            if isinstance(value, Options) and given and given[0] is not None:
+                for word in [one for one in words if isinstance(one, str) and one.startswith("--")]:
+                    whole.changed[word.removeprefix("--").partition("=")[0].replace("-", "_")] = Missing(word)
+                if not isinstance(given[0], list | tuple) or any(not isinstance(one, str) for one in given[0]):
+                    whole.changed[Rest("the command")] = None
+            return whole
+        self.spoil_given(given, text_of(node, around.module))
+        return Missing(text_of(node, around.module))
 
-    # -- functions and classes -----------------------------------------------------------------------------------------------
 
-    def run(self, function: Function, plain: Sequence[Any], named: dict[str, Any]) -> Any:
-        """What a function of the project gives for some arguments."""
-        node = function.scope.node
-        if function.scope.yields or self._deep > _DEEPEST or not isinstance(node, cst.FunctionDef | cst.Lambda):
-            return Missing(function.scope.name)
-        if isinstance(node, cst.FunctionDef) and node.decorators and not names.is_static(function.scope) and not names.is_property(function.scope):
-            known = {"classmethod", "no_grad", "register_model", "override"}
-            if any(names.written_as(one.decorator) not in known for one in node.decorators):
-                return Missing(function.scope.name)
-        around = Names(function.module, function.scope, around=function.around, this=function.this)
-        self._bind(node.params, function, plain, named, around)
-        self._deep += 1
-        try:
-            if isinstance(node, cst.Lambda):
-                return self.eval(node.body, around)
-            self.block(node.body, around)
-        except Returned as end:
-            return end.value
-        except Left:
-            return Missing(function.scope.name)
-        finally:
-            self._deep -= 1
-        return None
-
-    def _bind(self, params: cst.Parameters, function: Function, plain: Sequence[Any], named: dict[str, Any], around: Names) -> None:
-        given = list(plain)
-        if function.this is not None and names.is_method(function.scope):
-            given.insert(0, function.this)
-        left = dict(named)
-        outer = Names(function.module, function.module.root, frame=self.evaluator.calls.plain_frame(function.module, function.module.root))
-        for place, param in enumerate([*params.posonly_params, *params.params]):
-            word = param.name.value
-            if place < len(given):
-                around.known[word] = given[place]
-            else:
-                around.known[word] = self._given(param, left, outer)
-        for param in params.kwonly_params:
-            around.known[param.name.value] = self._given(param, left, outer)
-        if isinstance(params.star_arg, cst.Param):
-            around.known[params.star_arg.name.value] = tuple(given[len(params.posonly_params) + len(params.params) :])
-        if params.star_kwarg is not None:
-            rest: dict[Any, Any] = {Rest(word) if word == "**" else word: value for word, value in left.items()}
-            around.known[params.star_kwarg.name.value] = rest
-
-    def _given(self, param: cst.Param, left: dict[str, Any], outer: Names) -> Any:
-        if param.name.value in left:
-            return left.pop(param.name.value)
-        if "**" in left:
-            return Missing(param.name.value)
-        return self.eval(param.default, outer) if param.default is not None else Missing(param.name.value)
-
-    def construct(self, cls: ClassRef, plain: Sequence[Any], named: dict[str, Any]) -> Any:
-        """An object of a class of the project."""
-        lineage = self.evaluator.lineage(cls)
-        libraries = [base.name for base in lineage if isinstance(base, ExternalValue)]
-        module = any(name.startswith(("torch.nn.", "pytorch_lightning.", "lightning.")) for name in libraries)
-        made = Made(cls, module)
-        if self._deep > _DEEPEST or any(not name.startswith(("torch.nn.", "abc.", "object", "typing.")) for name in libraries):
-            made.missing.append(cls.scope.name)
-        fields = [one for one in lineage if isinstance(one, ClassRef)] if not libraries and not self._own_method(made, "__init__") else []
-        for base in reversed(fields):
-            for word in base.scope.effects:
-                made.attributes[word] = named.get(word, self._of_class(Class(base), word))
-        for word, value in zip(made.attributes, plain, strict=False):
-            made.attributes[word] = value
-        self.initialize(made, 0, plain, named)
-        return made
-
-    def initialize(self, made: Made, start: int, plain: Sequence[Any], named: dict[str, Any]) -> None:
-        """Run ``__init__`` of the first class of an object's lineage from ``start`` on that has one."""
-        for base in self.evaluator.lineage(made.cls)[start:]:
-            if isinstance(base, ExternalValue):
-                library, _, layer = names.canonical(base.name).rpartition(".")
-                if library.startswith("torch.nn") and layer != "Module":
-                    made.attributes[f"({layer})"] = layer_of(layer, plain, named, layer)
-                return
-            scope = base.scope.child("__init__")
-            if scope is not None and isinstance(scope.node, cst.FunctionDef):
-                around = self.run(Function(base.module, scope, made), plain, named)
-                if isinstance(around, Missing):
-                    made.missing.append(base.scope.name)
-                return
-
-    def _own_method(self, made: Made, word: str) -> Function | None:
-        for base in self.evaluator.lineage(made.cls):
-            scope = base.scope.child(word) if isinstance(base, ClassRef) else None
-            if scope is not None and isinstance(scope.node, cst.FunctionDef) and isinstance(base, ClassRef):
-                return Function(base.module, scope, None if names.is_static(scope) else made)
-        return None
-
-    def after(self, made: Made, around: Names) -> int:
-        """The place in an object's lineage behind the class whose method is run: where ``super()`` looks on."""
-        lineage = self.evaluator.lineage(made.cls)
-        here = around.scope
-        while not here.is_class and here.parent is not None:
-            here = here.parent
-        return next((place + 1 for place, base in enumerate(lineage) if isinstance(base, ClassRef) and base.scope is here), len(lineage))
-
-    def of_super(self, made: Made, word: str, around: Names) -> Any:
-        """A method that ``super()`` finds."""
-        for base in self.evaluator.lineage(made.cls)[self.after(made, around) :]:
-            scope = base.scope.child(word) if isinstance(base, ClassRef) else None
-            if scope is not None and isinstance(base, ClassRef):
-                return Function(base.module, scope, made)
-        return Missing(word)
+def guarded(node: cst.CSTNode, module: Module, walk: Callable[[], Any]) -> Any:
+    """What a walk gives, or nobody knows."""
+    try:
+        return walk()
+    except (Ended, RecursionError):
+        return Missing(text_of(node, module))
 
 
 def _outer(frame: Frame) -> Names:
     return Names(frame.module, frame.scope, frame=frame)
-
-
-def _frame(building: Building, around: Names) -> Frame:
-    return around.frame or building.evaluator.calls.plain_frame(around.module, around.module.root)
 
 
 def _usual(found: Sequence[Alternative]) -> list[Alternative]:

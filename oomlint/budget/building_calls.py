@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from functools import reduce
-from itertools import accumulate, chain
+from abc import abstractmethod
+from itertools import accumulate, chain, pairwise, product
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.api_names import CASTS_MODEL, SAME_MODEL
-from oomlint.budget.building_arrays import array, item_of, shape_of
+from oomlint.budget.building_arrays import array
 from oomlint.budget.building_layers import copied, layer
-from oomlint.budget.costs import FLOAT
+from oomlint.budget.building_methods import Methods
+from oomlint.budget.layers import LAYERS
 from oomlint.budget.parts import (
+    CONTAINERS,
+    MOST_ROUNDS,
     Array,
     Class,
     Function,
@@ -24,15 +25,12 @@ from oomlint.budget.parts import (
     Outside,
     Partly,
     Rest,
-    all_parts,
-    is_part,
+    hashable,
     items_of,
-    parts_of,
     text_of,
 )
-from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.model import names
+from oomlint.model.values import External as ExternalValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,14 +38,13 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.budget.parts import Names
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module
     from oomlint.model.values import ClassRef
 
+KNOWN: Final = frozenset({*LAYERS, *CONTAINERS, "Dropout", "ReLU", "Identity"})  # layers of which none is a kind of another
 _COPIES: Final = frozenset({"deepcopy", "copy"})
-_WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "convert_sync_batchnorm", "script", "checkpoint_wrapper"})
+WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "convert_sync_batchnorm", "script", "checkpoint_wrapper"})
 _WEIGHED: Final = frozenset({"weight_norm", "spectral_norm", "orthogonal"})
-_AS_LARGE: Final = frozenset({"contiguous", "clone", "detach", "abs", "normal_", "uniform_", "fill_", "zero_", "mul_", "add_", "sqrt", "exp", "log", "t"})
-_TYPES: Final = frozenset({"half", "double", "bfloat16", "long", "int", "bool", "to", "type"})
 
 _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "len": lambda value: len(value.parts) if isinstance(value, Layer) else len(value),
@@ -63,6 +60,8 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "round": round,
     "sorted": sorted,
     "divmod": divmod,
+    "any": any,
+    "all": all,
     "pow": pow,
     "math.sqrt": math.sqrt,
     "math.ceil": math.ceil,
@@ -89,37 +88,40 @@ _TOGETHER: Final[dict[str, Callable[..., Any]]] = {
     "reversed": lambda items: list(reversed(items)),
     "itertools.chain": lambda *lists: list(chain(*lists)),
     "itertools.accumulate": lambda items: list(accumulate(items)),
+    "itertools.chain.from_iterable": lambda lists: list(chain(*lists)),
+    "itertools.product": lambda *lists, repeat=1: list(product(*lists, repeat=min(repeat, 4))),
+    "itertools.pairwise": lambda items: list(pairwise(items)),
+    "itertools.repeat": lambda value, times: [value] * min(times, MOST_ROUNDS),
+    "iter": list,
 }
-BUILT_IN: Final = frozenset({*(word for word in (*_PLAIN, *_TOGETHER) if "." not in word), "getattr", "setattr", "isinstance", "print", "map", "hasattr"})
-_OF_LISTS: Final = frozenset({"append", "extend", "insert", "pop", "index", "count", "copy", "reverse"})
-_OF_DICTS: Final = frozenset({"items", "keys", "values", "get", "pop", "update", "copy", "setdefault"})
-_OF_STRINGS: Final = frozenset({"format", "lower", "upper", "split", "startswith", "endswith", "replace", "strip", "join", "isdigit"})
-# Methods that change no part.
-_LOOKS: Final = frozenset(
-    "parameters named_parameters state_dict load_state_dict modules named_modules children named_children buffers named_buffers size dim numel zero_grad "
-    "get_parameter get_submodule forward __call__ __class__ training register_forward_hook register_backward_hook weight bias data extra_repr".split()
-)
-_FILLS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "update", "pop", "setdefault"})
+_NAMESPACES: Final = {  # objects that are made with their attributes, and the libraries that have them
+    "SimpleNamespace": {"types"},
+    "Namespace": {"argparse"},
+    "EasyDict": {"easydict"},
+    "AttrDict": {"attrdict"},
+    "Munch": {"munch"},
+    "ConfigDict": {"ml_collections"},
+}
+_TUPLES: Final = {"_single": 1, "_pair": 2, "_triple": 3, "to_1tuple": 1, "to_2tuple": 2, "to_3tuple": 3}
+_MORE: Final = "getattr setattr delattr isinstance print map hasattr vars type any all next filter set super globals".split()
+BUILT_IN: Final = frozenset({*(word for word in (*_PLAIN, *_TOGETHER) if "." not in word), *_MORE})
+_KINDS: Final = {"int": int, "float": float, "str": str, "list": list, "tuple": tuple, "dict": dict, "bool": bool, "range": range}
 
 
-class Calls(ABC):
+class Calls(Methods):
     """Calls of what a constructor names."""
-
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self.evaluator = evaluator_of(project)
-
-    @abstractmethod
-    def run(self, function: Function, plain: Sequence[Any], named: dict[str, Any]) -> Any:
-        """What a function of the project gives."""
 
     @abstractmethod
     def construct(self, cls: ClassRef, plain: Sequence[Any], named: dict[str, Any]) -> Any:
         """An object of a class of the project."""
 
     @abstractmethod
-    def of_class(self, cls: Class, word: str) -> Any:
-        """An attribute of a class."""
+    def root(self, module: Module) -> Names:
+        """The names of a module, as far as its code has been run."""
+
+    @abstractmethod
+    def unknown(self, given: Sequence[Any], node: cst.Call, around: Names) -> Any:
+        """What something gives that nobody can run."""
 
     def call(self, called: Any, plain: Sequence[Any], named: dict[str, Any], node: cst.Call, around: Names) -> Any:
         """What a call gives."""
@@ -127,165 +129,24 @@ class Calls(ABC):
             case Partly():
                 return self.call(called.func, [*called.plain, *plain], {**called.named, **named}, node, around)
             case Function():
-                return self.run(called, plain, named)
+                value = self.run(called, plain, named)
+                this = called.this if called.this is not None else plain[0] if plain else None
+                if called.scope.name == "__init__" and isinstance(value, Missing) and isinstance(this, Made):
+                    this.missing.append(this.cls.scope.name)
+                return value
             case Class():
                 return self.construct(called.ref, plain, named)
             case Library():
                 return self._library(called.name, plain, named, node, around)
             case Method():
-                return self._method(called.of, called.name, plain, named, text_of(node, around.module))
-        # Nobody knows what it does with what it is given.
-        self.spoil_given([*plain, *named.values()], text_of(node, around.module))
-        return Missing(text_of(node, around.module))
-
-    @staticmethod
-    def spoil_given(given: Sequence[Any], text: str) -> None:
-        """Nobody knows what becomes of what is handed to something unknown."""
-        for one in given:
-            if isinstance(one, Made | Layer):
-                one.missing.append(text)
-            elif isinstance(one, list):
-                one.append(Rest(text))
-            elif isinstance(one, dict):
-                one[Rest(text)] = None
-
-    # -- attributes ----------------------------------------------------------------------------------------------------------
-
-    def attribute(self, value: Any, word: str, text: str) -> Any:
-        """An attribute of a value."""
-        match value:
+                found = self.method(called.of, called.name, plain, named, text_of(node, around.module))
+                self.spoil_given([*plain, *named.values()] if isinstance(found, Missing) else [], text_of(node, around.module))
+                return found
             case Made():
-                if word in value.attributes:
-                    return value.attributes[word]
-                found = self.of_class(Class(value.cls), word)
-                if isinstance(found, Function):
-                    bound = Function(found.module, found.scope, None if names.is_static(found.scope) else value)
-                    return self.run(bound, [], {}) if names.is_property(found.scope) else bound
-                return Method(value, word) if isinstance(found, Missing) and value.module else found
-            case Class():
-                return self.of_class(value, word) if word != "__name__" else value.ref.scope.name
-            case Library():
-                return math.pi if value.name == "math" and word == "pi" else Library(f"{value.name}.{word}")
-            case Layer():
-                return value.parts.get(word, value.options.get(word, Method(value, word)))
-            case Array():
-                return value.shape if word == "shape" else Method(value, word)
-            case list() | tuple() | dict() | str():
-                return Method(value, word)
-        return Missing(text)
-
-    def set_attribute(self, value: Any, word: str, new: Any) -> None:
-        """Set an attribute of an object, or the weight of a layer, which is another one's from then on."""
-        if isinstance(value, Made):
-            for base in [key for key in value.attributes if key.startswith("(") and (new is None or is_part(new))]:
-                del value.attributes[base]  # it may have been a part of the layer that the class derives from
-                value.missing.append(f"the rest of {base}")
-            value.attributes[word] = new
-        elif isinstance(value, Layer) and word == "weight":
-            shared = isinstance(new, Method) and isinstance(new.of, Layer) and value.without_weight is not None
-            value.missing += [] if shared else ["a weight that is replaced"]
-            value.numbers = value.without_weight or 0
-        elif isinstance(value, Layer) and word == "bias":
-            value.missing.append("a bias that is replaced")
-            value.numbers = 0
-        elif isinstance(value, Layer) and is_part(new):
-            value.parts[word] = new
-
-    def fill(self, value: Any, word: str, more: Any) -> None:
-        """Say that a method may have put something on a container."""
-        if word not in _FILLS:
-            return
-        if isinstance(value, Layer | Made):
-            value.missing.append(more.text)
-        elif isinstance(value, list):
-            value.append(Rest(more.text))
-        elif isinstance(value, dict):
-            value[Rest(more.text)] = more
-
-    # -- methods -------------------------------------------------------------------------------------------------------------
-
-    def _method(self, of: Any, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
-        missing = Missing(text)
-        if isinstance(of, Layer | Made):
-            return self._of_module(of, word, plain, named, text)
-        if isinstance(of, Array):
-            return self._of_array(of, word, plain, text)
-        known = _OF_LISTS if isinstance(of, list | tuple) else _OF_DICTS if isinstance(of, dict) else _OF_STRINGS
-        if word not in known or any(isinstance(one, Missing) for one in plain[:1] if word not in {"append", "insert", "setdefault"}):
-            self.spoil_given([of], text)
-            return missing
-        if items_of(of) is None and word != "append":
-            return missing
-        if isinstance(of, list) and word == "extend":
-            items = items_of(plain[0]) if plain else None
-            of.extend(items if items is not None else [Rest(text)])
-            return None
-        if isinstance(of, dict) and word in {"items", "keys", "values"}:
-            return list(getattr(of, word)())
-        if isinstance(of, str) and any(not isinstance(one, str | int | float) for one in (*plain, *named.values())):
-            return missing
-        try:
-            return getattr(of, word)(*plain, **named)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-            return missing
-
-    def _of_module(self, of: Layer | Made, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
-        parts = of.parts if isinstance(of, Layer) else of.attributes
-        if word in CASTS_MODEL - SAME_MODEL or (
-            word in _TYPES and any(isinstance(one, Library) and item_of(one) != FLOAT for one in (*plain, *named.values()))
-        ):
-            of.missing.append(text)
-            return of
-        if word in {"half", "double", "bfloat16"}:
-            _lose(of, text)
-            return of
-        if word in SAME_MODEL or word in {"apply", "requires_grad_", "share_memory"}:
-            return of
-        if word in {"append", "insert"} and plain:
-            parts[str(len(parts))] = plain[-1]
-            return of
-        if word == "extend" and plain:
-            items = items_of(plain[0])
-            for one in items if items is not None else [Missing(text)]:
-                parts[str(len(parts))] = one
-            return of
-        if word in {"add_module", "register_module", "register_parameter"}:
-            given = [*plain, *named.values()]
-            parts[given[0] if given and isinstance(given[0], str) else f"({len(parts)})"] = given[1] if len(given) > 1 else Missing(text)
-            return None
-        if word == "register_buffer":
-            value = plain[1] if len(plain) > 1 else named.get("tensor")
-            if isinstance(value, Array) and plain and isinstance(plain[0], str):
-                parts[plain[0]] = Array(value.shape, value.item, kept=True)
-            return None
-        if word == "children":
-            return parts_of(of) if _whole(of) else Missing(text)
-        if word == "modules":
-            return list(all_parts(of)) if _whole(of) else Missing(text)
-        if word == "update" and plain and isinstance(plain[0], dict):
-            parts.update(plain[0])
-            return None
-        if word in {"keys", "values", "items"} and isinstance(of, Layer):
-            return list(getattr(of.parts, word)())
-        if word not in _LOOKS:
-            of.missing.append(text)
-            if word in {"pop", "popitem", "clear", "__delitem__", "__delattr__"}:
-                parts.clear()
-        return Missing(text)
-
-    def _of_array(self, of: Array, word: str, plain: Sequence[Any], text: str) -> Any:
-        if word in _AS_LARGE:
-            return Array(of.shape, of.item)
-        if word in {"float", "cuda", "cpu"} or (word == "to" and plain and not isinstance(plain[0], Library)):
-            return Array(of.shape, FLOAT if word == "float" else of.item)
-        if word == "unsqueeze":
-            return Array((*of.shape, 1), of.item)
-        if word in {"view", "reshape", "permute", "transpose"}:
-            return Array((math.prod(of.shape),), of.item)
-        if word in {"repeat", "expand"}:
-            times = shape_of(plain)
-            return Array((math.prod(of.shape), *times), of.item) if times is not None and word == "repeat" else Missing(text)
-        return Array(of.shape, ITEM_BYTES[word]) if word in {"half", "double", "long", "int", "bool"} else Missing(text)
+                own = self.of_class(Class(called.cls), "__call__")
+                if isinstance(own, Function):
+                    return self.run(Function(own.module, own.scope, called), plain, named)
+        return self.unknown([*plain, *named.values()], node, around)
 
     # -- libraries -----------------------------------------------------------------------------------------------------------
 
@@ -293,69 +154,159 @@ class Calls(ABC):
         name = names.canonical(name).removeprefix("builtins.")
         library, _, word = name.rpartition(".")
         text = text_of(node, around.module)
+        if name == "dict" and plain and isinstance(plain[0], Outside):
+            plain = [self.entries(plain[0])]
         if name in _TOGETHER or name in _PLAIN:
             return _computed(name, plain, named, text)
-        if name in {"getattr", "hasattr"} and len(plain) > 1 and isinstance(plain[1], str):
-            found = self.attribute(plain[0], plain[1], text)
-            return found if name == "getattr" else Missing(text)
-        if name == "setattr" and len(plain) > 2:  # noqa: PLR2004 - what it takes
-            if isinstance(plain[1], str):
-                self.set_attribute(plain[0], plain[1], plain[2])
-            elif isinstance(plain[0], Made):
-                plain[0].missing.append(text)
-            return None
-        if name == "isinstance" and len(plain) > 1:
-            return _is_instance(plain[0], plain[1], text)
-        if name == "print":
-            return None
-        if name == "map" and len(plain) > 1:
-            items = items_of(plain[1])
-            return [self.call(plain[0], [one], {}, node, around) for one in items] if items is not None else Missing(text)
-        if name == "functools.partial" and plain:
-            return Partly(plain[0], tuple(plain[1:]), named)
+        if not library and name in _MORE:
+            return self._built_in(name, plain, node, around)
+        if library == "dataclasses" or name == "functools.partial":
+            return self._of_standard(word, plain, named, node, around)
+        if name == "importlib.import_module" and plain and isinstance(plain[0], str):
+            found = self.project.find(self.project.locate(around.module.path, plain[0]) or "")
+            return self.root(found) if found is not None else self.unknown(plain, node, around)
+        if word == "__init__" and plain and isinstance(plain[0], Made):
+            return self.set_base(plain[0], name, plain[1:], named)
         if library == "copy" and word in _COPIES and plain:
-            return copied(plain[0]) if word == "deepcopy" else plain[0]
-        if word in _WRAPPERS and library.startswith("torch") and plain:
+            return copied(plain[0], deep=word == "deepcopy")
+        if word in WRAPPERS and library.startswith("torch") and plain:
             return plain[0]
         if word in _WEIGHED and library.startswith("torch.nn.utils") and plain:
             if word != "spectral_norm" and isinstance(plain[0], Layer | Made):
                 plain[0].missing.append(f"the norms of {text}")
+            return plain[0]
+        if word == "register_parametrization" and len(plain) > 2:  # noqa: PLR2004 - a module, a name, what is put on it
+            held = plain[0].attributes if isinstance(plain[0], Made) else plain[0].parts if isinstance(plain[0], Layer) else {}
+            held[f"parametrizations.{plain[1]}.{len(held)}"] = plain[2]
             return plain[0]
         if library.startswith(("torch.nn.init", "torch.nn.functional")):
             return plain[0] if plain else Missing(text)
         if library == "torch.nn.parameter" or name in {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}:
             value = plain[0] if plain else named.get("data")
             return Array(value.shape, value.item, parameter=True) if isinstance(value, Array) else Missing(text)
-        if library.startswith("torch.nn") and library != "torch.nn.utils":
+        if word in _NAMESPACES and library.partition(".")[0] in _NAMESPACES[word] and not any(not isinstance(one, dict) for one in plain):
+            return namespace(
+                {**(plain[0] if plain else {}), **{Rest(text) if key == "**" else key: one for key, one in named.items()}}, deep=word[-9:] != "Namespace"
+            )
+        if word in _TUPLES and library.startswith(("torch.nn.modules", "timm")) and plain:
+            return plain[0] if isinstance(plain[0], tuple | list | Missing) else (plain[0],) * _TUPLES[word]
+        if library.startswith("torch.nn") and not library.startswith("torch.nn.utils"):
             return layer(word, plain, named, text)
-        if library == "torch":
-            return array(word, plain, named, text)
+        if library in {"torch", "numpy"}:
+            return array(word, plain, named, text) if library == "torch" or word == "linspace" else self.unknown(plain, node, around)
         if library.startswith("einops.layers"):
-            return Layer()  # they move numbers, and have none
-        self.spoil_given([*plain, *named.values()], text)
-        return Missing(text)
+            return Layer(word)  # they move numbers, and have none
+        return self.unknown([*plain, *named.values()], node, around)
+
+    @staticmethod
+    def set_base(made: Made, name: str, plain: Sequence[Any], named: dict[str, Any]) -> None:
+        """Run the ``__init__`` of a layer of a library that the class of an object derives from."""
+        library, _, word = name.removesuffix(".__init__").rpartition(".")
+        if library.startswith("torch.nn") and word != "Module":
+            made.attributes[f"({word})"] = layer(word, plain, named, word)
+
+    def _built_in(self, name: str, plain: Sequence[Any], node: cst.Call, around: Names) -> Any:
+        text = text_of(node, around.module)
+        first, items = plain[0] if plain else None, items_of(plain[-1]) if plain else None
+        if name in {"getattr", "hasattr"} and len(plain) > 1 and isinstance(plain[1], str):
+            found = self.attribute(first, plain[1], text)
+            if isinstance(first, Made) and isinstance(found, Missing | Method) and self._lacks(first, plain[1]):
+                return plain[2] if len(plain) > 2 else False if name == "hasattr" else found  # noqa: PLR2004 - a default
+            sure = not isinstance(found, Missing | Method) and isinstance(first, Made | Layer | Class)
+            return found if name == "getattr" else True if sure else Missing(text)
+        if name == "setattr" and len(plain) > 2:  # noqa: PLR2004 - what it takes
+            if isinstance(plain[1], str):
+                self.set_attribute(first, plain[1], plain[2])
+            else:
+                self.spoil_given([first], text, settings=True)
+            return None
+        if name == "delattr" and len(plain) > 1:
+            self.remove(first, plain[1], text)
+            return None
+        if name == "isinstance" and len(plain) > 1:
+            return self._is_instance(first, plain[1], text)
+        if name in {"any", "all"} and items is not None:
+            return _computed(name, [items], {}, text)
+        if name == "globals":
+            return self.root(around.module)
+        if name == "vars" and plain:
+            return self.attribute(first, "__dict__", text)
+        if name == "type" and len(plain) == 1:
+            return (
+                Class(first.cls)
+                if isinstance(first, Made)
+                else Library(f"torch.nn.{first.kind}")
+                if isinstance(first, Layer) and first.kind
+                else _kind_of(first, text)
+            )
+        if name == "map" and len(plain) > 1 and items is not None:
+            return [self.call(first, [one], {}, node, around) for one in items]
+        if name == "set" and items is not None and all(hashable(one) for one in items):
+            return tuple(dict.fromkeys(items))
+        if name in {"map", "filter", "next"}:
+            self.spoil_given(plain, text)
+        return None if name == "print" else Missing(text)
+
+    def _lacks(self, made: Made, word: str) -> bool:
+        """Whether an object surely has no such attribute."""
+        return not made.module and not made.missing and word not in made.attributes and isinstance(self.of_class(Class(made.cls), "__getattr__"), Missing)
+
+    def _of_standard(self, word: str, plain: Sequence[Any], named: dict[str, Any], node: cst.Call, around: Names) -> Any:
+        first = plain[0] if plain else None
+        if word == "partial" and plain:
+            return Partly(first, tuple(plain[1:]), named)
+        if word == "field":
+            made = named.get("default_factory")
+            return self.call(made, [], {}, node, around) if made is not None else named.get("default", Missing("a field"))
+        if word in {"asdict", "replace"} and isinstance(first, Made):
+            return Made(first.cls, first.module, {**first.attributes, **named}, list(first.missing)) if word == "replace" else copied(first.attributes)
+        return self.unknown([*plain, *named.values()], node, around)
+
+    def _is_instance(self, value: Any, kinds: Any, text: str) -> Any:
+        """Whether a value is of some classes."""
+        verdicts = [self._is_a(value, one) for one in (kinds if isinstance(kinds, tuple) else (kinds,))]
+        return True if True in verdicts else Missing(text) if None in verdicts else False
+
+    def _is_a(self, value: Any, kind: Any) -> bool | None:
+        word = kind.name.removeprefix("builtins.") if isinstance(kind, Library) else ""
+        if isinstance(value, Made):
+            lineage = self.evaluator.lineage(value.cls)
+            if isinstance(kind, Class):
+                return True if kind.ref in lineage else None if value.missing else False
+            above = {names.canonical(one.name).rpartition(".")[2] for one in lineage if isinstance(one, ExternalValue)}
+            last = word.rpartition(".")[2]
+            return True if last in above or (last == "Module" and value.module) else False if word in _KINDS or (last in KNOWN and not value.missing) else None
+        if isinstance(value, Layer):
+            if isinstance(kind, Class):
+                return False if value.kind else None
+            last = word.rpartition(".")[2]
+            if not value.kind or not word.startswith("torch.nn"):
+                return False if word in _KINDS else None
+            return last in {value.kind, "Module"} or (False if last in KNOWN and value.kind in KNOWN else None)
+        if isinstance(value, Missing | Outside | Array | Method):
+            return None
+        plain = _KINDS.get(word)
+        return isinstance(value, plain) if plain is not None else False if word.startswith("torch.nn.") else None
 
 
-def _whole(value: Layer | Made) -> bool:
-    return not value.missing and all(not isinstance(one, Missing) for one in (value.parts.values() if isinstance(value, Layer) else ()))
+def namespace(given: dict[Any, Any], *, deep: bool) -> Outside:
+    """An object with attributes; in a deep one, dictionaries have attributes too."""
+    return Outside(None, {key: namespace(one, deep=True) if deep and isinstance(one, dict) else one for key, one in given.items()})
 
 
-def _lose(of: Layer | Made, text: str) -> None:
-    """Numbers that have another type from now on."""
-    for one in all_parts(of):
-        if isinstance(one, Layer):
-            one.numbers = 0
-        if isinstance(one, Layer | Made):
-            one.missing.append(text)
+def _kind_of(value: Any, text: str) -> Any:
+    word = "functools.partial" if isinstance(value, Partly) else "type" if isinstance(value, Class | Library) else type(value).__name__
+    return Library(word) if word in _KINDS or isinstance(value, Partly | Class | Library) else Missing(text)
 
 
 def _computed(name: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
     """A built-in function of known arguments."""
     together = _TOGETHER.get(name)
-    given = [items_of(one) if isinstance(one, Layer) else one for one in plain]
+    named = {key: value for key, value in named.items() if key != "strict"}
+    given = [items_of(one) if isinstance(one, Layer | Array) else one for one in plain]
     if any(one is None and whole is not None for one, whole in zip(given, plain, strict=True)):
         return Missing(text)
-    known = not any(isinstance(one, Missing | Outside | Made | Array) for one in (*given, *(() if name == "dict" else named.values())))
+    known = not any(isinstance(one, Missing | Outside | Made | Method) for one in (*given, *(() if name == "dict" else named.values())))
     known = known and not any(isinstance(one, list | tuple | dict | range) and items_of(one) is None for one in given)
     known = known and "**" not in named
     if together is None:
@@ -366,12 +317,3 @@ def _computed(name: str, plain: Sequence[Any], named: dict[str, Any], text: str)
         return (together or _PLAIN[name])(*given, **named)
     except (TypeError, ValueError, ArithmeticError, AttributeError):
         return Missing(text)
-
-
-def _is_instance(value: Any, kinds: Any, text: str) -> Any:
-    """Whether a plain value is of some built-in kinds; of layers nobody is asked."""
-    words = {"int": int, "float": float, "str": str, "list": list, "tuple": tuple, "dict": dict, "bool": bool}
-    wanted = [words.get(one.name.removeprefix("builtins.")) if isinstance(one, Library) else None for one in (kinds if isinstance(kinds, tuple) else (kinds,))]
-    if isinstance(value, Missing | Outside | Layer | Made | Array) or None in wanted:
-        return Missing(text)
-    return reduce(lambda found, kind: found or (kind is not None and isinstance(value, kind)), wanted, False)  # noqa: FBT003 - where it begins

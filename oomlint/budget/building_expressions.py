@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import ast
-import operator
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from oomlint.budget.building_calls import Calls
-from oomlint.budget.parts import MOST_ROUNDS, Array, Class, Function, Layer, Library, Made, Missing, Names, Outside, Partly, items_of, text_of
+from oomlint.budget.building_operators import applied, compared, either, truth
+from oomlint.budget.parts import (
+    Function,
+    Made,
+    Missing,
+    Names,
+    Outside,
+    hashable,
+    items_of,
+    text_of,
+)
 from oomlint.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.model.values import Frame
-
-_LARGEST: Final = 2**62
-_MOST_ITEMS: Final = 100_000
-
-_BINARY: Final[dict[type[cst.CSTNode], Callable[[Any, Any], Any]]] = {
-    cst.Add: operator.add,
-    cst.Subtract: operator.sub,
-    cst.Multiply: operator.mul,
-    cst.Divide: operator.truediv,
-    cst.FloorDivide: operator.floordiv,
-    cst.Modulo: operator.mod,
-    cst.Power: operator.pow,
-}
-_COMPARED: Final[dict[type[cst.CSTNode], Callable[[Any, Any], Any]]] = {
-    cst.Equal: operator.eq,
-    cst.NotEqual: operator.ne,
-    cst.LessThan: operator.lt,
-    cst.LessThanEqual: operator.le,
-    cst.GreaterThan: operator.gt,
-    cst.GreaterThanEqual: operator.ge,
-    cst.In: lambda left, right: left in right,
-    cst.NotIn: lambda left, right: left not in right,
-}
 
 
 class Expressions(Calls):
@@ -58,23 +44,19 @@ class Expressions(Calls):
         """What the whole program knows of an expression."""
 
     @abstractmethod
-    def inside(self, whole: Outside, accessor: tuple[str, object], node: cst.BaseExpression, around: Names) -> Any:
-        """An attribute or entry of options or settings."""
+    def place_of(self, word: str, around: Names) -> Names | Frame | None:
+        """The names that have a name; the frame in which the whole program is asked for it; None where nobody knows."""
 
     @abstractmethod
     def assign(self, target: cst.BaseExpression, value: Any, around: Names) -> None:
         """Give a value to a name, to several, to an attribute or an entry."""
 
     @abstractmethod
-    def initialize(self, made: Made, start: int, plain: Sequence[Any], named: dict[str, Any]) -> None:
-        """Run the first ``__init__`` of an object's lineage from ``start`` on."""
-
-    @abstractmethod
-    def after(self, made: Made, around: Names) -> int:
+    def after(self, made: Made, around: Names, given: Any = None) -> int:
         """The place in an object's lineage where ``super()`` looks on."""
 
     @abstractmethod
-    def of_super(self, made: Made, word: str, around: Names) -> Any:
+    def of_super(self, made: Made, word: str, after: int) -> Any:
         """A method that ``super()`` finds."""
 
     def eval(self, node: cst.BaseExpression, around: Names) -> Any:
@@ -93,11 +75,17 @@ class Expressions(Calls):
                 return self._formatted(node, around)
             case cst.List() | cst.Tuple() | cst.Set():
                 items = list(self._elements(node.elements, around))
+                if isinstance(node, cst.Set) and all(hashable(one) for one in items):
+                    items = list(dict.fromkeys(items))
                 return items if isinstance(node, cst.List) else tuple(items)
             case cst.Dict():
                 return self._dict(node, around)
             case cst.ListComp() | cst.GeneratorExp():
                 return self._comprehension(node.for_in, around, lambda inner: self.eval(node.elt, inner), text_of(node, around.module))
+            case cst.SetComp():
+                found = self._comprehension(node.for_in, around, lambda inner: self.eval(node.elt, inner), text_of(node, around.module))
+                known = isinstance(found, list) and all(hashable(one) for one in found)
+                return tuple(dict.fromkeys(found)) if known else Missing(text_of(node, around.module))
             case cst.DictComp():
                 found = self._comprehension(
                     node.for_in, around, lambda inner: (self.eval(node.key, inner), self.eval(node.value, inner)), text_of(node, around.module)
@@ -116,17 +104,33 @@ class Expressions(Calls):
                 return self._unary(node, around)
             case cst.BooleanOperation():
                 return self._boolean(node, around)
-            case cst.Comparison() if len(node.comparisons) == 1:
+            case cst.Comparison():
                 return self._compared(node, around)
+            case cst.NamedExpr():
+                value = self.eval(node.value, around)
+                self.assign(node.target, value, around)
+                return value
             case cst.IfExp():
                 verdict = truth(self.eval(node.test, around))
                 if verdict is None:
-                    return Missing(text_of(node, around.module))
+                    return either(self.eval(node.body, around), self.eval(node.orelse, around), text_of(node, around.module))
                 return self.eval(node.body if verdict else node.orelse, around)
+            case cst.Yield() if around.given is not None and node.value is not None:
+                if isinstance(node.value, cst.From):
+                    self.method(around.given, "extend", [self.eval(node.value.item, around)], {}, text_of(node, around.module))
+                else:
+                    around.given.append(self.eval(node.value, around))
             case cst.Lambda():
-                scope = next((child for child in around.scope.children if child.node is node), None)
-                return Function(around.module, scope, None, around) if scope is not None else Missing("lambda")
+                return self.defined(node, around)
         return Missing(text_of(node, around.module))
+
+    def defined(self, node: cst.Lambda | cst.FunctionDef, around: Names) -> Any:
+        """A function, with the defaults that it has where it is defined."""
+        scope = next((child for child in around.scope.children if child.node is node), None)
+        if scope is None:
+            return Missing(text_of(node, around.module))
+        defaults = {one.name.value: self.eval(one.default, around) for one in names.parameters(scope) if one.default is not None}
+        return Function(around.module, scope, None, around, defaults)
 
     def _elements(self, elements: Sequence[cst.BaseElement], around: Names) -> Iterator[Any]:
         for one in elements:
@@ -178,19 +182,19 @@ class Expressions(Calls):
         return True
 
     def _attribute(self, node: cst.Attribute, around: Names) -> Any:
-        root: cst.BaseExpression = node
-        while isinstance(root, cst.Attribute):
-            root = root.value
-        if isinstance(root, cst.Name) and around.frame is not None:
-            found = self.outside(node, around.frame)
-            if not isinstance(found, Missing):
-                return found
         value = self.eval(node.value, around)
-        if isinstance(value, Outside):
-            return self.inside(value, ("attr", node.attr.value), node, around)
-        return self.attribute(value, node.attr.value, text_of(node, around.module))
+        return self._asked(node, around) if isinstance(value, Missing) else self.attribute(value, node.attr.value, text_of(node, around.module))
 
-    def _key(self, node: cst.Subscript, around: Names) -> Any:
+    def _asked(self, node: cst.Attribute | cst.Subscript, around: Names) -> Any:
+        """What the whole program knows of a part of something that nothing has run."""
+        root: cst.BaseExpression = node
+        while isinstance(root, cst.Attribute | cst.Subscript):
+            root = root.value
+        place = self.place_of(root.value, around) if isinstance(root, cst.Name) and around.frame is not None else None
+        return Missing(text_of(node, around.module)) if place is None or isinstance(place, Names) else self.outside(node, place)
+
+    def key(self, node: cst.Subscript, around: Names) -> Any:
+        """What stands between brackets."""
         if len(node.slice) != 1:
             return Missing(text_of(node, around.module))
         part = node.slice[0].slice
@@ -202,46 +206,22 @@ class Expressions(Calls):
         return slice(*bounds) if all(one is None or isinstance(one, int) for one in bounds) else Missing(text_of(node, around.module))
 
     def _subscript(self, node: cst.Subscript, around: Names) -> Any:
-        missing = Missing(text_of(node, around.module))
-        if around.frame is not None:
-            found = self.outside(node, around.frame)
-            if not isinstance(found, Missing):
-                return found
-        whole, key = self.eval(node.value, around), self._key(node, around)
-        if isinstance(key, Missing):
-            return missing
-        if isinstance(whole, Outside):
-            return self.inside(whole, ("item", key), node, around)
-        if isinstance(whole, Layer) and whole.parts and not whole.missing:
-            inner = list(whole.parts.values())
-            if isinstance(key, str):
-                return whole.parts.get(key, missing)
-            if isinstance(key, slice):
-                return Layer(parts={str(place): one for place, one in enumerate(inner[key])})
-            return inner[key] if isinstance(key, int) and -len(inner) <= key < len(inner) else missing
-        if isinstance(whole, range) or items_of(whole) is not None:
-            try:
-                return operator.getitem(whole, key)
-            except (TypeError, KeyError, IndexError):
-                return missing
-        return missing
+        value = self.eval(node.value, around)
+        return self._asked(node, around) if isinstance(value, Missing) else self.entry(value, self.key(node, around), text_of(node, around.module))
 
     def _call(self, node: cst.Call, around: Names) -> Any:
-        func = node.func
-        if isinstance(func, cst.Name) and func.value == "super":
-            return Missing("super()")
-        if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Call) and names.dotted(func.value.func) == "super":
-            this = self._self(around)
-            if this is None:
-                return Missing(text_of(node, around.module))
-            plain, named = self.arguments(node, around)
-            if func.attr.value == "__init__":
-                self.initialize(this, self.after(this, around), plain, named)
-                return None
-            return self.call(self.of_super(this, func.attr.value, around), plain, named, node, around)
-        called = self.eval(func, around)
+        called = self.callee(node.func, around)
         plain, named = self.arguments(node, around)
         return self.call(called, plain, named, node, around)
+
+    def callee(self, func: cst.BaseExpression, around: Names) -> Any:
+        """What a call calls."""
+        if not (isinstance(func, cst.Attribute) and isinstance(func.value, cst.Call) and names.dotted(func.value.func) == "super"):
+            return self.eval(func, around)
+        this, given = self._self(around), func.value.args
+        if this is None:
+            return Missing(text_of(func, around.module))
+        return self.of_super(this, func.attr.value, self.after(this, around, self.eval(given[0].value, around) if given else None))
 
     @staticmethod
     def _self(around: Names) -> Made | None:
@@ -262,9 +242,10 @@ class Expressions(Calls):
                 items = items_of(value)
                 plain += items if items is not None else [Missing(text_of(arg.value, around.module))]
             elif arg.star == "**":
-                if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-                    named.update(value)
-                else:
+                held = self.entries(value) if isinstance(value, Outside) else value
+                if isinstance(held, dict):
+                    named.update({key: one for key, one in held.items() if isinstance(key, str)})
+                if not isinstance(held, dict) or not all(isinstance(key, str) for key in held):
                     named["**"] = Missing(text_of(arg.value, around.module))
             else:
                 plain.append(value)
@@ -274,11 +255,14 @@ class Expressions(Calls):
         text = ""
         for part in node.parts:
             value = part.value if isinstance(part, cst.FormattedStringText) else None
-            if isinstance(part, cst.FormattedStringExpression) and part.format_spec is None and part.conversion is None:
+            spec = ""
+            if isinstance(part, cst.FormattedStringExpression) and part.conversion is None:
                 value = self.eval(part.expression, around)
-            if not isinstance(value, str | int | float):
+                spec = "".join(one.value if isinstance(one, cst.FormattedStringText) else "{" for one in part.format_spec or ())
+            try:
+                text += format(value, spec) if isinstance(value, str | int | float) else f"{value:no}"
+            except (TypeError, ValueError):
                 return Missing(text_of(node, around.module))
-            text += str(value)
         return text
 
     def _unary(self, node: cst.UnaryOperation, around: Names) -> Any:
@@ -300,67 +284,13 @@ class Expressions(Calls):
         return left if verdict is isinstance(node.operator, cst.Or) else self.eval(node.right, around)
 
     def _compared(self, node: cst.Comparison, around: Names) -> Any:
-        left, right = self.eval(node.left, around), self.eval(node.comparisons[0].comparator, around)
-        kind = node.comparisons[0].operator
-        missing = Missing(text_of(node, around.module))
-        if isinstance(left, Missing | Outside) or isinstance(right, Missing | Outside):
-            return missing
-        if isinstance(kind, cst.Is | cst.IsNot):
-            if left is None or right is None or isinstance(left, bool):
-                return (left is right) is isinstance(kind, cst.Is)
-            same = left == right if isinstance(left, Class | Library) else left is right
-            return same is isinstance(kind, cst.Is)
-        operation = _COMPARED.get(type(kind))
-        if operation is None or any(isinstance(one, Missing) for side in (left, right) for one in (items_of(side) or ())):
-            return missing
-        try:
-            return operation(left, right)
-        except TypeError:
-            return missing
-
-
-def truth(value: Any) -> bool | None:
-    """Whether a value counts as true; None where nobody knows."""
-    if isinstance(value, Missing | Outside):
-        return None
-    if isinstance(value, Layer) and (value.parts or value.missing):
-        return bool(value.parts)
-    return True if isinstance(value, Made | Layer | Array | Function | Class | Library | Partly) else bool(value)
-
-
-def hashable(value: Any) -> bool:
-    """Whether a value can be a key."""
-    return isinstance(value, str | int | float | bool | Class | Library) or value is None
-
-
-def applied(kind: type[cst.CSTNode], left: Any, right: Any, text: str) -> Any:
-    """Arithmetic on numbers, strings and lists; on an array and a number, the array."""
-    operation = _BINARY.get(kind)
-    if isinstance(left, Array) or isinstance(right, Array):
-        one, other = (left, right) if isinstance(left, Array) else (right, left)
-        return Array(one.shape, one.item) if isinstance(other, int | float) else Missing(text)
-    if isinstance(left, Layer) and isinstance(right, Layer) and operation is operator.add:  # lists of layers
-        parts = [*left.parts.values(), *right.parts.values()]
-        return Layer(parts={str(place): one for place, one in enumerate(parts)}, missing=[*left.missing, *right.missing])
-    plain = (int, float, str, list, tuple)
-    if operation is None or not isinstance(left, plain) or not isinstance(right, plain):
-        return Missing(text)
-    if operation is operator.pow and not (abs(_number(left)) <= 2**16 and abs(_number(right)) <= 64):  # noqa: PLR2004 - what a size may be
-        return Missing(text)
-    if operation is operator.mul and (isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple)):
-        times = left if isinstance(left, int) else right
-        if not isinstance(times, int) or times > MOST_ROUNDS:
-            return Missing(text)
-    if isinstance(left, str) and operation is operator.mod:
-        right = tuple(right) if isinstance(right, list) else right
-    try:
-        value = operation(left, right)
-    except (TypeError, ValueError, ArithmeticError):
-        return Missing(text)
-    if isinstance(value, int | float) and abs(value) > _LARGEST:
-        return Missing(text)
-    return Missing(text) if isinstance(value, list | tuple | str) and len(value) > _MOST_ITEMS else value
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, int | float) else _LARGEST
+        left, missing = self.eval(node.left, around), Missing(text_of(node, around.module))
+        for one in node.comparisons:
+            right = self.eval(one.comparator, around)
+            verdict = compared(one.operator, left, right)
+            if verdict is None:
+                return missing
+            if not verdict:
+                return False
+            left = right
+        return True

@@ -82,6 +82,7 @@ LAYERS: Final[dict[str, tuple[Sequence[str], Callable[[Given], int]]]] = {
     **{f"InstanceNorm{n}d": (_NORM, lambda given: _norm(given, affine=False)) for n in (1, 2, 3)},
     "GroupNorm": ("num_groups num_channels eps affine".split(), lambda given: 2 * given["num_channels"] * given.get("affine", True)),
     "LayerNorm": ("normalized_shape eps elementwise_affine bias".split(), _layer_norm),
+    "RMSNorm": ("normalized_shape eps elementwise_affine".split(), lambda given: _layer_norm({**given, "bias": False})),
     "RNN": ("input_size hidden_size num_layers nonlinearity bias batch_first dropout bidirectional".split(), lambda given: _recurrent(given, 1)),
     "GRU": (_RECURRENT[:-1], lambda given: _recurrent(given, 3)),
     "LSTM": (_RECURRENT, lambda given: _recurrent(given, 4)),
@@ -92,6 +93,17 @@ LAYERS: Final[dict[str, tuple[Sequence[str], Callable[[Given], int]]]] = {
     "TransformerEncoderLayer": (_ENCODER, lambda given: _block(given, decoder=False)),
     "TransformerDecoderLayer": (_ENCODER, lambda given: _block(given, decoder=True)),
     "PReLU": (["num_parameters"], lambda given: given.get("num_parameters", 1)),
+}
+# What layers have where nothing is said.
+_LEFT_OUT: Final[dict[str, dict[str, Any]]] = {
+    **{f"Conv{axes}d": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros"} for axes in (1, 2, 3)},
+    **{f"ConvTranspose{axes}d": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "output_padding": 0} for axes in (1, 2, 3)},
+    **{name: {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False, "proj_size": 0} for name in ("RNN", "GRU", "LSTM")},
+    **{name: {"eps": 1e-5, "momentum": 0.1, "affine": "Instance" not in name} for name in LAYERS if name.endswith(("Norm1d", "Norm2d", "Norm3d"))},
+    "GroupNorm": {"eps": 1e-5, "affine": True},
+    "LayerNorm": {"eps": 1e-5, "elementwise_affine": True},
+    "PReLU": {"num_parameters": 1},
+    "MultiheadAttention": {"dropout": 0.0, "batch_first": False},
 }
 # Layers without numbers: activations, pools, paddings, losses. A test builds them.
 WITHOUT: Final = re.compile(
@@ -123,6 +135,18 @@ def options_of(name: str, plain: Sequence[Any], named: Given) -> dict[str, Any]:
     return {**dict(zip(words, plain, strict=False)), **named}
 
 
+def attributes_of(name: str, options: Given) -> dict[str, Any]:
+    """What a layer says of itself: its options, with those that are left out, and as torch keeps them."""
+    found = {**_LEFT_OUT.get(name, {}), **options}
+    axes = name[-2:-1] if "Conv" in name else ""
+    if axes:
+        many = {word: found[word] for word in ("kernel_size", "stride", "padding", "dilation", "output_padding") if word in found}
+        found |= {word: (value,) * int(axes) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value for word, value in many.items()}
+    if name in {"RNN", "GRU", "LSTM"}:
+        found["mode"] = name if name != "RNN" else f"RNN_{str(found.get('nonlinearity', 'tanh')).upper()}"
+    return {word: value for word, value in found.items() if word not in {"bias", "device", "dtype"}}
+
+
 def kept_beside(name: str, plain: Sequence[Any], named: Given) -> int:
     """Bytes that a layer keeps and does not train: the running mean and variance of a batch norm, and its count."""
     given = options_of(name, plain, named)
@@ -130,12 +154,31 @@ def kept_beside(name: str, plain: Sequence[Any], named: Given) -> int:
     return 2 * 4 * features + 8 if name in _BUFFERS and isinstance(features, int) and given.get("track_running_stats", True) else 0
 
 
-def without_weight(name: str, plain: Sequence[Any], named: Given) -> int | None:
-    """Numbers of a layer beside its weight, where that may be another layer's; None of layers that have more than one."""
-    given = options_of(name, plain, named)
+def shapes_of(name: str, given: Given) -> dict[str, tuple[int, ...] | None]:
+    """The shapes of the weight and the bias of a layer that has no other parameters, None for one that it could have. Empty for other layers."""
+    features, shape = given.get("num_features", given.get("num_channels")), given.get("normalized_shape")
+    weight: tuple[int, ...]
     if name == "Linear":
-        return int(given["out_features"] * given.get("bias", True))
-    return 0 if name == "Embedding" else None
+        weight, bias = (given["out_features"], given["in_features"]), given["out_features"]
+    elif name in {"Embedding", "EmbeddingBag"}:
+        return {"weight": (given["num_embeddings"], given["embedding_dim"])}
+    elif name == "PReLU":
+        return {"weight": (given.get("num_parameters", 1),)}
+    elif "Conv" in name:
+        axes, kernel, inner, bias = int(name[-2]), given["kernel_size"], given["in_channels"], given["out_channels"]
+        cells = (kernel,) * axes if isinstance(kernel, int) else tuple(kernel)
+        groups = given.get("groups", 1)
+        weight = (inner, bias // groups, *cells) if "Transpose" in name else (bias, inner // groups, *cells)
+    elif features is not None:
+        affine = given.get("affine", "Instance" not in name)
+        return {"weight": (features,) if affine else None, "bias": (features,) if affine else None}
+    elif shape is not None:
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        affine = given.get("elementwise_affine", True)
+        return {"weight": sizes if affine else None, **({} if name == "RMSNorm" else {"bias": sizes if affine and given.get("bias", True) else None})}
+    else:
+        return {}
+    return {"weight": weight, "bias": (bias,) if given.get("bias", True) else None}
 
 
 # Numbers that an optimizer keeps for each number that it trains, once it has made a step. A test runs each.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.budget.building import Building
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES
 from oomlint.budget.nouns import Counted, Trained
-from oomlint.budget.parts import Layer, Made, all_parts, counted, lacking
+from oomlint.budget.parts import Layer, Made, Missing, counted, lacking
 from oomlint.budget.sizes import Name
+from oomlint.budget.walking import Walking, started
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall, Instance
@@ -30,7 +30,6 @@ _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the mod
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _CHANGES: Final = frozenset({"half", "double", "bfloat16", "requires_grad_"})
 _MOVES: Final = frozenset({"cuda", "to"})
-_FILLS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "pop"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
 _COPIES: Final = frozenset({"deepcopy", "AveragedModel"})
 _ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
@@ -41,7 +40,7 @@ class Models:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._building = Building(project)
+        self._building = Walking(project)
         self.evaluator = self._building.evaluator
 
     def of(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
@@ -54,40 +53,70 @@ class Models:
         yield from known.values()
 
     def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program
+        seen: set[int] = set()
         for module in reached:
             if b"optim" not in module.source.data:
                 continue
+            found: dict[Scope, list[tuple[cst.Call, cst.BaseExpression]]] = {}
             for call, scope in module.walk.calls:
                 given = arguments.argument_for(call, "params", place=0)
-                if given is None or not names.last_name(call.func)[:1].isupper() or not runs(module.place(call)):
-                    continue
-                frame = self._frame(module, scope)
-                models = self._models(given)
-                optimizer = self._optimizer(call, frame, whole=bool(models))
-                if not optimizer or not self.evaluator.where(call, frame):
-                    continue  # nobody chooses it
-                for node in models or [given]:
-                    name = " ".join(module.code(node).split())
-                    whole = node is not given and not _chosen(given) and not self._cast(reached, name)
-                    count = self._of(node, frame, reached) if whole else Counted()
-                    copies = sum(self._copies(other, name) for other in reached)
-                    yield Trained(name, _short(count, name), optimizer, self._state(optimizer, call, frame), copies, device, module.place(call))
+                if given is not None and names.last_name(call.func)[:1].isupper() and runs(module.place(call)):
+                    found.setdefault(scope, []).append((call, given))
+            for scope, calls in found.items():
+                yield from self._in_scope(module, scope, calls, reached, device, seen)
+
+    def _in_scope(
+        self,
+        module: Module,
+        scope: Scope,
+        calls: list[tuple[cst.Call, cst.BaseExpression]],
+        reached: Sequence[Module],
+        device: bool,  # noqa: FBT001 - one fact of the program
+        seen: set[int],
+    ) -> Iterator[Trained]:
+        """The models of the optimizers that one scope makes, which the walk comes to one after the other."""
+        frames = [one for one in self.evaluator.calls.frames(module, scope) if started(one).module in reached]
+        frame = next(iter(frames), None) or self.evaluator.calls.plain_frame(module, scope)
+        asked: list[tuple[cst.Call, str, cst.BaseExpression | None, cst.BaseExpression]] = []
+        for call, given in calls:
+            models = self._models(given)
+            optimizer = self._optimizer(call, frame, whole=bool(models))
+            if optimizer and self.evaluator.where(call, frame):  # else nobody chooses it
+                asked += [(call, optimizer, node, given) for node in models] or [(call, optimizer, None, given)]
+        nodes = [node for _, _, node, _ in asked if node is not None]
+        above = [whole for node in nodes for whole in _above(node)]
+        values = dict(zip([*above, *nodes], self._building.values([*above, *nodes], frame), strict=True)) if nodes else {}
+        for call, optimizer, node, given in asked:
+            name = " ".join(module.code(node or given).split())
+            whole = node is not None and not _chosen(given) and not self._cast(reached, name)
+            count = Counted()
+            if node is not None and whole:
+                count = self._of(node, values[node], frame, seen)
+                if count == Counted() and isinstance(values[node], Layer | Made):
+                    continue  # another one has them
+            rest = [one for one in above if node is nodes[-1] and counted(values[one], seen.copy()) != Counted() and not isinstance(values[one], Missing)]
+            if rest:
+                count = count.plus(lacking(f"the rest of {module.code(rest[0])}"))
+            if len(frames) > 1 and not count.missing:
+                count = count.plus(lacking(name))
+            copies = sum(self._copies(other, name) for other in reached)
+            yield Trained(name, _short(count, name), optimizer, self._state(optimizer, call, frame), copies, device, module.place(call))
 
     def _moved(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
         """Models that are moved to a device, where nobody sees them trained."""
+        seen: set[int] = set()
         for module in reached:
+            moved: dict[Scope, dict[cst.BaseExpression, cst.Call]] = {}
             for call, scope in module.walk.calls:
-                func = call.func
-                if not isinstance(func, cst.Attribute) or func.attr.value not in _MOVES or not runs(module.place(call)):
-                    continue
-                frame = self._frame(module, scope)
-                value = self._building.values(func.value, frame)[0]
-                if (isinstance(value, Layer) or (isinstance(value, Made) and value.module)) and counted(value) != Counted():
-                    name = " ".join(module.code(func.value).split())
-                    yield Trained(name, _short(self._of(func.value, frame, reached), name), "", 0, 0, on_device=True, place=module.place(call))
-
-    def _frame(self, module: Module, scope: Scope) -> Frame:
-        return next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
+                if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVES and runs(module.place(call)):
+                    moved.setdefault(scope, {})[call.func.value] = call
+            for scope, calls in moved.items():
+                frame = next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
+                for node, value in zip(calls, self._building.values(list(calls), frame), strict=True):
+                    count = counted(value, seen) if isinstance(value, Layer) or (isinstance(value, Made) and value.module) else Counted()
+                    if count != Counted():
+                        name = " ".join(module.code(node).split())
+                        yield Trained(name, _short(count, name), "", 0, 0, on_device=True, place=module.place(calls[node]))
 
     def _optimizer(self, call: cst.Call, frame: Frame, *, whole: bool) -> str:
         """The class of an optimizer. One that torch does not have is one by its name and by what it is given: the parameters of a ``whole`` model."""
@@ -136,13 +165,12 @@ class Models:
 
     # -- counting ----------------------------------------------------------------------------------------------------------
 
-    def _of(self, node: cst.BaseExpression, frame: Frame, reached: Sequence[Module]) -> Counted:
-        """The numbers of a model. Where nobody knows which of several it is, those that the smallest has."""
-        values = self._building.values(node, frame)
-        found = [counted(value) for value in values]
-        least = min(found, key=lambda one: one.numbers)
-        unsure = any(one != least for one in found) or _replaced(values, reached, names.dotted(node).partition(".")[0])
-        return least.plus(lacking(frame.module.code(node))) if unsure else least
+    def _of(self, node: cst.BaseExpression, value: Any, frame: Frame, seen: set[int]) -> Counted:
+        """The numbers of a model that are not in ``seen``. Where nobody can run what makes it, at least those that the whole program shows."""
+        if not isinstance(value, Missing):
+            return counted(value, seen)
+        found = [counted(one) for one in self._building.alternatives(node, frame)]
+        return min(found, key=lambda one: one.numbers).plus(lacking(frame.module.code(node)))
 
     def _constant(self, node: cst.BaseExpression, frame: Frame) -> object:
         """A constant of a plain run; None where it is none."""
@@ -157,25 +185,13 @@ def _short(count: Counted, name: str) -> Counted:
     return replace(count, missing=lacking(f"the rest of {name}").missing) if len(count.missing) > _MOST_NAMED else count
 
 
-def _replaced(values: Sequence[object], reached: Sequence[Module], root_of_model: str) -> bool:
-    """Whether a model is changed from outside of its class: ``model.fc = nn.Linear(512, 10)``, ``del model.fc``, ``model.append(layer)``."""
-    for module in reached:
-        for call, _ in module.walk.calls:
-            root, _, method = names.dotted(call.func).partition(".")
-            if root == root_of_model and root != "self" and method.rpartition(".")[2] in _FILLS:
-                return True
-        for effect in (one for scope in module.walk.scopes if names.self_name(scope) != root_of_model for one in scope.effects.get(root_of_model, ())):
-            if effect.path and effect.kind in {"assign", "delete"} and effect.path[-1][1] not in {"training", "requires_grad", "grad"}:
-                return True
-    parts = {word for value in values for one in all_parts(value) if isinstance(one, Made) for word in one.attributes}
-    for module in reached:
-        for scope in module.walk.scopes:
-            own = names.self_name(scope)
-            for one in (effect for root, effects in scope.effects.items() if root != own for effect in effects):
-                last = one.path[-1] if one.path else ("", "")
-                if one.kind == "assign" and last[0] == "attr" and last[1] in parts and isinstance(one.value, cst.Call):
-                    return True
-    return False
+def _above(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """What the parts of something are parts of: of ``model.encoder.layers``, ``model`` and ``model.encoder``."""
+    found: list[cst.BaseExpression] = []
+    while isinstance(node, cst.Attribute | cst.Subscript):
+        node = node.value
+        found.insert(0, node)
+    return found
 
 
 def _chosen(given: cst.BaseExpression) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 MOST_ROUNDS: Final = 2_000  # of a loop
+CONTAINERS: Final = frozenset({"Sequential", "ModuleList", "ParameterList", "ModuleDict", "ParameterDict"})
 _LONGEST: Final = 40  # characters of the name of what is missing
 
 
@@ -39,11 +40,12 @@ class Rest(Missing):
 class Layer:
     """A layer of a library, or several put together: ``parts`` by their names."""
 
-    numbers: int = 0  # that are trained
+    kind: str = ""  # its name in ``torch.nn``
+    numbers: int = 0  # that are trained, beside ``own``
     kept: int = 0  # bytes beside them
     parts: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    without_weight: int | None = None  # the numbers that are left where its weight is another layer's
+    own: dict[str, Any] = field(default_factory=dict)  # its weight and its bias, where it has no more
     options: dict[str, Any] = field(default_factory=dict)  # what it was made with
 
 
@@ -53,13 +55,13 @@ class Made:
 
     cls: ClassRef
     module: bool  # whether it is a module of torch
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[Any, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Array:
-    """A tensor: its shape, and bytes of one number."""
+    """A tensor: its shape, and bytes of one number; none where nobody knows what it is."""
 
     shape: tuple[int, ...]
     item: int
@@ -73,8 +75,9 @@ class Function:
 
     module: Module
     scope: Scope
-    this: Made | None = None
+    this: Any = None  # an object, or a class
     around: Names | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of its parameters, where they are known since it was defined
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +113,15 @@ class Partly:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outside:
-    """What stands outside of the constructors and is neither a constant nor a model: options, settings."""
+    """Options or settings, and what the program has written to them. Under a ``Rest`` is what nobody knows the name of."""
 
-    value: Value
+    value: Value | None  # None of a namespace that the program has made, which has nothing else
+    changed: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Names:
-    """The names of a function that is being run. Where ``frame`` is given, nothing is run: names have the values that they have in it."""
+    """The names of a scope that is being run. Where ``frame`` is given, names that are not known have the values that they have in it."""
 
     module: Module
     scope: Scope
@@ -125,16 +129,26 @@ class Names:
     around: Names | None = None
     frame: Frame | None = None
     this: Made | None = None
+    given: list[Any] | None = None  # what a generator has given
 
 
 def items_of(value: Any) -> list[Any] | None:
     """What a loop over a value goes through; None where nobody knows all of it."""
     if isinstance(value, range):
         return list(value) if len(value) <= MOST_ROUNDS else None
-    if isinstance(value, Layer):
-        return list(value.parts.values()) if not value.missing and (value.parts or not value.numbers) else None
+    if isinstance(value, Layer) and value.kind in CONTAINERS:
+        return None if value.missing else list(value.parts if value.kind.endswith("Dict") else value.parts.values())
+    if isinstance(value, Array) and value.shape and value.shape[0] <= MOST_ROUNDS:
+        return [Array(value.shape[1:], value.item) for _ in range(value.shape[0])]
     known = isinstance(value, list | tuple | dict | str) and not any(isinstance(one, Rest) for one in value)
     return list(value) if known else None
+
+
+def hashable(value: Any) -> bool:
+    """Whether a value can be a key."""
+    if isinstance(value, tuple):
+        return all(hashable(one) for one in value)
+    return isinstance(value, str | int | float | bool | Class | Library) or value is None
 
 
 def is_part(value: Any) -> bool:
@@ -146,7 +160,13 @@ def parts_of(value: Any) -> list[Any]:
     """The layers inside a module, in their order."""
     if isinstance(value, Layer):
         return list(value.parts.values())
-    return [one for one in value.attributes.values() if is_part(one) and not isinstance(one, Missing)] if isinstance(value, Made) else []
+    found: list[Any] = []
+    for key, one in value.attributes.items() if isinstance(value, Made) else ():
+        if isinstance(key, str) and key.startswith("("):  # the layer that its class derives from
+            found += parts_of(one)
+        elif is_part(one) and not isinstance(one, Missing):
+            found.append(one)
+    return found
 
 
 def all_parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
@@ -159,9 +179,9 @@ def all_parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
             yield from all_parts(one, seen)
 
 
-def counted(value: Any) -> Counted:
-    """The numbers of a module, each part once however many names it has. An attribute that nobody knows may be a part."""
-    seen: set[int] = set()
+def counted(value: Any, seen: set[int] | None = None) -> Counted:
+    """The numbers of a module, each part once however many names it has, and none that is in ``seen``. An attribute that nobody knows may be a part."""
+    seen = set() if seen is None else seen
 
     def of(value: Any) -> Counted:
         if isinstance(value, Missing):
@@ -178,17 +198,12 @@ def counted(value: Any) -> Counted:
             return Counted(0, size) if value.kept else Counted()
         if isinstance(value, Layer):
             total = Counted(value.numbers, value.kept)
-            for one in value.parts.values():
+            for one in (*value.own.values(), *value.parts.values()):
                 total = total.plus(of(one))
         elif isinstance(value, Made) and value.module:
             total = Counted()
-            for name, one in value.attributes.items():
-                if isinstance(one, list | tuple | dict):
-                    held = list(one.values()) if isinstance(one, dict) else one
-                    if any(is_part(each) and not isinstance(each, Missing) for each in held):
-                        total = total.plus(lacking(name))  # torch does not find what a plain list holds
-                else:
-                    total = total.plus(of(one))
+            for one in value.attributes.values():
+                total = total.plus(of(one))  # torch does not find what a plain list holds
         else:
             return Counted()
         for text in value.missing:
