@@ -288,6 +288,12 @@ def test_a_model_is_counted_by_its_layers(budget: Budget) -> None:
     assert rows["activations of `net`"] is None
 
 
+def test_what_may_be_frozen_is_trained_at_most(budget: Budget) -> None:
+    Path("train.py").write_text(MODEL.replace("\nmain()", "\nfor one in Net().head.parameters():\n    one.requires_grad = False\nmain()"))
+    known = {row["what"].partition(" of ")[0]: row["known"] for row in table(budget, "train.py")["rows"] if row["holder"] == "device"}
+    assert (known["parameters"], known["gradients"], known["state"]) == ("exact", "at most", "at most")
+
+
 def test_the_device_has_a_limit_of_its_own(budget: Budget) -> None:
     Path("train.py").write_text(MODEL.replace("width=16", "width=4096"))
     found = table(budget, "train.py", "--vram", "1GiB")

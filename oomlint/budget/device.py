@@ -52,9 +52,10 @@ def _of(model: Trained) -> Iterator[Row]:
     trained = 1 if model.optimizer else 0
     each = (("parameters", 1, _ALL), ("gradients", trained, _STEPS), (f"state of {model.optimizer}", model.state, _STEPS), ("copies", model.copies, _ALL))
     for what, times, moments in each:
+        certain = Certainty.AT_MOST if model.frozen and moments is _STEPS and known is Certainty.EXACT else known
         if times != 0 and count.numbers:
             size = Size((count.numbers, FLOAT)) if times == 1 else Size((times, count.numbers, FLOAT))
-            yield Row(group, f"{what} of {name}", size, known, model.place, moments)
+            yield Row(group, f"{what} of {name}", size, certain, model.place, moments)
         if times != 0:
             for one in count.missing:
                 size = Size((one, FLOAT)) if times == 1 else Size((times, one, FLOAT))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ _CHANGES: Final = frozenset({"half", "double", "bfloat16", "requires_grad_"})
 _MOVES: Final = frozenset({"cuda", "to"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
 _COPIES: Final = frozenset({"deepcopy", "AveragedModel"})
+_FREEZES: Final = re.compile(r"requires_grad_?\s*[=(]\s*False")
 _ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
 
 
@@ -48,8 +50,9 @@ class Models:
         device = any(mark in self.project.raw(module.path) for module in reached for mark in _ON_DEVICE)
         found = sorted(self._trained(reached, runs, device), key=lambda one: one.optimizer not in STATES)
         known: dict[object, Trained] = {}
+        frozen = any(_FREEZES.search(module.source.text) for module in reached)
         for one in found or (self._moved(reached, runs) if device else ()):
-            known.setdefault((one.name, one.counted), one)
+            known.setdefault((one.name, one.counted), replace(one, frozen=frozen))
         yield from known.values()
 
     def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program

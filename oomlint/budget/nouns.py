@@ -31,6 +31,7 @@ class Certainty(StrEnum):
     EXACT = "exact"
     ABOUT = "about"  # by a cost that was measured
     AT_LEAST = "at least"
+    AT_MOST = "at most"
     UNKNOWN = "unknown"
 
 
@@ -123,6 +124,7 @@ class Trained:
     copies: int  # of the whole model, beside it
     on_device: bool
     place: Place
+    frozen: bool = False  # whether the program freezes parameters: which, nobody counts
 
 
 @dataclass(frozen=True, slots=True)
