@@ -383,6 +383,9 @@ Fact = LoaderFact | DatasetFact | AttributeFact | LoopFact | StoreFact | ReadFac
 _Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, StoreFact, ReadFact, AllocationFact, HandleFact, RanksFact)
 
 
+ALIKE: Final = frozenset({"here, too", "read here, too", "opened here, too", "and here"})  # what rules say at the other places of one problem
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a rule says about one place.
@@ -420,6 +423,11 @@ class Finding:
     def as_found(self) -> Finding:
         """The finding as it was found, whatever is told of it."""
         return self.found or self
+
+    @property
+    def alike(self) -> tuple[Finding, ...]:
+        """The finding once for each place that it stands for: its own, and those of the same problem that a rule tells with it."""
+        return (self, *(replace(self, place=place.saying(""), related=(), given=()) for place in self.related if place.message in ALIKE))
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:

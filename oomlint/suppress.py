@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -199,10 +199,26 @@ def apply(findings: Iterable[Finding], suppressions: Suppressions, selected_code
         silencing = suppressions.silencing(finding)
         used.update((directive, name) for directive, names in silencing for name in names)
         if not silencing:
-            kept.append(finding)
+            kept.append(_without_silenced(finding, suppressions, used))
     if UNUSED in selected_codes:
         kept += suppressions.unused(used, selected_codes, {*known_codes, UNUSED} if known_codes else ())
     return tuple(kept)
+
+
+def _without_silenced(finding: Finding, suppressions: Suppressions, used: set[tuple[Directive, str]]) -> Finding:
+    """A finding without those of its other places that a comment silences, which is in ``used`` then."""
+    silent = set()
+    for one in finding.alike[1:]:
+        silencing = suppressions.silencing(one) if one.place.path == finding.place.path else []
+        used.update((directive, name) for directive, names in silencing for name in names)
+        silent |= {one.place} if silencing else set()
+    if not silent:
+        return finding
+    rows = {(place.cell, row) for place in silent for row in range(place.row, place.end_row + 1)}
+    fix = finding.fix
+    if fix is not None:
+        fix = replace(fix, edits=tuple(edit for edit in fix.edits if (edit.place.cell, edit.place.row) not in rows))
+    return replace(finding, related=tuple(place for place in finding.related if place.saying("") not in silent), fix=fix)
 
 
 # Comments

@@ -188,6 +188,27 @@ def test_findings_that_are_told_once_are_known_one_by_one(folder: Path, run: Cal
     assert run("--baseline", NAME).out == "No findings in 5 files.\n1 known finding not shown.\n"
 
 
+LOOP = (
+    "from torch.utils.data import DataLoader\ndef train(model, data, optimizer):\n    kept, others = [], []\n    for x in DataLoader(data):\n"
+    "        loss = model(x).sum()\n        loss.backward()\n        optimizer.step()\nSTORES    return kept, others\n"
+)
+KNOWN, ADDED = "        kept.append(loss)\n", "        others.append(loss)\n"
+
+
+@pytest.mark.parametrize("stores", [KNOWN + ADDED, ADDED + KNOWN], ids=["behind", "before"])
+def test_a_new_place_of_a_known_problem_is_shown(folder: Path, run: Callable[..., Done], stores: str) -> None:
+    (folder / "a.py").write_text(LOOP.replace("STORES", KNOWN))
+    words = ("--select", "OOM202", "--baseline", NAME)
+    assert run(*words, "--write-baseline").status == 0
+    assert run(*words).status == 0
+    (folder / "a.py").write_text(LOOP.replace("STORES", stores))
+    done = run(*words)
+    assert (done.status, done.err) == (1, "")  # and nothing is gone
+    assert "Found 1 warning in 1 file" in done.out
+    (folder / "a.py").write_text(LOOP.replace("STORES", KNOWN))
+    assert run(*words).status == 0
+
+
 @pytest.mark.usefixtures("known")
 def test_standard_input_has_known_findings() -> None:
     done = subprocess.run(

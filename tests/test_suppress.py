@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -329,3 +330,16 @@ def test_whatever_the_text_it_is_read_and_its_fixes_apply(lines: list[str], row:
         assert reports[0].fix is not None
         again = apply_edits(of(again), reports[0].fix.edits).decode()
     assert unused(again) == []
+
+
+def test_a_comment_at_another_place_of_a_problem_silences_that_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "from torch.utils.data import DataLoader\ndef train(model, data, optimizer):\n    kept, others = [], []\n    for x in DataLoader(data):\n"
+        "        loss = model(x).sum()\n        loss.backward()\n        optimizer.step()\n        kept.append(loss)\n"
+        "        others.append(loss)  # oomlint: ignore[OOM202]\n    return kept, others\n"
+    )
+    done = runs(capsys, "check", "--isolated", "--no-cache", str(tmp_path))("--fix")
+    assert "OOM001" not in done.out
+    text = (tmp_path / "a.py").read_text()
+    assert "kept.append(loss.detach())" in text
+    assert "others.append(loss)  # oomlint: ignore[OOM202]" in text

@@ -65,16 +65,17 @@ class Baseline:
         self._before = self._fingerprints({})
 
     def knows(self, finding: Finding) -> bool:
-        """Whether a finding, or one of the same statement, is known: it is not fixed then."""
-        return finding.code is not None and self._before.of([_at_number(finding)])[0] in self._entries
+        """Whether all places of a finding are known, or others of the same statements: it is not fixed then."""
+        return finding.code is not None and all(mark in self._entries for mark in self._before.of(_each([finding])))
 
     def filtered(self, report: Report) -> Report:
-        """The report with what is not known."""
+        """The report with what is not known: a finding that stands for several places is, if one of them is new."""
         findings = [item for item in report.findings if item.code is not None]
-        marks = dict(zip(findings, self._after(report).of([_at_number(item) for item in findings]), strict=True))
-        self._found = {*marks.values()}
-        kept = tuple(item for item in report.findings if item.code is None or marks[item] not in self._entries)
-        return replace(report, findings=kept)
+        marks = iter(self._after(report).of(_each(findings)))
+        by_finding = {item: [next(marks) for _ in item.alike] for item in findings}
+        self._found = {mark for each in by_finding.values() for mark in each}
+        new = {item for item, each in by_finding.items() if any(mark not in self._entries for mark in each)}
+        return replace(report, findings=tuple(item for item in report.findings if item.code is None or item in new))
 
     def gone(self, report: Report, scope: Scope) -> int:
         """How many known findings a run has looked for and not found."""
@@ -83,7 +84,7 @@ class Baseline:
 
     def write(self, report: Report, scope: Scope) -> None:
         """Write all findings of a report to the file, beside those that the run could not find. Raises ConfigError."""
-        findings = [_at_number(item) for item in report.findings if item.code is not None]
+        findings = _each(item for item in report.findings if item.code is not None)
         marks = self._after(report)
         fresh = [_entry(item, mark, marks) for item, mark in zip(findings, marks.of(findings), strict=True)]
         checked = _looked_at(report)
@@ -110,6 +111,11 @@ class Baseline:
 def _at_number(finding: Finding) -> Finding:
     """The finding at the number that a file beside the code gives, if it comes from one: the same loader may be given another one elsewhere."""
     return replace(finding, place=finding.given[0]) if finding.given else finding
+
+
+def _each(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings at each of their places."""
+    return [_at_number(one) for item in findings for one in item.alike]
 
 
 def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, new: bool = False) -> Baseline:
