@@ -336,8 +336,7 @@ class Datasets:
         walk, scope = frame.module.walk, frame.scope
         if known.effect is None or known.module.walk.scope_at(known.effect.node) is not scope:
             return True
-        always = {test for test, _ in path_conditions(walk, scope, known.effect.statement)}
-        return any(test not in always for test, _ in path_conditions(walk, scope, effect.statement))
+        return not {*path_conditions(walk, scope, effect.statement)} <= {*path_conditions(walk, scope, known.effect.statement)}
 
     def _likely(self, effect: Effect, frame: Frame) -> int | None:
         """Assumptions that it takes to reach a statement: none, two where only an option brings it about, ``None`` where nothing does."""
