@@ -6,7 +6,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from verify_cases import FILE, judge, marked, told, verify
+from verify_cases import FILE, judge, judge_by_hand, marked, told, verify
 
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.session import Options
@@ -122,6 +122,32 @@ def test_a_right_mend_is_confirmed_where_branches_have_to_be_taken(program: str,
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert words in verdict.reason
     assert not any("was not run" in line for line in verdict.left_out), told(verdict)
+
+
+ROUNDS: Final = """
+import torch
+
+
+def train(model, batch, criterion, optimizer, rounds=50000):
+    total, done = 0.0, 0
+    while done < rounds:
+        images, labels = batch()
+        optimizer.zero_grad()
+        loss = criterion(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        total += loss  # finding: OOM201
+        done += images.shape[0]
+    return float(total)
+"""
+
+
+@pytest.mark.parametrize("rounds", ["2 * rounds", "rounds // 2"])
+def test_the_end_of_a_loop_that_no_run_comes_to_is_not_judged(runner: SandboxRunner, tmp_path: Path, rounds: str) -> None:
+    mended = ROUNDS.replace(*SUM)
+    assert judge_by_hand(runner, tmp_path, ROUNDS, mended).outcome is Outcome.CONFIRMED
+    verdict = judge_by_hand(runner, tmp_path, ROUNDS, mended.replace("< rounds", f"< {rounds}"))
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "the patch has to do with when the loop ends, and no run came to its end")
 
 
 def test_a_changed_line_in_a_rare_branch_is_run(judged: Judge) -> None:

@@ -14,7 +14,7 @@ from oomlint.measurement import Trait
 from oomlint.source import SourceError
 from oomlint.verify.ast_location import named
 from oomlint.verify.case import Part
-from oomlint.verify.strategies.changed_statements import changed, heads, parameters, readers, tested
+from oomlint.verify.strategies.changed_statements import changed, ends, heads, parameters, readers, tested
 from oomlint.verify.strategies.device_moves import copied, mixed, moves, precision
 from oomlint.verify.strategies.unrelated_changes import beyond, hidden
 
@@ -67,6 +67,7 @@ class Reach:
         self._blind = ""  # why equal results say nothing
         self._asides: list[str] = []
         self.drops = False  # whether the mend has to do with the last batch
+        self.ends = False  # whether it has to do with when a loop ends
         for path in case.changes:
             self._compare(case, path)
 
@@ -84,6 +85,7 @@ class Reach:
         if case.by_hand:
             simulated = case.plan.loop is not None and case.plan.loop.simulated
             self._unseen(before, after, copies=Trait.OF_STATES in case.plan.traits, simulated=simulated)
+        self.ends |= case.by_hand and any(ends(text, found) for text, found in zip((before, after), pair, strict=True))
         for part, text, found in zip(Part, (before, after), pair, strict=True):
             key = part, path
             self._texts[key] = text

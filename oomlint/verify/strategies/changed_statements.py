@@ -201,6 +201,17 @@ def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) and node.id != "self" else ""
 
 
+def ends(text: str, found: Iterable[Statement]) -> bool:
+    """Whether some statements have to do with when a ``while`` loop ends: its test, what that reads, a ``break``."""
+    loops = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.While)]
+    for item in found:
+        for loop in (each for each in loops if each.lineno <= item.node.lineno <= (each.end_lineno or each.lineno)):
+            read = {_name(node) for node in ast.walk(loop.test) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))}
+            if item.node.lineno == loop.lineno or isinstance(item.node, ast.Break) or _written(item.node) & read:
+                return True
+    return False
+
+
 def _written(node: ast.stmt) -> set[str]:
     """Names that a statement sets or fills."""
     found: set[str] = set()

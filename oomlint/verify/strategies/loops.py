@@ -45,6 +45,7 @@ _SOUND: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})  # said of a m
 _TRIES: Final = 4  # ways to call the function, for its runs to come to all that is changed
 _REPEATED: Final = "the loop goes over its items again, as they are too few to tell"
 _CUT: Final = "the mend changes `drop_last`, and no run came to the last batch"
+_ENDLESS: Final = "the patch has to do with when the loop ends, and no run came to its end"
 
 
 def verify(session: Session) -> Verdict:
@@ -109,7 +110,8 @@ class _Trial:
                 return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"where a branch is taken that was not come to by itself, {verdict.reason}")
             if verdict.outcome is Outcome.REGRESSED:
                 return verdict
-        gap = self._reach.gap or (_CUT if self._reach.drops and self._cut else "") or self._reach.unknown(best.left_out)
+        unseen = (_CUT if self._reach.drops else _ENDLESS if self._reach.ends else "") if self._cut else ""
+        gap = self._reach.gap or unseen or self._reach.unknown(best.left_out)
         if gap:
             return replace(best, outcome=Outcome.INCONCLUSIVE, reason=gap)
         return replace(best, left_out=(*best.left_out, *self._reach.notes))

@@ -37,7 +37,7 @@ class Guide:
         self.branches: dict[str, None] = {}
         self.locals: dict[str, Any] = {}
         self.look = False  # whether a loop that has made its steps is to be asked for one item more
-        self.cut = 0  # how often there was one
+        self.cut = 0  # how often there was one, or a loop with a condition was ended before its condition did
         self.passed: set[int] = set()  # rows of statements that were left out or have failed
         self.omitted: set[int] = set()  # those that were left out, compound ones with all that is in them
         self.slow: list[str] = []  # keys of statements that took their time and failed
@@ -149,6 +149,7 @@ class Guide:
             self.pulse("")
         if self._turn >= self.steps:
             self._turn = 0
+            self.cut += 1
             return False
         self._turn += 1
         self._step()
