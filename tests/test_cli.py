@@ -420,6 +420,12 @@ def test_fix(folder: Path, run: Callable[..., Done]) -> None:
     assert (folder / "a.py").read_text() == MENDED
 
 
+def test_a_diff_of_nothing_says_what_it_leaves(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "bad.py").write_text("import os\nfrom torch.utils.data import DataLoader\nloader = DataLoader(data, num_workers=os.cpu_count())\n")
+    assert run("check", "--select", "OOM120", "--diff", "bad.py") == (0, "", "oomlint: no fix to show for 1 finding\n")
+    assert run("check", "--select", "OOM120", "--diff", "-q", "bad.py") == (0, "", "")
+
+
 def test_diff(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "a.py").write_text(BAD)
     (folder / "broken.py").write_text("num_workers = (\n")

@@ -183,7 +183,17 @@ class _Check:
             report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix, fixable=fixable, whole=plugins.whole()
         )
         result.write(sys.stderr if mended_input else sys.stdout)
+        if self.arguments.diff and not report.changes and not self.arguments.quiet:
+            self._say_undone(report)
         return result.status()
+
+    def _say_undone(self, report: Report) -> None:
+        """Say of findings that no diff shows that they are there."""
+        left = [item for item in report.findings if item.code is not None]
+        unsafe = sum(item.fix is not None and item.fix.safety is Safety.UNSAFE for item in left)
+        more = f" ({unsafe} fixable with --unsafe-fixes)" if unsafe and not self.settings.unsafe_fixes else ""
+        if left:
+            say(f"no fix to show for {summary.count(len(left), 'finding')}{more}")
 
     # -- what goes in --------------------------------------------------------------------------------------------
 
