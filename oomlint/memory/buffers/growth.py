@@ -18,6 +18,7 @@ from oomlint.memory.buffers.metric_states import grows, list_metric
 from oomlint.memory.buffers.outside_readers import escapes
 from oomlint.memory.buffers.results import is_result
 from oomlint.memory.buffers.step_lists import step_lists, step_records
+from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
@@ -26,7 +27,7 @@ from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
 from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
 from oomlint.model.readings import Memory
-from oomlint.model.values import Const
+from oomlint.model.values import Absent, Const
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -257,7 +258,7 @@ class Buffers:
             leaves = [leaf for leaf in store.value.leaves() if leaf.kind is Kind.UNKNOWN and leaf.size is Size.DENSE]  # tensors, as it turns out
         if not leaves:
             return None
-        if _loaded_here(store):
+        if _loaded_here(store, self.project):
             leaves = [leaf.having(storage=Storage.OWN) if leaf.storage is Storage.LOADER else leaf for leaf in leaves]
         owned = [leaf for leaf in leaves if leaf.storage is Storage.LOADER and leaf.device is not Device.ACCELERATOR]
         if owned:
@@ -324,10 +325,10 @@ def _goes_on(store: Store, record: Record, loop: Loop) -> bool:
     return any(id(store.node) in event.tags and loop not in event.loops and event.loops and event.loops[-1] in loop.around for event in record.forwards)
 
 
-def _loaded_here(store: Store) -> bool:
+def _loaded_here(store: Store, project: Project) -> bool:
     """Whether the loader gives tensors of this process: it has no workers, or copies what they made."""
     likes = [loop.loader for loop in store.loops if isinstance(loop.loader, LoaderLike)]
-    return bool(likes) and (likes[-1].without_workers or (likes[-1].known and _pins(likes[-1])))
+    return bool(likes) and (likes[-1].without_workers or (likes[-1].known and _pins(likes[-1], project)))
 
 
 def _is_self(via: Via) -> bool:
@@ -344,10 +345,10 @@ def _may_train(what: str) -> bool:
     return what.startswith("given to") and _MAY_TRAIN.search(what.rpartition(" ")[2]) is not None
 
 
-def _pins(like: LoaderLike) -> bool:
-    """Whether a loader hands over copies in pinned memory."""
-    arg = like.loader.explicit("pin_memory") if like.loader is not None else None
-    return arg is not None and names.dotted(arg.value) != "False"
+def _pins(like: LoaderLike, project: Project) -> bool:
+    """Whether a loader hands over copies in pinned memory, or may."""
+    given = loaders_of(project).argument(like.loader, "pin_memory", like.frame) if like.loader is not None else []
+    return any(not isinstance(alt.value, Absent) and alt.value != Const(value=False) for alt in given)
 
 
 def buffers_of(project: Project) -> Buffers:
