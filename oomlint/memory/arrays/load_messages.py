@@ -10,9 +10,12 @@ import libcst as cst
 from oomlint.finding import Consequence, Message, Multiplier, Weighs
 from oomlint.memory.arrays.kept import Does
 from oomlint.memory.arrays.piecewise import Taken
+from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.shared.array_shapes import commented
+from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_reads import LAZY, Reads
+from oomlint.model import names
 from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
@@ -152,4 +155,18 @@ def _workers(load: Load) -> str:
     if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
         several = readers is not None and (readers.count or 0) > 1
         return f"; each of {readers.workers} copies the objects it reads" if readers is not None and several else "; each worker copies the objects it reads"
-    return "; each spawned worker gets a copy"
+    return "" if _becomes_tensor(load.keeper) else "; each spawned worker gets a copy"
+
+
+def _becomes_tensor(keeper: Keeper) -> bool:
+    """Whether a dataset makes a tensor of what it keeps: that moves to shared memory once, and workers get no copies."""
+    if keeper.owner is None or not keeper.attribute:
+        return False
+    datasets = datasets_of(keeper.module.project)
+    for scope in keeper.owner.scope.children:
+        for effect in scope.effects.get(names.self_name(scope) or "", ()) if scope.is_function else ():
+            if effect.kind == "assign" and effect.path == (("attr", keeper.attribute),) and effect.value is not None and not effect.index:
+                frame = datasets.evaluator.calls.plain_frame(keeper.owner.module, scope)
+                if datasets.contents.of(effect.value, frame).kind is Kind.TENSOR:
+                    return True
+    return False
