@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import eager_loads
-from oomlint.memory.arrays.load_messages import proven_small, related, told, told_of_pieces, weighs_of
+from oomlint.memory.arrays.load_messages import proven_small, related, remedy, told, told_of_pieces, weighs_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import per_sample
@@ -146,6 +147,7 @@ class EagerDataset(Rule):
             if proven_small(module, load.node):
                 continue
             message = told(load, f"{load.words}{'' if load.keeper.saver or load.pooled else ' before the first sample'}")
+            message = replace(message, help=message.help or remedy(load))
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(
                 module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)

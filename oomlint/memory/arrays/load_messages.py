@@ -126,6 +126,10 @@ _PIECES: Final = {
     Taken.ENTRIES: 'store a `.npy` file and pass `mmap_mode="r"`, or use HDF5',
     Taken.LENGTHS: "store the keys and lengths in a file of their own",
 }
+_REMEDIES: Final = {
+    Reads.ARCHIVE: "store `.npy` files, which can be memory-mapped, or read each sample in `__getitem__`",
+    Reads.OBJECT: "store one file per sample, or HDF5, and read it in `__getitem__`",
+}
 STREAMS: Final = "write one sample after the other, with HDF5 or `np.lib.format.open_memmap`"
 
 
@@ -138,6 +142,11 @@ def told(load: Load, headline: str) -> Message:
         return Message(headline, f"all of it{much} is in {keeper.words} at once", "process one after the other: that needs the memory of one")
     stays = f"it {'stays in' if keeper.owner is not None or keeper.live else 'goes into'} {keeper.words}{much}"
     return Message(headline, f"as long as the training runs, {stays}" if keeper.live else f"{stays}{_workers(load)}")
+
+
+def remedy(load: Load) -> str:
+    """What to do about a load of a file that cannot be memory-mapped; empty for others."""
+    return _REMEDIES.get(load.read.kind, "") if load.read is not None else ""
 
 
 def told_of_pieces(load: Load, taken: Taken) -> Message:
