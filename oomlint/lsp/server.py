@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oomlint.lsp.documents import Document
     from oomlint.lsp.open_project import OpenProject
 
-_PAUSE: Final = 0.05  # seconds without a change before a file is checked
+_PAUSE: Final = 0.02  # seconds without a change before a file is checked
 _REST: Final = 0.4  # seconds more before it is asked what the file causes in others
 _CODE: Final = re.compile(r"\b[A-Z]{2,}\d+\b")
 _WATCHED: Final = ("**/*.{py,ipynb,toml,yaml,yml,json,sh,bash,slurm,sbatch,mk}", "**/{Makefile,makefile,Dockerfile,.gitignore}")
