@@ -23,6 +23,7 @@ from oomlint.budget.parts import (
     counted,
     items_of,
 )
+from oomlint.model.expressions import ARITHMETIC, COMPARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,26 +31,9 @@ if TYPE_CHECKING:
 _LARGEST: Final = 2**62
 _MOST_ITEMS: Final = 100_000
 
-_BINARY: Final[dict[type[cst.CSTNode], Callable[[Any, Any], Any]]] = {
-    cst.Add: operator.add,
-    cst.Subtract: operator.sub,
-    cst.Multiply: operator.mul,
-    cst.Divide: operator.truediv,
-    cst.FloorDivide: operator.floordiv,
-    cst.Modulo: operator.mod,
-    cst.Power: operator.pow,
-    cst.LeftShift: operator.lshift,
-    cst.RightShift: operator.rshift,
-    cst.BitAnd: operator.and_,
-    cst.BitOr: operator.or_,
-}
-_COMPARED: Final[dict[type[cst.CSTNode], Callable[[Any, Any], Any]]] = {
-    cst.Equal: operator.eq,
-    cst.NotEqual: operator.ne,
-    cst.LessThan: operator.lt,
-    cst.LessThanEqual: operator.le,
-    cst.GreaterThan: operator.gt,
-    cst.GreaterThanEqual: operator.ge,
+_BINARY: Final[dict[type, Callable[[Any, Any], Any]]] = {**ARITHMETIC, cst.RightShift: operator.rshift, cst.BitAnd: operator.and_, cst.BitOr: operator.or_}
+_COMPARED: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    **COMPARE,
     cst.In: lambda left, right: left in right,
     cst.NotIn: lambda left, right: left not in right,
 }

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
 
 
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     cst.Equal: operator.eq,
     cst.NotEqual: operator.ne,
     cst.LessThan: operator.lt,
@@ -45,7 +45,7 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     cst.Is: operator.is_,
     cst.IsNot: operator.is_not,
 }
-_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     cst.Add: operator.add,
     cst.Subtract: operator.sub,
     cst.Multiply: operator.mul,
@@ -156,7 +156,7 @@ class Expressions(Questions):
         return out
 
     def _pair(self, first: cst.BaseExpression, target: cst.ComparisonTarget, frame: Frame) -> Alternatives:
-        compare = _COMPARE.get(type(target.operator))
+        compare = COMPARE.get(type(target.operator))
         out: Alternatives = []
         for left in self.values(first, frame):
             for right in self.values(target.comparator, frame):
@@ -224,7 +224,7 @@ class Expressions(Questions):
         return out
 
     def _binary(self, node: cst.BinaryOperation, frame: Frame) -> Alternatives:
-        act = _ARITHMETIC.get(type(node.operator))
+        act = ARITHMETIC.get(type(node.operator))
         out: Alternatives = []
         for left in self.values(node.left, frame):
             if is_cpu_count(left.value) and isinstance(node.operator, cst.FloorDivide | cst.Subtract):
