@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import oomlint
 from oomlint import facts
 from oomlint.basis import Basis, mark_of, state_of
-from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Role, Safety, Severity
 from oomlint.writing import LEFTOVER, is_own, sweep, write_whole
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _plain(item: Finding) -> list[Any]:
 
 
 def _spot(place: Place) -> list[Any]:
-    return [place.path, place.cell, place.row, place.column, place.end_row, place.end_column, place.message]
+    return [*_bare(place), place.message, place.role]
 
 
 def _bare(place: Place) -> list[Any]:
@@ -279,17 +279,17 @@ def _finding(known: Any) -> Finding:
         mended = Fix(Safety(safety), typed(said, str), tuple(Edit(_place(place), typed(content, str)) for place, content in edits))
     code = None if code is None else typed(code, str)
     places = tuple(map(_place, related))
-    known_facts = tuple(facts.of_row(fact, lambda known: _place([*known, ""])) for fact in told)
+    known_facts = tuple(facts.of_row(fact, lambda known: _place([*known, "", Role.WAY])) for fact in told)
     weight = None if weighed is None else facts.weight_of_row(typed(weighed, list))
     grave, sure, beside = Severity(severity), Confidence(confidence), tuple(map(_place, given))
     return Finding(code, typed(name, str), headline, grave, sure, _place(spot), places, mended, known_facts, weight, consequence, remedy, beside)
 
 
 def _place(known: Any) -> Place:
-    path, cell, row, column, end_row, end_column, message = known
+    path, cell, row, column, end_row, end_column, message, role = known
     if not os.path.isabs(path) or "\0" in path:
         raise ValueError
-    return Place(path, _number(cell), _number(row), _number(column), _number(end_row), _number(end_column), typed(message, str))
+    return Place(path, _number(cell), _number(row), _number(column), _number(end_row), _number(end_column), typed(message, str), Role(role))
 
 
 def _number(known: Any) -> int:

@@ -46,6 +46,14 @@ class Safety(StrEnum):
     DISPLAY = "display"  # advice: shown, never applied
 
 
+class Role(StrEnum):
+    """What a related place is to its finding."""
+
+    WAY = "way"  # a value comes through it, or it tells more of the problem
+    AGAIN = "again"  # the same problem stands there: a comment or a baseline knows it by itself
+    BESIDE = "beside"  # another loader of the same data, or a copy of the same code, that is not told by itself
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """A span of a file. Rows and columns are 1-based and count Unicode characters; the end is exclusive.
@@ -61,10 +69,11 @@ class Place:
     end_row: int
     end_column: int
     message: str = field(default="", compare=False)
+    role: Role = field(default=Role.WAY, compare=False)
 
-    def saying(self, message: str) -> Place:
+    def saying(self, message: str, role: Role = Role.WAY) -> Place:
         """The same span with another message."""
-        return replace(self, message=message)
+        return replace(self, message=message, role=role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,9 +392,6 @@ Fact = LoaderFact | DatasetFact | AttributeFact | LoopFact | StoreFact | ReadFac
 _Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, StoreFact, ReadFact, AllocationFact, HandleFact, RanksFact)
 
 
-ALIKE: Final = frozenset({"here, too", "read here, too", "opened here, too", "and here"})  # what rules say at the other places of one problem
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a rule says about one place.
@@ -427,7 +433,7 @@ class Finding:
     @property
     def alike(self) -> tuple[Finding, ...]:
         """The finding once for each place that it stands for: its own, and those of the same problem that a rule tells with it."""
-        return (self, *(replace(self, place=place.saying(""), related=(), given=()) for place in self.related if place.message in ALIKE))
+        return (self, *(replace(self, place=place.saying(""), related=(), given=()) for place in self.related if place.role is Role.AGAIN))
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint.ast_trees import tree_of
-from oomlint.finding import AttributeFact, LoaderFact, Safety
+from oomlint.finding import AttributeFact, LoaderFact, Role, Safety
 from oomlint.notebooks.cells import NotebookError, read_notebook
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ ALSO = "this loader has it, too"  # what is said at the places of others
 AGAIN = "and here"
 COPY = "a copy of it"
 GIVEN = "it is given here, too"
-BESIDE = frozenset({AGAIN, ALSO, COPY, GIVEN})  # what is said at places that no value comes through
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
 LOADER = "it is for this loader"
@@ -123,8 +122,8 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
             kept.append(first)
             continue
         place = key[1]
-        loaders = [item.place.saying(ALSO) for item in others]
-        given = [each.saying(GIVEN) for each in first.given if each != place]
+        loaders = [item.place.saying(ALSO, Role.BESIDE) for item in others]
+        given = [each.saying(GIVEN, Role.BESIDE) for each in first.given if each != place]
         related = dict.fromkeys((first.place.saying(LOADER), *loaders, *given, *first.related))
         shown = [each for each in related if each != place]
         kept.append(replace(first, place=place.saying(""), related=tuple(shown[:_MOST_GIVEN]), found=first.as_found))
@@ -140,7 +139,8 @@ def _weight(finding: Finding) -> tuple[object, ...]:
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     """A finding with the places of others behind its own first one, which is that of the container."""
-    calls = [item.place.saying(ALSO if item.of_noun(LoaderFact) else AGAIN) for item in sorted(others, key=lambda item: item.sort_key)]
+    ordered = sorted(others, key=lambda item: item.sort_key)
+    calls = [item.place.saying(ALSO, Role.BESIDE) if item.of_noun(LoaderFact) else item.place.saying(AGAIN, Role.AGAIN) for item in ordered]
     related = [*first.related[:1], *calls, *first.related[1:]]
     unique: dict[tuple[str, int, int], Place] = {(first.place.path, first.place.cell, first.place.row): first.place}
     for place in related:
@@ -188,7 +188,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
 
 def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
-    copies = [item.place.saying(COPY) for item in others]
+    copies = [item.place.saying(COPY, Role.BESIDE) for item in others]
     count = len({place.path for place in copies} - {first.place.path})
     return replace(first.adding(f"also in {count} more file{'s' if count > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related))
 

@@ -433,10 +433,11 @@ SURFACE: Final[dict[str, str]] = {
     "Message": "headline: str; consequence: str; help: str; fitted(self, more: 'str' = '') -> 'Message'",
     "Module": "place(self, node: 'cst.CSTNode', message: 'str' = '') -> 'Place'; code(self, node: 'cst.CSTNode') -> 'str'",
     "Multiplier": "workers ranks prefetch steps epochs files samples",
-    "Place": "path: str; cell: int; row: int; column: int; end_row: int; end_column: int; message: str; saying(self, message: 'str') -> 'Place'",
+    "Place": "path: str; cell: int; row: int; column: int; end_row: int; end_column: int; message: str; role: Role; saying(self, message: 'str', role: 'Role' = <Role.WAY: 'way'>) -> 'Place'",  # noqa: E501
     "Project": "",
     "ReadFact": "place: Place; what: str; bytes: ByteSize; opened: Place | None; gives: Resource",
     "Resource": "images arrays tensors records names graph handle process figure nothing unknown",
+    "Role": "way again beside",
     "Rule": "check(self, module: 'Module', project: 'Project') -> 'Iterator[Finding]'; finding(self, place: 'Place', message: 'Message', *, severity: 'Severity | None' = None, confidence: 'Confidence' = <Confidence.HIGH: 'high'>, related: 'Iterable[Place]' = (), fix: 'Fix | None' = None, facts: 'Iterable[Fact]' = (), weighs: 'Weighs | None' = None, given: 'tuple[Place, ...]' = ()) -> 'Finding'",  # noqa: E501
     "Safety": "safe unsafe display",
     "Severity": "error warning note",

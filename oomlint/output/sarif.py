@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import __version__, registry
-from oomlint.finding import Confidence, Safety, Severity
-from oomlint.once import BESIDE
+from oomlint.finding import Confidence, Role, Safety, Severity
 from oomlint.output.fingerprints import numbered, relative
 from oomlint.output.github import repository
 from oomlint.output.physical import physical, span
@@ -78,7 +77,7 @@ class _Log:
         }
         if item.related:
             result["relatedLocations"] = [{"id": number, **self._location(place)} for number, place in enumerate(item.related, 1)]
-        chain = [place for place in item.related if place.message and place.message not in BESIDE]
+        chain = [place for place in item.related if place.message and place.role is Role.WAY]
         if chain:
             result["codeFlows"] = [self._flow([*reversed(chain), item.place.saying(item.message)])]
         if item.help:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import kept, loop_of
@@ -140,7 +140,7 @@ class MeterKeepsGraph(Rule):
             message = Message(f"`{name}` stores a tensor with its graph in {loop_of(growth)}", kept(growth))
             store = growth.store
             places = [store.module.place(store.node, "kept here")] if store.node is not call else []
-            places += [module.place(other, "here, too") for other in growth.others]
+            places += [module.place(other).saying("here, too", Role.AGAIN) for other in growth.others]
             mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "detach the tensor before it is passed")
             facts = growth_facts(growth)
             yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend, facts=facts)

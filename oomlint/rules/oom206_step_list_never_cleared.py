@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.step_lists import step_lists
 from oomlint.memory.facts import store_fact
@@ -126,7 +126,7 @@ class StepListNeverCleared(Rule):
             else:
                 graph = ", with the graph of every batch" if found.graph else ""
                 message = Message(f"Every batch extends {names}, which `{owner}` never clears", f"memory grows from epoch to epoch{graph}")
-            related = [module.place(one.store.node, "here, too") for one in found.others]
+            related = [module.place(one.store.node).saying("here, too", Role.AGAIN) for one in found.others]
             facts: list[Fact] = []
             for one in (found, *found.others):
                 facts += [store_fact(one.store), AttributeFact(one.name, owner, place=one.store.module.place(one.store.node))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Role, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.buffers.trainer_outputs import discarded_predictions, whole_evaluations
 from oomlint.memory.fixes.add_argument import added_argument
@@ -106,5 +106,5 @@ class WholeEvalKeptOnDevice(Rule):
             edits = tuple(added_argument(module, one, "return_predictions=False") for one in (call, *others))
             fix = Fix(Safety.SAFE, "pass `return_predictions=False`", edits)
             facts = [StoreFact(module.place(call), "predictions", StoreKind.WHOLE)]
-            related = [module.place(one, "here, too") for one in others]
+            related = [module.place(one).saying("here, too", Role.AGAIN) for one in others]
             yield self.finding(module.place(call), message, related=related, fix=fix, facts=facts)

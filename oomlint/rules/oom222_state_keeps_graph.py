@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Role, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.module_state import written_states
 from oomlint.rule import Rule
@@ -134,5 +134,5 @@ class StateKeepsGraph(Rule):
             message = Message(f"Each forward pass writes {what} without detaching", "it keeps the graphs of all earlier passes")
             place = module.place(found.store.node)
             facts: list[Fact] = [StoreFact(place, f"self.{found.name}", StoreKind.ASSIGN), AttributeFact(found.name, found.cls.scope.name, place=place)]
-            related = [module.place(other.node, "and here") for other in found.others]
+            related = [module.place(other.node).saying("and here", Role.AGAIN) for other in found.others]
             yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=found.fix, facts=facts)

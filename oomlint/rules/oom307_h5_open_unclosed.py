@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint.api_names import PYTABLES
-from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import opening_fact
 from oomlint.memory.fixes.with_fixes import under_with
@@ -156,7 +156,7 @@ class H5OpenUnclosed(Rule):
             same = opening.scope, tuple(trail.names) or (str(place),), str(message)
             first = told.setdefault(same, found)
             if first is not found:
-                told[same] = replace(first, related=(*first.related, replace(place, message="opened here, too")))
+                told[same] = replace(first, related=(*first.related, place.saying("opened here, too", Role.AGAIN)))
         yield from told.values()
 
 

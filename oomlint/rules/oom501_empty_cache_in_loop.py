@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Fix, LoopKind, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Fix, LoopKind, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import ON_DEVICE
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.shared.step_contexts import batch_loop, library_name, project_function, runs_each_round
@@ -123,7 +123,7 @@ class EmptyCacheInLoop(Rule):
             else:
                 again = "it gives PyTorch no memory, and the next step asks the driver for the same blocks again"
                 message = Message(f"`{last_name(call.func)}()` runs for every batch", again)
-            related = [module.place(other, "and here") for other, _ in others]
+            related = [module.place(other).saying("and here", Role.AGAIN) for other, _ in others]
             fix = self._deletion(module, [c for c, _ in calls])
             yield self.finding(module.place(call), message, related=related, fix=fix, facts=[loop_fact(module, around, LoopKind.BATCH)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Role, Safety, Severity, Weighs
 from oomlint.measurement import DatasetSign, Measurement, Trait
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks_fact
 from oomlint.memory.ranks.sharded import sharded
@@ -135,7 +135,7 @@ class DatasetOnEveryRank(Rule):
                 related.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}"))
             if holding.content.module is not None and holding.content.node is not None:
                 related.append(holding.content.module.place(holding.content.node, f"{holding.content.words} is made here"))
-            related.extend(module.place(other.loader.call, "read here, too") for other in others)
+            related.extend(module.place(other.loader.call).saying("read here, too", Role.AGAIN) for other in others)
             facts: list[Fact] = [loader_fact(found.loader), holding_fact(holding, found.dataset), *dataset_facts(found.dataset)]
             if found.ranks is not None:
                 facts.append(ranks_fact(found.ranks))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Message, Multiplier, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Role, Weighs
 from oomlint.memory.arrays.kept import Does
 from oomlint.memory.arrays.piecewise import Taken
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -68,7 +68,7 @@ def related(load: Load) -> list[Place]:
     """Who keeps the data, and where it is held twice."""
     own = load.module.place(load.node)
     found: list[Place] = []
-    beside = [load.module.place(node, "read here, too") for node in load.beside[:_MOST_BESIDE]]
+    beside = [load.module.place(node).saying("read here, too", Role.AGAIN) for node in load.beside[:_MOST_BESIDE]]
     for keeper in (*_each_once(load.keepers), *(one for one in load.joined if one not in load.keepers)):
         if keeper.put is not None:
             room = _room(*keeper.put)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 import libcst as cst
 
+from oomlint.finding import Role
 from oomlint.memory.buffers.growing_loops import handing_call
 from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.facts import growth_facts
@@ -98,7 +99,7 @@ def kept(growth: Growth) -> str:
 
 def related(growth: Growth, module: Module) -> list[Place]:
     """The loop's other statements of the same rule and what the loop keeps besides."""
-    found = [module.place(node, "here, too") for node in growth.others]
+    found = [module.place(node).saying("here, too", Role.AGAIN) for node in growth.others]
     beside = growth.facts.get("beside")
     if isinstance(beside, list):
         found += [module.place(store.node, "kept as well") for store in beside]
