@@ -34,7 +34,10 @@ def in_preview(code: str) -> bool:
 
 
 def code_of(word: str) -> str:
-    """The code that a name of a rule stands for, in any case. What is no name is a code, or the beginning of one, and comes back in capitals."""
+    """The code that a name of a rule stands for, in any case. What is no name is a code, or the beginning of one, and comes back in capitals.
+
+    A family may be written as the documentation does: ``OOM1xx``.
+    """
     if "-" not in word:
-        return word.upper()
+        return word.upper().removesuffix("XX")
     return next((code for code, slug in catalogue() if slug == word.lower()), word)

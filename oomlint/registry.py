@@ -92,6 +92,11 @@ def find(name: str) -> str:
     raise ValueError(f"unknown rule {name!r}")
 
 
+def beginning(name: str) -> tuple[str, ...]:
+    """The codes that begin so; those of a family for its letters and first digit."""
+    return tuple(code for code, _ in catalogue() if code.startswith(name) and name.startswith(family_of(code)))
+
+
 def is_known(name: str) -> bool:
     """Whether a code or a slug, in any case, is one of a rule."""
     return any(name.upper() == code or name.lower() == slug for code, slug in catalogue())
@@ -107,7 +112,7 @@ def _selector(item: str) -> str:
     name = item.strip().upper()
     if name == "ALL":
         return ""
-    if not any(code.startswith(name) and name.startswith(family_of(code)) for code, _ in catalogue()):
+    if not beginning(name):
         raise ValueError(f"unknown rule or prefix {item!r}")
     return name
 

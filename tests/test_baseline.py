@@ -182,7 +182,7 @@ def test_findings_that_are_told_once_are_known_one_by_one(folder: Path, run: Cal
     for name in "bcdefg":
         (folder / f"{name}.py").write_text(f"{IMPORT}def f(data):\n    {BAD}")
     (folder / "a.py").unlink()
-    assert run("--write-baseline").err == f"oomlint: wrote 1 finding to {NAME}{HOW}", "as many as a check shows"
+    assert run("--write-baseline").err == f"oomlint: wrote 1 finding at 6 places to {NAME}{HOW}", "as many as a check shows"
     assert len(json.loads((folder / NAME).read_text())["findings"]) == 6
     (folder / "b.py").unlink()
     assert run("--baseline", NAME).out == "No findings in 5 files.\n1 known finding not shown.\n"

@@ -301,6 +301,7 @@ def test_the_version(run: Callable[..., Done]) -> None:
     assert (status, err) == (0, "")
     assert out.startswith(f"oomlint {oomlint.__version__}")
     assert child("--version").stdout.decode().splitlines() == out.splitlines()
+    assert run("version").out == out
 
 
 def test_help(run: Callable[..., Done]) -> None:
@@ -611,6 +612,10 @@ def test_all_rules(run: Callable[..., Done]) -> None:
     assert [each["code"] for each in json.loads(run("rule", "OOM102", "OOM101", "--output-format", "json").out)] == ["OOM102", "OOM101"]
     both = run("rule", "OOM101", "oom102").out
     assert both == run("rule", "OOM101").out + "\n" + run("rule", "OOM102").out
+    lines = run("rule").out.splitlines()
+    for prefix, start in (("OOM3", "OOM3"), ("oom30", "OOM30"), ("OOM3xx", "OOM3")):
+        listed = run("rule", prefix).out.splitlines()
+        assert [line[:6] for line in listed] == [line[:6] for line in lines if line.startswith(start)]
     assert run("rule") == run("rule", "--all", "--output-format", "concise")
     entries = json.loads(run("rule", "--all", "--output-format", "json").out)
     assert [(entry["code"], entry["name"]) for entry in entries] == list(registry.catalogue())

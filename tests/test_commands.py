@@ -111,7 +111,7 @@ def test_watch_is_an_extra(run: Callable[..., Done], monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("line", "word"),
-    [("oomlint ver", "verify"), ("oomlint check --output-fo", "--output-format"), ("oomlint check --output-format sa", "sarif")],
+    [("oomlint veri", "verify"), ("oomlint check --output-fo", "--output-format"), ("oomlint check --output-format sa", "sarif")],
 )
 def test_the_shell_is_told_what_may_follow(line: str, word: str) -> None:
     env = os.environ | {"PYTHONPATH": str(ROOT), "_OOMLINT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}

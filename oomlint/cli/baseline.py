@@ -82,8 +82,8 @@ class Baseline:
         checked = _looked_at(report)
         return sum(entry.fingerprint not in self._found and self._reached(entry, checked, scope) for entry in self._entries.values())
 
-    def write(self, report: Report, scope: Scope) -> None:
-        """Write all findings of a report to the file, beside those that the run could not find. Raises ConfigError."""
+    def write(self, report: Report, scope: Scope) -> int:
+        """Write all findings of a report to the file, beside those that the run could not find; at how many places. Raises ConfigError."""
         findings = _each(item for item in report.findings if item.code is not None)
         marks = self._after(report)
         fresh = [_entry(item, mark, marks) for item, mark in zip(findings, marks.of(findings), strict=True)]
@@ -91,6 +91,7 @@ class Baseline:
         rest = [entry for entry in self._entries.values() if not self._reached(entry, checked, scope)]
         write_report(self.path, text([*fresh, *rest]))
         self._entries = {entry.fingerprint: entry for entry in (*fresh, *rest)}
+        return len(fresh)
 
     def _reached(self, entry: Entry, checked: Collection[str], scope: Scope) -> bool:
         path = os.path.normpath(os.path.join(self._folder, entry.file))

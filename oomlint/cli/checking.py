@@ -273,12 +273,13 @@ class _Check:
         if report.failures or not plugins.whole():
             say(f"{baseline.path} is not written: nobody knows what a rule that failed would have found")
             return report
-        baseline.write(found, self._scope())
+        places = baseline.write(found, self._scope())
         if not self.arguments.quiet:
             used = self.arguments.baseline is not None or self.settings.baseline is not None
             named = os.path.relpath(os.path.join(self.folder, baseline.path), self.root)
             how = "" if used else f'; with `baseline = "{named}"` in oomlint.toml or [tool.oomlint], runs and hooks leave these findings out'
-            say(f"wrote {summary.count(report.told, 'finding')} to {baseline.path}{how}")
+            more = f" at {places} places" if places > report.told else ""
+            say(f"wrote {summary.count(report.told, 'finding')}{more} to {baseline.path}{how}")
         return replace(report, findings=tuple(item for item in report.findings if item.code is None))
 
     def _silence(self, report: Report, reason: str) -> Report:

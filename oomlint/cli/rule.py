@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oomlint import registry
+from oomlint.catalogue import code_of
 from oomlint.cli.check import with_plugins
 from oomlint.cli.options import Color, choice, flag, words
 from oomlint.config import ConfigError, load_settings
@@ -39,7 +40,7 @@ class Format(StrEnum):
 class Arguments:
     """Explain rules: what they do, why it matters, and what to write instead. Without a rule, all are listed, a line each."""
 
-    names: tuple[str, ...] = words("The codes or the names of rules.", "RULES")
+    names: tuple[str, ...] = words("The codes or the names of rules; of a prefix of codes, such as OOM3, its rules are listed.", "RULES")
     all: bool = flag("Explain every rule.", _OUTPUT)
     output_format: Format | None = choice("How pages are written; `text`, or `concise` where no rule is named.", _OUTPUT, Format)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
@@ -50,23 +51,25 @@ def perform(arguments: Arguments) -> int:
     if arguments.names and arguments.all:
         sys.stderr.write("oomlint: error: --all goes without the names of rules\n")
         return 2
-    form = arguments.output_format or (Format.TEXT if arguments.names or arguments.all else Format.CONCISE)
     local = with_plugins(local=True)
     if local and not (arguments.names and all(map(registry.is_known, arguments.names))):
         with suppress(ConfigError):  # what is wrong with settings is not asked for
             load_settings(None, False, Path(), [code for code, _ in registry.catalogue()], local=local)  # noqa: FBT003 - its own signature
     try:
-        codes = [registry.find(name) for name in arguments.names] or [code for code, _ in registry.catalogue()]
+        named = [code for name in arguments.names for code in registry.beginning(code_of(name)) or [registry.find(name)]]
     except ValueError as error:
         sys.stderr.write(f"oomlint: error: {error}\n")
         return 2
+    codes = named or [code for code, _ in registry.catalogue()]
+    one_each = len(codes) == len(arguments.names)
+    form = arguments.output_format or (Format.TEXT if one_each or arguments.all else Format.CONCISE)
     rules = [registry.load(code) for code in codes]
     if form is Format.CONCISE:
         sys.stdout.write("".join(f"{line}\n" for line in _lines(rules)))
         return 0
     if form is Format.JSON:
         entries = [_entry(rule) for rule in rules]
-        sys.stdout.write(json.dumps(entries[0] if len(arguments.names) == 1 else entries, indent=2) + "\n")
+        sys.stdout.write(json.dumps(entries[0] if one_each and len(codes) == 1 else entries, indent=2) + "\n")
     else:
         _print("\n\n".join(map(markdown, rules)) + "\n", color=wants_color(arguments.color, sys.stdout))
     return 0

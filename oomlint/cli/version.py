@@ -1,16 +1,29 @@
-"""What ``oomlint --version`` says."""
+"""``oomlint version``, and what ``oomlint --version`` says."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from oomlint import __version__
 
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SHOWN: Final = 9  # characters of a commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """Show the version."""
+
+
+def perform(_: Arguments) -> int:
+    """Print the version and return the exit status."""
+    sys.stdout.write(f"{text()}\n")
+    return 0
 
 
 def text() -> str:
