@@ -58,7 +58,12 @@ class Constructions:
         this = Instance(cls, None)
         if collating(cls.scope):
             return True
-        return self.evaluator.method(this, "__getitem__") is not None and self.evaluator.method(this, "__len__") is not None
+        item = self.evaluator.method(this, "__getitem__")
+        if item is None or self.evaluator.method(this, "__len__") is None:
+            return False
+        # Part of a set of boxes, or of masks, is such a set: one sample in itself.
+        parts = self.evaluator.returned(item, (), ())
+        return not any(isinstance(part.value, Instance) and part.value.cls.scope is cls.scope for part in parts)
 
     def gives_the_same(self, module: Module, call: cst.Call) -> bool:
         """Whether a call makes the same of the same arguments each time: a dataset whose construction draws nothing, a sampler, a container, a path.
