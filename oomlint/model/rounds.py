@@ -119,6 +119,7 @@ class Body:
         numbers = targets if iterable is not None and (loop.counts or counts_up(iterable)) else numbered(node)
         if isinstance(node, cst.While):
             numbers = {part.target.value for part in descend(node.body) if isinstance(part, cst.AugAssign) and isinstance(part.target, cst.Name)}
+        numbers = numbers | self._advanced(loop.repeated)
         data = targets - numbers
         if not data or not any(isinstance(part, cst.Name) and part.value in data for part in descend(loop.repeated)):
             data = data | self._drawn()
@@ -134,6 +135,15 @@ class Body:
         if known is None:
             known = self._spread[key] = self.round.spread(self.flows, key)
         return known
+
+    def _advanced(self, body: cst.CSTNode) -> set[str]:
+        """Ends of slices that the body moves on by itself: ``start += size``, or ``end = start + size`` and then ``start = end``."""
+        slices = [part for part in descend(body, into_scopes=False) if isinstance(part, cst.Slice)]
+        ends = {word for part in slices for end in (part.lower, part.upper) if end is not None for word in _mentioned(end)}
+        if not ends:
+            return set()
+        stepped = {word for part in descend(body, into_scopes=False) if isinstance(part, cst.AugAssign) for word in _bound(part.target)}
+        return {word for word in ends if word in stepped or word in self._sources(word)[0]}
 
     def _drawn(self) -> set[str]:
         """Names that get another thing in each round, whatever the loop goes over."""
@@ -169,6 +179,11 @@ class Body:
 
     def _comes_around(self, name: str) -> bool:
         """Whether what a name holds depends on what it held the round before, by a call."""
+        more, values = self._sources(name)
+        return name in more and self._read_first(name) and any(isinstance(part, cst.Call) for value in values for part in descend(value))
+
+    def _sources(self, name: str) -> tuple[set[str], list[cst.CSTNode]]:
+        """Names that what a name is bound to depends on, directly or not, and the expressions that say so."""
         reach: set[str] = {name}
         values: list[cst.CSTNode] = []
         more: set[str] = set()
@@ -178,7 +193,7 @@ class Body:
             if more <= reach:
                 break
             reach |= more
-        return name in more and self._read_first(name) and any(isinstance(part, cst.Call) for value in values for part in descend(value))
+        return more, values
 
     def _read_first(self, name: str) -> bool:
         """Whether a round reads a name ahead of binding it."""
