@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.catalogue import in_preview
 from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
@@ -91,9 +92,7 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
                 for workers in counts:
                     if not _together(use, workers, dataset):
                         continue
-                    case = _judge(loader, dataset, workers, methods, project.settings)
-                    if case is not None:
-                        found.append(case)
+                    found.extend(_judge(loader, dataset, workers, methods, project.settings))
         if found:
             sharpest = min(found, key=_rank)
             alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
@@ -133,17 +132,19 @@ def _many(alt: Alternative) -> int:
     return 0
 
 
-def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Iterator[Case]:
+    """What each rule says; one in preview that is not asked for would hide another."""
     if dataset.iterable:
-        return None
+        return
     every = [(as_used(h, dataset, loader), is_small(h.content, settings)) for h in dataset.every()]
     held = [h for h, small in every if not small]
     tensors = [h for h, small in every if not small or (h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]  # however small they are
     for code in _JUDGES if _many(workers) else ("OOM110",):
+        if in_preview(code) and not settings.preview:
+            continue
         case = _JUDGES[code](loader, dataset, tensors if code == "OOM113" else held, workers, methods, settings)
         if case is not None:
-            return case
-    return None
+            yield case
 
 
 def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
@@ -346,7 +347,8 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     if not whole or _is_served_unseen(dataset):
         return None
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
-    if dataset.does_work and all(h.content.kind in shared for h in whole):
+    # Who computes something for each sample wants workers; what they are sent is told where it is known that they are.
+    if dataset.does_work and (not methods.known or all(h.content.kind in shared for h in whole)):
         return None
     holding = min(whole, key=lambda h: (_is_beside(h.content), h.content.kind in shared, h.content.doubt))
     costs = f"costs {FORKED_MIB} MiB plus its batches in flight"
