@@ -12,8 +12,10 @@ from oomlint.memory.buffers.evaluation import evaluations_of
 from oomlint.memory.buffers.growth_messages import over
 from oomlint.memory.facts import growth_facts, loop_fact
 from oomlint.memory.fixes.evaluation_fixes import without_gradients
+from oomlint.model.flow_state import flag
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +147,8 @@ class EvalWithoutNoGrad(Rule):
             node = loop.node
             header = node.iter if isinstance(node, cst.For | cst.CompFor) else node.test if isinstance(node, cst.While) else node.name
             place = text.place(text.span(node)[0], text.span(header)[1])
-            related = list(dict.fromkeys(place for forward in found.forwards for place in _way_to(forward, loop, module)))[:_MOST_PLACES]
+            places = (place for forward in found.forwards for place in _way_to(forward, loop, module))
+            related = list(dict.fromkeys((*_not_heard(loop, module), *places)))[:_MOST_PLACES]
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
             facts = [loop_fact(module, node, LoopKind.BATCH, loop.name, related), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
@@ -156,6 +159,13 @@ class EvalWithoutNoGrad(Rule):
             facts = [loop_fact(one.caller, one.loop)]
             place = module.place(one.forward.node)
             yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts, weighs=_EACH)
+
+
+def _not_heard(loop: Loop, module: Module) -> Iterator[Place]:
+    """Where a loop asks for no graph in a way that torch has not heard since 0.4."""
+    for node in descend(loop.repeated, into_scopes=False):
+        if isinstance(node, cst.Call) and flag(node, "volatile"):
+            yield module.place(node, "`volatile=True` has had no effect since PyTorch 0.4")
 
 
 def _way_to(forward: Forward, loop: Loop, module: Module) -> Iterator[Place]:

@@ -155,15 +155,14 @@ def told_of_pieces(load: Load, taken: Taken) -> Message:
 
 
 def _workers(load: Load) -> str:
-    """What worker processes do with the data, if there are any."""
+    """What worker processes do with the data, where a loader is seen that may have some."""
     owner = load.keeper.owner
     readers = readers_of(load.keeper.module.project).of(owner) if owner is not None else None
-    if readers is not None and readers.alone:
+    if readers is None or not readers.busy:
         return ""
     objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
     if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
-        several = readers is not None and (readers.count or 0) > 1
-        return f"; each of {readers.workers} copies the objects it reads" if readers is not None and several else "; each worker copies the objects it reads"
+        return f"; each {f'of {readers.workers}' if (readers.count or 0) > 1 else 'worker'} copies the objects it reads"
     return "" if _becomes_tensor(load.keeper) else "; each spawned worker gets a copy"
 
 

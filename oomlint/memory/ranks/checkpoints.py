@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.memory.arrays.kept_forms import branches_beside, stands_in
 from oomlint.memory.arrays.torch_load import is_section, loaded
 from oomlint.memory.datasets.serving import serving_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -170,7 +171,12 @@ class _Life:
 
     def _let_go(self, name: str, held: dict[str, int], training: cst.CSTNode | None) -> bool:
         """Whether the name goes, or gets something else, further down, and not only where something asks for it."""
-        later = [e for e in self.scope.effects.get(name, ()) if not e.path and e.statement is not self.statement and not self._is_before(e.node)]
+        beside = branches_beside(self.module, self.statement)
+        later = [
+            e
+            for e in self.scope.effects.get(name, ())
+            if not e.path and e.statement is not self.statement and not self._is_before(e.node) and not stands_in(self.module, e.statement, beside)
+        ]
         if any(e.kind in {"delete", "clear"} for e in later):
             return True
         later = [e for e in later if e.kind in REBINDS]
