@@ -128,6 +128,7 @@ def test_a_mended_file_does_not_hide_behind_python_2(folder: Path, capsys: pytes
         ("print 'a'\n", True),
         ("print >>log, a\n", True),
         ("if a: print a\n", True),
+        ("if a: print 'a'\nelse: b[5] = 1\n", True),
         ("print ('%d') % a\n", True),
         ("exec 'a = 1' in names\n", True),
         ("try:\n    a()\nexcept (IOError, OSError), error:\n    raise\n", True),

@@ -20,7 +20,8 @@ _OLD: Final = re.compile(
 # What Python 2 has never read.
 _NEW: Final = re.compile(
     r"(?m)\b[fF][rR]?\"|\b[rR][fF]\"|^[ \t]*async[ \t]+(?:def|with|for)\b|^[ \t]*nonlocal[ \t]|\bsuper\(\)|\)[ \t]*->|:=|\byield[ \t]+from\b"
-    r"|^[ \t]*def[ \t]+\w+[ \t]*\((?:[^()\n]*,)?[ \t]*\w+[ \t]*:|^[ \t]*\w+[ \t]*:[ \t]*\w+[\w.\[\], ]*=[^=]|\bprint\([^\n]*\b(?:end|flush|sep)[ \t]*="
+    r"|^[ \t]*def[ \t]+\w+[ \t]*\((?:[^()\n]*,)?[ \t]*\w+[ \t]*:"
+    r"|^[ \t]*(?!(?:else|try|finally)\b)\w+[ \t]*:[ \t]*\w+[\w.\[\], ]*=[^=]|\bprint\([^\n]*\b(?:end|flush|sep)[ \t]*="
 )
 
 

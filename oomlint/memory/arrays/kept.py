@@ -14,7 +14,7 @@ import libcst as cst
 from oomlint.api_names import FACTS, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.arrays.kept_forms import adds, byte_range, has_bounds, is_object, unpickles, works_on
-from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of
+from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
@@ -210,6 +210,9 @@ class Kept(KeptCalls):
                     if onward is None:
                         return
                     going = onward
+                    if (one := one_of_zipped(walk, call, parent)) is not None:
+                        self._rounds(search, module, *one, going)
+                        return
                     node = call
                     continue
                 case cst.Subscript():
@@ -267,17 +270,12 @@ class Kept(KeptCalls):
                         listed=going.listed or isinstance(parent, cst.ListComp),
                     ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
                 case cst.CompFor():
-                    if node is not parent.iter:
-                        return
-                    self._comprehension(search, module, parent, going)
+                    if node is parent.iter:
+                        self._rounds(search, module, parent, parent.target, going)
                     return
                 case cst.For():
                     if node is parent.iter:
-                        self._gone_through(search, module, parent, going)
-                        scope = walk.scope_at(parent)
-                        mixed = going.mixed and not isinstance(parent.target, cst.Tuple | cst.List)
-                        for name in names_of(parent.target):
-                            self.follow_name(search, module, scope, name, parent.target, replace(going.named(name), part=True, mixed=mixed, keys=()))
+                        self._rounds(search, module, parent, parent.target, going)
                     return
                 case cst.WithItem():
                     if parent.asname is not None and isinstance(parent.asname.name, cst.Name):
@@ -347,6 +345,17 @@ class Kept(KeptCalls):
             self._given.assume(node, False)  # noqa: FBT003 - a function that calls itself
             known = self._given[node] = bool(self.returned(module, node, collected=True, sure=True))
         return known
+
+    def _rounds(self, search: Search, module: Module, loop: cst.For | cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
+        """A loop goes through the value: each round, ``target`` is an element of it."""
+        if isinstance(loop, cst.CompFor):
+            self._comprehension(search, module, loop, target, going)
+            return
+        self._gone_through(search, module, loop, going)
+        scope = module.walk.scope_at(loop)
+        mixed = going.mixed and not isinstance(target, cst.Tuple | cst.List)
+        for name in names_of(target):
+            self.follow_name(search, module, scope, name, loop.target, replace(going.named(name), part=True, mixed=mixed, keys=()))
 
     def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
         """A loop that runs a model goes through the value."""
@@ -450,14 +459,14 @@ class Kept(KeptCalls):
                 return False
         return False
 
-    def _comprehension(self, search: Search, module: Module, loop: cst.CompFor, going: Going) -> None:
+    def _comprehension(self, search: Search, module: Module, loop: cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
         """``[f(x) for x in value]``: each element goes where its name goes."""
         holder: cst.CSTNode = loop
         while isinstance(holder, cst.CompFor):
             holder = module.walk.parents[holder]
-        wanted = set(names_of(loop.target))
+        wanted = set(names_of(target))
         part = not across(loop.iter)  # otherwise it is all of one field
-        mixed = going.mixed and part and not isinstance(loop.target, cst.Tuple | cst.List)
+        mixed = going.mixed and part and not isinstance(target, cst.Tuple | cst.List)
         made = [holder.elt] if isinstance(holder, cst.ListComp | cst.SetComp | cst.GeneratorExp) else [holder.value] if isinstance(holder, cst.DictComp) else []
         for root in made:
             for use in descend(root):

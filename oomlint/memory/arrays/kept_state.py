@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import WRAPPERS
 from oomlint.memory.datasets.serving import Entered, serving_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import ClassRef
     from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 DEEPEST: Final = 12  # functions on the way
 STEPS: Final = 4_000  # for one read
@@ -304,6 +306,27 @@ def ends_of(key: cst.BaseExpression | None) -> tuple[str, str]:
             first, last = (part.value if isinstance(part, cst.FormattedStringText) else "" for part in (key.parts[0], key.parts[-1]))
             return first, last
     return "", ""
+
+
+def one_of_zipped(walk: Walk, call: cst.Call, arg: cst.Arg) -> tuple[cst.For | cst.CompFor, cst.BaseExpression] | None:
+    """The loop that goes through one of several things together, and the part of its target that is an element of that one."""
+    if names.dotted(call.func) != "zip" or any(other.star for other in call.args):
+        return None
+    places = [call.args.index(arg)]
+    node: cst.CSTNode = call
+    while isinstance(outer := walk.parents.get(node), cst.Arg) and isinstance(around := walk.parents[outer], cst.Call):
+        if names.last_name(around.func) not in WRAPPERS or around.args[0] is not outer:
+            return None
+        places = [1, *places] if names.dotted(around.func) == "enumerate" else places
+        node = around
+    if not isinstance(outer, cst.For | cst.CompFor) or outer.iter is not node:
+        return None
+    target: cst.BaseExpression = outer.target
+    for place in places:
+        if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) <= place:
+            break
+        target = target.elements[place].value
+    return outer, target
 
 
 def names_of(target: cst.CSTNode) -> list[str]:
