@@ -34,6 +34,8 @@ from oomlint.model.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
@@ -300,9 +302,10 @@ class Datasets:
         return ""
 
     def _holdings(self, value: Instance, body: _Body) -> list[Holding]:
-        """Attributes that ``__init__``, the methods that it calls and the base classes set."""
+        """Attributes that ``__init__``, the methods that it calls, the base classes and who uses the object set before samples are read."""
         found: dict[str, Holding] = {}
-        for frame in self.building_frames(value):
+        built = self.building_frames(value)
+        for frame in (*built, *self._from_outside(value, body, {frame.scope for frame in built})):
             this = names.self_name(frame.scope)
             if this is None:
                 continue
@@ -327,6 +330,17 @@ class Datasets:
                     continue
                 found[name] = Holding(name, content, effect, frame.module, read=name in body.attributes)
         return list(found.values())
+
+    def _from_outside(self, value: Instance, body: _Body, built: set[Scope]) -> Iterator[Frame]:
+        """Methods that are called on the object once it is built, and set what samples are read from: ``dataset.reset(epoch)``."""
+        for base in [base for base in self.evaluator.lineage(value.cls) if isinstance(base, ClassRef)]:
+            for method in base.scope.children:
+                this = names.self_name(method)
+                if this is None or method in built or method in body.scopes:
+                    continue
+                given = {str(effect.path[0][1]) for effect in method.effects.get(this, ()) if effect.kind == "assign" and len(effect.path) == 1}
+                if not given.isdisjoint(body.attributes) and self.evaluator.calls.sites(base.module, method, 1):
+                    yield Frame(base.module, method, None, value)
 
     @staticmethod
     def _is_lighter(content: Content, known: Holding, effect: Effect, frame: Frame) -> bool:

@@ -162,7 +162,10 @@ def changes_in(
     alike: Callable[[cst.Call], bool] | None = None,
     asked: frozenset[str] = frozenset(),
 ) -> bool:
-    """Whether one of the expressions depends on something that the loop sets; ``alike`` says which calls give the same in each round."""
+    """Whether one of the expressions depends on something that the loop sets.
+
+    ``alike`` says which calls give the same in each round; where it is given, an object is not the same any more once a method has changed it.
+    """
     roots = {name for node in nodes for name in _names_in(node, module)}
     for root in roots:
         for effect in scope.effects.get(root, ()):
@@ -173,16 +176,16 @@ def changes_in(
                 and (alike is None or root in asked or not _made_again(effect, loop, module, scope, alike, asked))
             ):
                 return True
-    # A method called on an object in the loop may change it: `dataset.set_epoch(epoch)`.
+    return alike is not None and _acts_on(nodes, loop)
+
+
+def _acts_on(nodes: Sequence[cst.BaseExpression], loop: cst.For | cst.While) -> bool:
+    """Whether a method of what the expressions read is called in the loop for what it does, not for what it gives: ``dataset.set_epoch(epoch)``."""
+    read = {path for node in nodes for part in descend(node) if isinstance(part, cst.Name | cst.Attribute) and (path := path_of(part)) is not None}
     for node in descend(loop.body, into_scopes=False):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not isinstance(module.walk.parents.get(node), cst.For):
-            path = path_of(node.func.value)
-            if (
-                path is not None
-                and path[0] in roots
-                and node.func.attr.value.startswith(("set_", "update", "add", "resample", "shuffle", "refresh", "ng_sample", "generate"))
-            ):
-                return True
+        call = node.value if isinstance(node, cst.Expr) else None
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and path_of(call.func.value) in read:
+            return True
     return False
 
 
