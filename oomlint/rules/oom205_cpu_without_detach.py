@@ -9,6 +9,7 @@ from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import target_of, told, what_of
 from oomlint.memory.fixes.growth_fixes import detach_fix
+from oomlint.model.held import Graph
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -105,9 +106,11 @@ class CpuWithoutDetach(Rule):
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             graph = "graph nodes" if growth.freed else "activations"
+            calls = {leaf.moved for leaf in store.value.leaves() if leaf.graph is Graph.YES and leaf.moved.endswith(")")}
+            moved = any(call.startswith(("cpu", "to")) for call in calls)
             message = Message(
-                f"`{target_of(store)}` collects `{what_of(store)}` on the CPU without `.detach()`",
-                f"the copy keeps its graph, so the {graph} of every step stay on the device",
+                f"`{target_of(store)}` collects `{what_of(store)}` {'on the CPU' if moved else f'of `{min(calls)}`'} without `.detach()`",
+                f"{'the copy' if moved else 'what it gives'} keeps its graph, so the {graph} of every step stay on the device",
             )
             mend = detach_fix(growth, module, project, "detach the tensor before it is stored")
             yield self.finding(message=message, fix=mend, **told(growth, module))
