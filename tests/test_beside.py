@@ -64,6 +64,28 @@ def write(project: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("run.sh", "python b/train.py --num_workers 8"),
+        ("run.sh", "cd b && python train.py --num_workers 8"),
+        ("run.sh", "cd b\npython -u ./train.py --num_workers 8"),
+        ("b/run.sh", "python train.py --num_workers 8"),
+        ("b/run.sh", 'cd "$(dirname "$0")"\npython train.py --num_workers 8'),
+        ("b/Makefile", "train:\n\tpython train.py --num_workers 8"),
+    ],
+)
+def test_of_two_scripts_of_one_name_the_one_is_meant_that_the_path_leads_to(name: str, line: str, project: Path) -> None:
+    for folder in "ab":
+        write(project, f"{folder}/train.py", TRAIN.replace("features", folder))
+    (project / "train.py").unlink()
+    write(project, name, f"{line}\n")
+    (found,) = check(project).findings
+    assert any(place.path == str(project / "b" / "train.py") for place in found.related)
+    assert not any(place.path == str(project / "a" / "train.py") for place in found.related)
+    assert not check(project, "a").findings
+
+
 # -- kinds of files --------------------------------------------------------------------------------------------------
 
 FILES: Final = {

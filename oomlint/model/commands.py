@@ -38,6 +38,7 @@ _CPUS_OF_TASK: Final = "SLURM_CPUS_PER_TASK"
 _ASSIGNED: Final = re.compile(
     r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
 )
+_ENTERS: Final = re.compile(r"(?m)(?:^|[;&|(])[ \t]*(?:cd|pushd)[ \t]+(?:\"([^\"\n]*)\"|([^\s;&|()]+))")
 _WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
@@ -131,6 +132,12 @@ class Command:
     def place(self) -> Place:
         """All of it."""
         return self.text.place(self.parts[0].start, self.parts[-1].end)
+
+    @property
+    def entered(self) -> str:
+        """The folder that the file goes into last in front of the command; empty where it stays."""
+        found = [match[1] or match[2] for match in _ENTERS.finditer(self.text.content, 0, self.parts[0].start)]
+        return found[-1] if found else ""
 
     def place_of(self, number: int) -> Place:
         """One word."""

@@ -91,7 +91,7 @@ class Launches:
         known = self._starting.get(script.path)
         if known is None:
             found = self.commands(script)
-            known = [one for one in found if is_named(one.words, script.path) or _runs_module(one.words, script, self.project)]
+            known = [one for one in found if self._starts(one, script)]
             self._starting[script.path] = known
         return known
 
@@ -146,23 +146,21 @@ class Launches:
         """How many processes on a machine the command lines of the project start the script in; ``None`` where they leave that open."""
         base = os.path.basename(script.path)
         found = []
-        for command in (*self.commands(script), *self._told(script)):
-            place, words = command.place, command.words
-            named = next((w for w in words if w == base or w.endswith("/" + base)), "")
-            if (named and self._means(named, script, place)) or _runs_module(words, script, self.project):
-                count = processes_of(words, base)
-                if count is not False:
-                    found.append((count, place))
+        for command in (*self.of_script(script), *(one for one in self._told() if self._starts(one, script))):
+            count = processes_of(command.words, base)
+            if count is not False:
+                found.append((count, command.place))
         return found
 
     def starts(self, script: Module) -> Iterator[tuple[Command, int]]:
         """The command lines of files beside the code that start the script, and in how many processes on a machine each task of theirs does."""
         for command in self.of_script(script):
             named = next((word for word in command.words if is_named([word], script.path)), "")
-            if not named or self._means(named, script, command.place):
-                yield command, _ranks(command, script.path)
-                for service in self._services_of(command):
-                    yield replace(command, service=service), _ranks(command, script.path)
+            if named and not script.path.endswith(os.sep + os.sep.join(part for part in _plain_parts(named) if part != os.pardir)):
+                continue  # a script of that name somewhere else
+            yield command, _ranks(command, script.path)
+            for service in self._services_of(command):
+                yield replace(command, service=service), _ranks(command, script.path)
 
     def _services_of(self, command: Command) -> list[Service]:
         """The services of compose files that start a command of a Dockerfile: they are built from it, and say nothing else."""
@@ -188,15 +186,39 @@ class Launches:
     def _content(self, path: str) -> str:
         return self.project.raw(path).decode("utf-8-sig", "replace")
 
-    def _means(self, word: str, script: Module, place: Place) -> bool:
-        """Whether a path in a command line is that of the script, which may not be the only one of its name."""
-        tail = "/" + "/".join(part for part in word.split("/") if part not in {"", ".", ".."} and "$" not in part)
-        if not script.path.endswith(tail):
-            return False
-        alike = self.project.search(_ends_so, (tail,), script.path)
-        return len(alike) < 2 or os.path.dirname(script.path) == os.path.dirname(place.path)  # noqa: PLR2004 - itself
+    def _starts(self, command: Command, script: Module) -> bool:
+        """Whether a command line starts the script."""
+        return any(is_named([word], script.path) and self._means(word, script, command) for word in command.words) or _runs_module(
+            command.words, script, self.project
+        )
 
-    def _told(self, script: Module) -> list[Command]:
+    def _means(self, word: str, script: Module, command: Command) -> bool:
+        """Whether a path in a command line is that of the script, which may not be the only one of its name.
+
+        It is what the path leads to from the folder that the line was preceded by a ``cd`` to, from that of its file, or from one above. A path that
+        leads to no file means the one whose end is written so, if there is just one.
+        """
+        programs = self.project.search(_programs, (os.path.basename(script.path),), script.path)
+        parts = _plain_parts(word)
+        alike: list[str] = []
+        while parts and not alike:
+            tail = os.sep + os.sep.join(part for part in parts if part != os.pardir)
+            alike = [path for path in programs if path.endswith(tail)]
+            if not alike:
+                parts = parts[1:]
+        if len(alike) < 2 or script.path not in alike:  # noqa: PLR2004 - itself
+            return script.path in alike
+        folder = os.path.dirname(command.text.path)
+        while True:
+            for entered in (command.entered, ""):
+                path = os.path.normpath(os.path.join(folder, *_plain_parts(entered), *parts))
+                if path in alike:
+                    return path == script.path
+            if folder == self.project.top or folder == os.path.dirname(folder):
+                return False
+            folder = os.path.dirname(folder)
+
+    def _told(self) -> list[Command]:
         """Command lines with a launcher that the project's own pages show."""
         known = self._lines.get("pages")
         if known is None:
@@ -206,7 +228,6 @@ class Launches:
                 text = self.project.raw(path).decode("utf-8", "replace")
                 known.extend(command for command in commands_of(path, text) if any(word in _LAUNCHERS for word in command.words))
             self._lines["pages"] = known
-        del script
         return known
 
     def _pages(self) -> list[str]:
@@ -247,9 +268,14 @@ def _spellings(flags: list[str]) -> set[str]:
 
 
 @finder
-def _ends_so(path: str, data: bytes, tail: str) -> str:
+def _programs(path: str, data: bytes, base: str) -> str:
     del data
-    return FOUND if path.endswith(tail) else ""
+    return FOUND if os.path.basename(path) == base else ""
+
+
+def _plain_parts(path: str) -> list[str]:
+    """The parts of a path that are known: what a variable stands for is left out."""
+    return [part for part in re.split(r"[/\\]", re.sub(r"\$\([^()]*\)|\$\{[^{}]*\}", "$", path)) if part not in {"", "."} and "$" not in part]
 
 
 @finder

@@ -344,6 +344,7 @@ def _starts(methods: StartMethods) -> str:
 def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
     count = _many(workers)
     whole = wholly_held(dataset, held) if not 0 <= count < settings.workers_over_memory else []
+    whole = [h for h in whole if not is_light(h, owner_of(dataset, h), loader)]  # names say where samples are
     if not whole or _is_served_unseen(dataset):
         return None
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
