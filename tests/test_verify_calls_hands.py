@@ -6,10 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from verify_cases import judge_by_hand, told
+from verify_cases import found, judge_by_hand, told, verify
 
+from oomlint.cli import mended
 from oomlint.verify.case import Outcome
 from oomlint.verify.child.synthesis import stub_optimizer, symbolic_sweep
+from oomlint.verify.strategies.changed_statements import changed
 from oomlint.verify.strategies.unrelated_changes import beyond, hidden
 
 if TYPE_CHECKING:
@@ -164,6 +166,11 @@ def train(model, loader, opt, accelerator):
 """
 
 
+def first_beyond(after: str, row: int) -> str:
+    every = [item for found in changed(TRAIN, after, script=False) for item in found]
+    return beyond(TRAIN, after, ("train", "train"), row, every)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -179,11 +186,11 @@ def train(model, loader, opt, accelerator):
 )
 def test_what_a_mend_does_beside_the_finding(old: str, new: str, words: str) -> None:
     assert old in TRAIN
-    assert beyond(TRAIN, TRAIN.replace(old, new), ("train", "train"), 10) == words
+    assert first_beyond(TRAIN.replace(old, new), 10) == words
 
 
 def test_the_finding_may_be_about_the_loop_around() -> None:
-    assert not beyond(TRAIN, TRAIN.replace("+= loss\n", "+= loss.item()\n"), ("train", "train"), 5)
+    assert not first_beyond(TRAIN.replace("+= loss\n", "+= loss.item()\n"), 5)
 
 
 @pytest.mark.parametrize(
@@ -211,3 +218,44 @@ def test_owners_of_parameters_are_read_off_the_program() -> None:
 )
 def test_what_has_a_value_for_each_sample_is_told_by_its_name(name: str, many: bool) -> None:  # noqa: FBT001 - a parameter
     assert bool(symbolic_sweep.rows(name)) is many
+
+
+TWO: Final = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=4, num_workers=0, persistent_workers=True)
+losses = []
+for (x,) in loader:
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss)
+print(len(losses))
+"""
+
+
+def test_edits_for_two_findings_are_judged_one_by_one(runner: SandboxRunner, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    program, after = tmp_path / "project" / "train.py", tmp_path / "after.py"
+    program.write_text(TWO)
+    after.write_text(TWO.replace(", " + ALWAYS, "").replace("append(loss)", "append(loss.detach())"))
+    findings = [found(program, code) for code in ("OOM101", "OOM202")]
+    for case, other in zip(mended.cases(str(after), findings, findings, str(program.parent), []), ("line 14, `losses", "line 7, `loader"), strict=True):
+        verdict = verify(runner, case)
+        assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+        assert any(item.startswith(other) and "another finding" in item for item in verdict.assumptions), told(verdict)
+    wrong = after.read_text().replace("optimizer.step()", "pass")
+    after.write_text(wrong)
+    (case,) = mended.cases(str(after), findings[1:], findings, str(program.parent), [])
+    assert verify(runner, case).outcome is Outcome.REGRESSED
+
+
+def test_what_a_call_does_not_lead_to_is_told_and_does_not_block(judged: Judge) -> None:
+    train = "\n\ndef train(model, loader):\n    total = 0.0\n    for x in loader:\n        total += model(x)\n    return total\n"
+    verdict = judged(LOADER + train, GUARDED + train.replace("model(x)", "model(x).detach()"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert any("total += model(x).detach()" in item and "was not run" in item for item in verdict.left_out), told(verdict)

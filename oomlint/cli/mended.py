@@ -23,8 +23,8 @@ class _Mend(NamedTuple):
     base: str
 
 
-def cases(after: str, findings: Sequence[Finding], root: str, folders: Sequence[str]) -> list[Case]:
-    """A case for every finding, with the mend. Raises ConfigError.
+def cases(after: str, findings: Sequence[Finding], known: Sequence[Finding], root: str, folders: Sequence[str]) -> list[Case]:
+    """A case for every finding, with the mend, which is for all that are known. Raises ConfigError.
 
     A file stands for the one file that the findings are in. Of a folder every file stands for the one of the same relative name below the first of
     ``folders`` that has any such file; a program that is new there is new in the mend. A finding whose file the folder does not hold has no mend.
@@ -42,7 +42,7 @@ def cases(after: str, findings: Sequence[Finding], root: str, folders: Sequence[
     return [
         Case(finding, root, by_hand=True, unmended=f"{after} holds no `{missing[path]}`")
         if (path := finding.place.path) in missing
-        else Case(finding, root, mend.changes, by_hand=True)
+        else Case(finding, root, mend.changes, by_hand=True, others=tuple(other.place for other in known if other.place != finding.place))
         for finding in findings
     ]
 

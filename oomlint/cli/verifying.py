@@ -149,7 +149,8 @@ def _cases(findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Ar
         nested = arguments.config is None and not arguments.isolated
         return [case for case in cases_of(findings, around.root, around.settings, nested=nested) if case.finding in chosen]
     folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
-    return mended.cases(arguments.after, _besides(chosen, arguments.after), around.root, list(dict.fromkeys([*folders[:1], around.root, os.getcwd()])))
+    tops = list(dict.fromkeys([*folders[:1], around.root, os.getcwd()]))
+    return mended.cases(arguments.after, _besides(chosen, arguments.after), findings, around.root, tops)
 
 
 def _besides(findings: Sequence[Finding], folder: str) -> Sequence[Finding]:

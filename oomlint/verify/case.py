@@ -15,7 +15,7 @@ from oomlint.source import SourceError, read_source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Finding, Place
     from oomlint.measurement import Measurement
     from oomlint.source import Source
 
@@ -65,6 +65,7 @@ class Case:
     root: str  # the project's, absolute
     changes: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
     by_hand: bool = False  # the changes are not a fix of oomlint's
+    others: tuple[Place, ...] = ()  # of other findings that changes by hand are for as well: those nearest to one of them are judged with it
     beside: tuple[str, ...] = ()  # rules whose fixes are made both before and after: without them this one is not seen
     unmended: str = ""  # why there are no changes although a mend by hand was asked for: nothing is run then
 

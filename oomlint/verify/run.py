@@ -23,6 +23,7 @@ from oomlint.verify.sandbox.view import of_project
 from oomlint.verify.sandbox_runner import SandboxRunner
 from oomlint.verify.session import Session, nearest
 from oomlint.verify.strategies import prices
+from oomlint.verify.strategies.changed_statements import of_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -168,18 +169,26 @@ class _Project:
                 if os.environ.get("OOMLINT_DEBUG"):
                     raise
                 verdict = Verdict(Outcome.INCONCLUSIVE, "what was run gives an answer that makes no sense")
-        verdict = replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._runner.ready.sandbox))
-        if case.beside:
-            told = f"the fix of {' and '.join(case.beside)} in the same place is made on both sides"
-            verdict = replace(verdict, assumptions=(*verdict.assumptions, told))
-        if not case.by_hand or case.finding.place.path in case.changes:
-            return verdict
-        return replace(verdict, assumptions=(*verdict.assumptions, f"the mend leaves {os.path.basename(case.finding.place.path)} as it is"))
+        return replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._runner.ready.sandbox))
 
 
 def asked(session: Session) -> Verdict:
     """The verdict on a case: what the strategies say, unless the patch makes something else worse."""
-    return causes.explained(session, prices.judged(session, recheck.judged(session, _said(session))))
+    verdict = causes.explained(session, prices.judged(session, recheck.judged(session, _said(session))))
+    return replace(verdict, assumptions=(*verdict.assumptions, *_noted(session.case)))
+
+
+def _noted(case: Case) -> Iterator[str]:
+    """What is to be known of the changes, whatever was run."""
+    if case.beside:
+        yield f"the fix of {' and '.join(case.beside)} in the same place is made on both sides"
+    if case.by_hand and case.finding.place.path not in case.changes:
+        yield f"the mend leaves {os.path.basename(case.finding.place.path)} as it is"
+    for path in case.changes if case.others else ():
+        own = of_case(case, path, script=True)[1]
+        for item in of_case(replace(case, others=()), path, script=True)[1]:
+            if item not in own:
+                yield f"{item.words}: the mend changes it for another finding"
 
 
 def _said(session: Session) -> Verdict:
@@ -231,7 +240,7 @@ def _whole(case: Case, verdict: Verdict) -> Verdict:
     """The verdict, unless a mend by hand changes loaders that were not run: what is cut out says nothing of the rest."""
     if not case.by_hand or verdict.outcome is not Outcome.CONFIRMED or verdict.fidelity is Fidelity.COMMAND:
         return verdict
-    changed = [pair for path in case.changes for pair in _changed_loaders(case, path)]
+    changed = [call for path in case.changes for call in _changed_loaders(case, path)]
     if len(changed) <= (1 if Trait.OF_LOADER in case.plan.traits and verdict.fidelity is Fidelity.SLICED else 0):
         return verdict
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but the mend also changes {changed[-1]}, which was not compared")
@@ -239,15 +248,10 @@ def _whole(case: Case, verdict: Verdict) -> Verdict:
 
 def _changed_loaders(case: Case, path: str) -> list[str]:
     """The loaders that a mend makes in another way, in the words of the program after."""
-    old, new = (
-        [
-            ast.unparse(node)
-            for node in ast.walk(case.tree(part, path) or ast.Module([], []))
-            if isinstance(node, ast.Call) and callee(node).endswith("DataLoader")
-        ]
-        for part in Part
+    kept, new = (
+        [ast.unparse(node) for item in items for node in item.walk() if isinstance(node, ast.Call) and callee(node).endswith("DataLoader")]
+        for items in of_case(case, path, script=True)
     )
-    kept = list(old)
     changed = []
     for call in new:
         if call in kept:
@@ -280,7 +284,9 @@ def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Se
     mend = patches.of_setting(root, settings.verify.mends) if settings and settings.verify.mends else {}
     if not edits:
         # The rows of a finding hold in the file as it is: a mend of other files only says nothing of it.
-        return Case(finding, root, mend if finding.place.path in mend else {}, by_hand=finding.place.path in mend)
+        mended = finding.place.path in mend
+        same = tuple(other.place for other in findings if mended and other.place != finding.place and not _edits(other))
+        return Case(finding, root, mend if mended else {}, by_hand=mended, others=same)
     others = [edit for other in findings if _beside(finding, other) for edit in _edits(other) if edit not in edits]
     try:
         beside = tuple(dict.fromkeys(str(other.code) for other in findings if _beside(finding, other) and _edits(other)))

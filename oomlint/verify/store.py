@@ -99,7 +99,8 @@ class VerdictStore:
         state = hashlib.blake2b(self._state(case.root), digest_size=16)
         place = [spot.path, spot.cell, spot.row, spot.column, spot.end_row, spot.end_column]
         told = [facts.row(fact, lambda place: [place.path, place.cell, place.row, place.column]) for fact in finding.facts]
-        state.update(json.dumps([case.code, told, place, case.root]).encode())
+        others = [[other.path, other.cell, other.row] for other in case.others]
+        state.update(json.dumps([case.code, told, place, others, case.root]).encode())
         for path, contents in sorted(case.changes.items()):
             for part in (os.fsencode(path), *contents):
                 state.update(b"%d\0" % len(part) + part)

@@ -61,8 +61,8 @@ def _calls(session: Session) -> Judged:
     judged = call_verdict.together([_one(session, target) for target in found])
     if not session.case.by_hand or pickled or judged.outcome not in {Outcome.CONFIRMED, Outcome.NO_EFFECT}:
         return judged
-    gap = unverified_changes.of_calls(session, _pieces(session, found))
-    return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else judged
+    gap, aside = unverified_changes.of_calls(session, _pieces(session, found))
+    return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else replace(judged, left_out=(*judged.left_out, *aside))
 
 
 def _pieces(session: Session, found: Sequence[Target]) -> dict[Part, list[Cut]]:

@@ -14,7 +14,7 @@ from oomlint.measurement import Trait
 from oomlint.source import SourceError
 from oomlint.verify.ast_location import named
 from oomlint.verify.case import Part
-from oomlint.verify.strategies.changed_statements import changed, ends, heads, parameters, readers, tested
+from oomlint.verify.strategies.changed_statements import ends, heads, of_case, parameters, readers, tested
 from oomlint.verify.strategies.device_moves import copied, mixed, moves, precision
 from oomlint.verify.strategies.unrelated_changes import beyond, hidden
 
@@ -75,13 +75,13 @@ class Reach:
         try:
             before, after = (case.source(part, path).text for part in Part)
             script = path == self._own and not self._functions[Part.BEFORE]
-            pair = changed(before, after, script=script)
+            pair = of_case(case, path, script=script)
         except (SourceError, SyntaxError, ValueError, RecursionError):
             return  # a file of settings, or of data
         self.drops |= before.count(_DROPS) != after.count(_DROPS)
         if case.by_hand and path == self._own:
             row = case.source(Part.BEFORE).program_row(case.finding.place)
-            self._beyond = beyond(before, after, (self._functions[Part.BEFORE], self._functions[Part.AFTER]), row)
+            self._beyond = beyond(before, after, (self._functions[Part.BEFORE], self._functions[Part.AFTER]), row, [item for found in pair for item in found])
         if case.by_hand:
             simulated = case.plan.loop is not None and case.plan.loop.simulated
             self._unseen(before, after, copies=Trait.OF_STATES in case.plan.traits, simulated=simulated)

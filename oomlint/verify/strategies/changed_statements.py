@@ -7,14 +7,19 @@ and classes, docstrings and what cannot be reached are nothing that runs; for a 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.source import SourceError
 from oomlint.verify.ast_location import FILLING
+from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from oomlint.verify.case import Case
 
     Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -35,6 +40,7 @@ class Statement:
     tests: tuple[tuple[ast.If, bool], ...] = field(default=(), compare=False)  # branches around it, and whether it stands in their body
     beside: int = -1  # column, where it stands in the row of its own head: the row alone does not tell whether it was run
     silent: bool = False  # nothing of it can be seen to run
+    file: str = ""  # where it is another than that of the finding
 
     @property
     def asked(self) -> list[int]:
@@ -56,27 +62,56 @@ class Statement:
         """The row to tell."""
         return self.node.lineno
 
+    def walk(self) -> Iterator[ast.AST]:
+        """The expressions of it, and all in them; of a compound one those of its head."""
+        return (inner for part in _heads(self.node) for inner in ast.walk(part))
+
     @property
     def words(self) -> str:
-        """For example: line 12, `total += loss`."""
+        """For example: line 12, `total += loss`; line 3 of data.py, `return row`."""
         node = self.node
         text = f"def {node.name}" if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ast.unparse(node).split("\n", 1)[0].strip()
-        return f"line {self.row}, `{text if len(text) <= _SHOWN else f'{text[: _SHOWN - 3]}...'}`"
+        return f"line {self.row}{self.file and f' of {self.file}'}, `{text if len(text) <= _SHOWN else f'{text[: _SHOWN - 3]}...'}`"
 
 
-def changed(before: str, after: str, *, script: bool) -> tuple[list[Statement], list[Statement]]:
+def of_case(case: Case, path: str, *, script: bool) -> tuple[list[Statement], list[Statement]]:
+    """What the changes of a case do to a file, but for those that are nearer to another finding. Nothing where it is no program: settings, or data."""
+    try:
+        source, after = (case.source(part, path) for part in Part)
+        own, *others = (source.program_row(place) if place.path == path else 0 for place in (case.finding.place, *case.others))
+        gone, come = changed(source.text, after.text, script=script, own=own, others=others)
+    except (SourceError, SyntaxError, ValueError, RecursionError):
+        return [], []
+    file = "" if path == case.finding.place.path else os.path.basename(path)
+    return [replace(item, file=file) for item in gone], [replace(item, file=file) for item in come]
+
+
+def changed(before: str, after: str, *, script: bool, own: int = 0, others: Sequence[int] = ()) -> tuple[list[Statement], list[Statement]]:
     """Statements that only the program before has, and those that only the one after has. ``script``: the top level itself is what is run.
 
+    ``own`` and ``others`` are the rows of findings in the program before, 0 for one that is elsewhere: what is changed nearer to one of the others is left out.
     Raises SyntaxError and ValueError.
     """
     old, new = (list(statements(ast.parse(text), script=script)) for text in (before, after))
     gone: list[Statement] = []
     come: list[Statement] = []
     for kind, start, end, first, last in SequenceMatcher(None, [item.key for item in old], [item.key for item in new], autojunk=False).get_opcodes():
-        if kind != "equal":
-            gone.extend(item for item in old[start:end] if not item.silent)
-            come.extend(item for item in new[first:last] if not item.silent)
+        pairs = [(old[start:end], new[first:last])]
+        if end - start == last - first:
+            pairs = [([one], [other]) for one, other in zip(*pairs[0], strict=True)]
+        for left, right in pairs if kind != "equal" else ():
+            if all(_nearness(old, [*left, *right], row) <= _nearness(old, [*left, *right], own) for row in others):
+                gone.extend(item for item in left if not item.silent)
+                come.extend(item for item in right if not item.silent)
     return gone, come
+
+
+def _nearness(program: Sequence[Statement], edit: Sequence[Statement], row: int) -> int:
+    """How near an edit is to a row of the program before: 3 for the very statement, 2 for its function, 1 for its file, 0 where the row is elsewhere."""
+    here = next((item for item in reversed(program) if item.node.lineno <= row <= (item.node.end_lineno or 0)), None)
+    if here is None:
+        return int(row > 0)
+    return 3 if here in edit else 2 if any(here.function == item.function for item in edit) else 1
 
 
 def readers(text: str, found: Iterable[Statement], *, script: bool) -> list[Statement]:

@@ -23,8 +23,8 @@ _SHOWS: Final = frozenset("colorama loguru matplotlib mlflow rich seaborn tensor
 _HIDES: Final = re.compile(r"line \d+: (`.*` was left out|\w*(?:Error|Exception|Warning|Interrupt|Iteration|Exit)\b)|: stood in for$|: each steps all models$")
 
 
-def beyond(before: str, after: str, functions: tuple[str, str], row: int) -> str:
-    """The first statement of a function that a mend changes beside the one at ``row``, in words; empty where there is none. Raises SyntaxError, ValueError."""
+def beyond(before: str, after: str, functions: tuple[str, str], row: int, changed: Sequence[Statement]) -> str:
+    """The first of the changed statements of a function beside the one at ``row``, in words; empty where there is none. Raises SyntaxError, ValueError."""
     old, new = (
         [item for item in statements(ast.parse(text), script=True) if item.function == name and not item.silent and not isinstance(item.node, _AROUND)]
         for text, name in zip((before, after), functions, strict=True)
@@ -34,7 +34,8 @@ def beyond(before: str, after: str, functions: tuple[str, str], row: int) -> str
     for kind, start, end, first, last in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
         if kind == "equal":
             continue
-        other = next((item for item in old[start:end] if item is not own), None) or _other(new[first:last], own)
+        gone, come = ([item for item in items if item in changed] for items in (old[start:end], new[first:last]))
+        other = next((item for item in gone if item is not own), None) or _other(come, own)
         if other is not None:
             return other.words
     return ""

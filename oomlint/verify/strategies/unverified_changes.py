@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.api_names import NEEDS_WORKERS
 from oomlint.memory.loaders.loader_calls import PARAMETERS
-from oomlint.source import SourceError
-from oomlint.verify.ast_location import callee
+from oomlint.verify.ast_location import callee, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import call_names
-from oomlint.verify.strategies.changed_statements import changed
+from oomlint.verify.strategies.changed_statements import of_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,27 +34,48 @@ def of_expression(session: Session, source: str) -> str:
     return ""
 
 
-def of_calls(session: Session, pieces: dict[Part, list[Cut]]) -> str:
-    """Something that the mend changes beside the workers of the calls that are run, so that nothing is known of it; empty where there is nothing."""
+def of_calls(session: Session, pieces: dict[Part, list[Cut]]) -> tuple[str, list[str]]:
+    """Something that the mend changes beside the workers of the calls that are run, so that nothing is known of them; empty where there is nothing.
+
+    Also what it changes in functions that the calls do not lead to: that is only told.
+    """
+    aside = []
     for old, new in zip(pieces[Part.BEFORE], pieces[Part.AFTER], strict=False):
         before, after = _arguments(old), _arguments(new)
         name = next((name for name in {**before, **after} if name not in WORKERS and before.get(name) != after.get(name)), "")
         if name:
             words = f"`{name}` of the call" if name.isidentifier() else "what the call unpacks"
-            return f"the mend changes {words} as well, and what that does to the batches was not compared"
+            return f"the mend changes {words} as well, and what that does to the batches was not compared", []
         if old.head != new.head:
-            return "the mend changes the parameters of the function as well, and its callers were not run"
+            return "the mend changes the parameters of the function as well, and its callers were not run", []
         if old.takers != new.takers:
-            return "the mend hands the loader to another call, which was not run"
+            return "the mend hands the loader to another call, which was not run", []
     for part, item in _changed(session):
         text, cuts = ast.unparse(item.node), pieces[part]
         if item.name or any(text in map(ast.unparse, cut.around) for cut in cuts):
             continue
+        if item.function and not _led_to(session, part, cuts) & set(item.function.split(".")):
+            aside += [f"{item.words}: the mend changes it as well, and it was not run"] if part is Part.AFTER else []
+            continue
         if not any(text in map(ast.unparse, cut.kept) for cut in cuts):
-            return f"{item.words}, which the mend changes, was not run: only the call was, and what it is given"
+            return f"{item.words}, which the mend changes, was not run: only the call was, and what it is given", []
         if any(_feeds(item.node, cut) for cut in cuts) and not any(_items(item.node, name) for cut in cuts for name in _unpacked(cut)):
-            return f"{item.words}, which the mend changes, is about more than the workers, and what that does to the batches was not compared"
-    return ""
+            return f"{item.words}, which the mend changes, is about more than the workers, and what that does to the batches was not compared", []
+    return "", aside
+
+
+def _led_to(session: Session, part: Part, cuts: list[Cut]) -> set[str]:
+    """Names in the pieces, and in all of the changed files that is defined under one of them."""
+    found = {name for cut in cuts for name in ({getattr(item, "name", "") for item in cut.around} | _names(ast.parse(cut.source)))}
+    waiting = [(node.name, node) for path in session.case.changes for _, node in scopes(session.case.tree(part, path) or ast.Module([], []))]
+    while new := [node for name, node in waiting if name in found]:
+        waiting = [pair for pair in waiting if pair[1] not in new]
+        found |= {name for node in new for name in _names(node)}
+    return found
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id if isinstance(node, ast.Name) else node.attr for node in ast.walk(tree) if isinstance(node, (ast.Name, ast.Attribute))}
 
 
 def _arguments(cut: Cut) -> dict[str, str]:
@@ -112,13 +132,9 @@ def _of_workers(node: ast.stmt, mappings: list[str]) -> bool:
 def _changed(session: Session) -> Iterator[tuple[Part, Statement]]:
     """The statements that a mend changes; those that it only moves are left out."""
     for path in session.case.changes:
-        try:
-            texts = [session.case.source(part, path).text for part in Part]
-            both = changed(*texts, script=False)
-            written = [{_first(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)} for text in texts]
-        except (SourceError, SyntaxError, ValueError):
-            continue
-        for part, items, other in zip(Part, both, reversed(written), strict=True):
+        trees = [session.case.tree(part, path) or ast.Module([], []) for part in Part]
+        written = [{_first(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)} for tree in trees]
+        for part, items, other in zip(Part, of_case(session.case, path, script=False), reversed(written), strict=True):
             yield from ((part, item) for item in items if _first(item.node) not in other)
 
 
