@@ -144,6 +144,40 @@ def test_what_cannot_be_known_is_inconclusive(harness: Harness, tmp_path: Path) 
     assert "No such file" in verdict.reason
 
 
+LISTED = """\
+import threading
+import torch
+
+model = torch.nn.Linear(8, 4)
+batches = [torch.randn(10, 8) for _ in range(24)]
+
+
+def train(kept):
+    for x in batches:
+        loss = model(x).square().mean()
+        kept.append(loss)  # HERE
+    print(len(kept))
+
+
+CALL
+"""
+
+
+def test_a_row_that_runs_in_a_loop_over_no_loader(harness: Harness, tmp_path: Path) -> None:
+    before = LISTED.replace("CALL", "train([])")
+    verdict = harness.verify(tmp_path, "OOM202", before, None)
+    assert (verdict.outcome, verdict.reason) == (Outcome.SHOWN, "autograd nodes grow by 4 a step"), verdict
+    moved = before.replace("for x in batches:", "for x in batches:\n        assert len(x)").replace(
+        "append(loss)", "append(\n            loss.item()\n        )"
+    )
+    verdict = harness.verify(tmp_path, "OOM202", before, moved)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict
+    assert reading(verdict, "autograd nodes a step").after == (0.0,)
+    verdict = harness.verify(tmp_path, "OOM202", LISTED.replace("CALL", "threading.Thread(target=train, args=([],)).start()"), None)
+    assert verdict.reason.startswith("your command runs the row in no process or thread where steps are counted"), verdict
+    assert "loader" in verdict.reason
+
+
 def test_a_meter_in_another_file(harness: Harness, tmp_path: Path) -> None:
     meter = "class Meter:\n    def __init__(self):\n        self.total = 0\n    def update(self, value):\n        self.total = self.total + value\n"
     program = TRAIN.replace("import torch\n", "import torch\nfrom meter import Meter\n", 1).replace("total, losses = 0.0, []", "total, meter = 0.0, Meter()")

@@ -20,6 +20,7 @@ from oomlint.verify.jobs import Ended
 from oomlint.verify.strategies import command_metrics as signs
 from oomlint.verify.strategies.command_equivalence import Ran, Same, compare
 from oomlint.verify.strategies.dataset_runs import Stopped
+from oomlint.verify.strategies.locate_loop import target_of
 from oomlint.verify.thresholds import PLENTY, TOTAL, TWICE, Price
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ class Runs:
             "saved": Trait.SAVES in plan.traits,
             "memory": bool({CommandSign.WORKER_MEMORY, CommandSign.READS} & set(plan.command)),
         }
-        if part is Part.BEFORE:
-            watch |= {"path": self.session.path(part), "rows": _rows(self.session)}
+        watch |= {"path": self.session.path(part), "rows": _rows(self.session, part)}
         seconds = max(SECONDS, self.session.options.limits.seconds)
         done = self.session.run(part, "driving.command:run", {"command": self.session.options.command, "watch": watch}, seconds=seconds, timeline=True)
         self.done[part].append(done)
@@ -287,6 +287,8 @@ def _chosen(session: Session, found: list[Grown]) -> Grown | None:
 
 def _around(session: Session, grown: Grown) -> bool:
     """Whether the finding stands in the very loop."""
+    if grown.at_row:
+        return True
     tree = session.case.tree(Part.BEFORE)
     where = grown.stream["where"]
     if tree is None or not where or not session.path(Part.BEFORE).endswith(where[0][0]):
@@ -306,7 +308,7 @@ def _hidden(traits: frozenset[Trait], grown: Grown) -> bool:
 def _little(traits: frozenset[Trait], grown: Grown | None) -> str:
     """Why it is not known whether something grows."""
     if grown is None:
-        return "your command iterates no loader"
+        return "your command runs the row in no process or thread where steps are counted: its main one, and those that iterate a loader"
     if _hidden(traits, grown):
         return "your command uses no device here" if Trait.ON_DEVICE in traits else "the handles are opened in workers, which are not looked into"
     if not grown.enough:
@@ -314,9 +316,12 @@ def _little(traits: frozenset[Trait], grown: Grown | None) -> str:
     return "nothing grows from step to step in your command, but the finding is not in the loop over a loader"
 
 
-def _rows(session: Session) -> tuple[int, int]:
-    """First and last row of the statement that the finding is in, without the body of a compound one."""
-    row, tree = _program_row(session), session.case.tree(Part.BEFORE)
+def _rows(session: Session, part: Part) -> tuple[int, int]:
+    """First and last row of the statement that the finding is in, without the body of a compound one; of the program after that in the same loop."""
+    row, tree = _program_row(session), session.case.tree(part)
+    if part is Part.AFTER and tree is not None:
+        target = target_of(session.case, part)
+        row = target.row if target is not None else 0
     return (statement_rows(tree, row) if tree is not None else None) or (row, row)
 
 

@@ -32,12 +32,13 @@ READS: Final = 0.2  # of what a step reads
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """The growth that was seen in one loop."""
+    """The growth that was seen in one loop, or from one run of the finding's row to the next."""
 
     found: tuple[Seen, ...]
     readings: tuple[Reading, ...]
     timelines: tuple[Timeline, ...]
     stream: Answer
+    at_row: bool = False
 
     @property
     def shown(self) -> list[Seen]:
@@ -51,7 +52,7 @@ class Grown:
 
 
 def growth(measured: Measurement, before: Answer, after: Answer | None) -> list[Grown]:
-    """What grew at each loop, in the order in which they were first run."""
+    """What grew at each loop, in the order in which they were first run, and at the row of the finding."""
     plan = plan_for(measured.command_loop or LoopPlan())
     results = []
     for number, stream in enumerate(before["streams"]):
@@ -63,6 +64,8 @@ def growth(measured: Measurement, before: Answer, after: Answer | None) -> list[
         results.append(_grown(plan, stream, other, by_epoch=False))
         if Trait.BY_EPOCH in measured.traits and not results[-1].shown and len(stream["epochs"]) > WARM_UP + LEAST:
             results.append(_grown(plan, stream, other, by_epoch=True))
+    if before["row"] and (after is None or after["row"]):
+        results.append(replace(_grown(plan, before["row"], after and after["row"], by_epoch=False), at_row=True))
     return results
 
 

@@ -1,6 +1,6 @@
-"""Watches a program that runs as it stands: what its loaders hand out, what its loops keep, whether a row is reached, what stops it.
+"""Watches a program that runs as it stands: what its loaders hand out, what its loops keep, how often a row is run, what stops it.
 
-Nothing of the program is changed. Loaders note each batch; the first process below the command that iterates one is the one that is measured, its workers
+Nothing of the program is changed. Loaders note each batch, and the row of the finding each time that it is run, as not every loop goes over a loader; workers
 stay as they are. All notes go to files: what is kept in memory would be measured.
 """
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "OOMLINT_WATCH"
 MEASURED: Final = 400  # steps after which growth is no longer counted: it slows a program down
+RUNS: Final = 40  # of the row, after which it is no longer traced, for the same reason
 FRAMES: Final = 6
 STACK: Final = 60  # frames that are looked at to find those of the project
 COLUMNS: Final = ("storages", "storage_bytes", "nodes", "python_bytes", "saved", "copied", "peak", "python_peak", "device_storages", "device_bytes")
@@ -41,7 +42,7 @@ class Wanted:
     folder: str  # for notes
     root: str  # of the project, a real path
     path: str = ""  # the file of the finding
-    rows: tuple[int, int] = (0, 0)  # first and last of its statement, in that file
+    rows: tuple[int, int] = (0, 0)  # first and last of its statement, in that file; 0 for none
     probe: str = ""  # "" counts no growth, "steps" from the first batch on, "start" from the start of the program on
     saved: bool = False  # also count what is saved for a backward pass
     memory: bool = False  # read the process tree
@@ -73,7 +74,7 @@ def listen() -> None:
 def read(folder: str) -> dict[str, Any]:
     """What all processes have noted."""
     streams: dict[Any, dict[str, Any]] = {}
-    answer: dict[str, Any] = {"exception": None, "reached": False, "peak": 0, "generators": []}
+    answer: dict[str, Any] = {"exception": None, "reached": False, "peak": 0, "generators": [], "row": None}
     for name in sorted(os.listdir(folder), key=lambda item: (os.path.getctime(os.path.join(folder, item)), item)):
         if name.startswith("reached"):
             answer["reached"] = True
@@ -93,6 +94,10 @@ def _take(note: dict[str, Any], process: str, streams: dict[Any, dict[str, Any]]
             answer["generators"].append(note["generators"])
         case "stream":
             streams.setdefault((process, note["stream"]), {**note, "process": process, "steps": [], "epochs": []})
+        case "row":
+            answer["row"] = answer["row"] or {"process": process, "where": [], "workers": 0, "method": "", "steps": [], "epochs": []}
+            if answer["row"]["process"] == process:
+                answer["row"]["steps"].append(note)
         case "epoch":
             streams[process, note["stream"]]["epochs"].append(note)
         case "step":
@@ -157,19 +162,30 @@ class Watcher:
         self._note(kind="exception", type=type(error).__name__, text=text, place=place)
 
     def _trace_row(self) -> None:
-        """Leave a mark when a row of the finding is run, in whichever process; then trace no more."""
+        """Leave a mark when a row of the finding is run, in whichever process. Trace no more then, unless growth is counted: at each run of the row, too."""
         path, (first, last) = os.path.realpath(self.wanted.path), self.wanted.rows
         mark = os.path.join(self.wanted.folder, "reached")
         known: dict[str, bool] = {}
+        within = runs = 0  # the frame that is in the statement: all rows of it are one run
 
         def inside(frame: types.FrameType, event: str, _: Any) -> Any:
-            if event == "line" and first <= frame.f_lineno <= last:
-                with open(mark, "w", encoding="utf-8"):
-                    pass
-                sys.settrace(None)
-                threading.settrace(None)
-                return None
-            return inside
+            nonlocal within, runs
+            if event != "line":
+                return inside
+            was, within = within, id(frame) if first <= frame.f_lineno <= last else within * (within != id(frame))
+            if within == was or not first <= frame.f_lineno <= last:
+                return inside
+            runs += 1
+            with open(mark, "w", encoding="utf-8"):
+                pass
+            if self.wanted.probe == "steps" and self._ours() and runs <= RUNS and self._measured < MEASURED:
+                if self._growth is None:
+                    self._measure()
+                self._note(kind="row", **self._counted())
+                return inside
+            sys.settrace(None)
+            threading.settrace(None)
+            return None
 
         def enter(frame: types.FrameType, _: str, __: Any) -> Any:
             name = frame.f_code.co_filename
@@ -255,8 +271,22 @@ class Watcher:
 
     def _step(self, about: list[Any], data: Any) -> None:
         """A batch is about to be handed out."""
-        note: dict[str, Any] = {"kind": "step", "stream": about[0], "seconds": round(time.monotonic() - self._start, 4)}
+        note = {"stream": about[0], "seconds": round(time.monotonic() - self._start, 4), **self._counted()}
         about[1] += 1
+        from oomlint.verify.child.measuring import digests  # noqa: PLC0415 - after torch
+
+        written = digests.write(data)
+        note["digest"], note["opaque"] = written.hash, not written.comparable
+        if about[1] == 1:
+            note["what"] = digests.describe(data)
+        last = about[1] == about[2]
+        if self.wanted.memory and (last or about[1] & (about[1] - 1) == 0):
+            note["tree"] = self._tree()
+        self._note(kind="step", **note)
+
+    def _counted(self) -> dict[str, Any]:
+        """What a step may have kept: all that is there now."""
+        note: dict[str, Any] = {}
         if self._growth is not None and self._measured < MEASURED:
             self._growth.step()
             for name in COLUMNS:
@@ -264,22 +294,13 @@ class Watcher:
             self._measured += 1
             if self._measured == MEASURED and self.wanted.probe == "steps":
                 self._finish_growth()
-        from oomlint.verify.child.measuring import digests  # noqa: PLC0415 - after torch
-
-        written = digests.write(data)
-        note["digest"], note["opaque"] = written.hash, not written.comparable
-        if about[1] == 1:
-            note["what"] = digests.describe(data)
         with contextlib.suppress(ProcessLookupError, process_tree.NotHere):
             note["descriptors"] = process_tree.descriptors(self._process)
         note["loaders"], note["iterators"], note["processes"] = self._counts
         h5py: Any = sys.modules.get("h5py")
         if h5py is not None:
             note["ids"] = h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_ALL)
-        last = about[1] == about[2]
-        if self.wanted.memory and (last or about[1] & (about[1] - 1) == 0):
-            note["tree"] = self._tree()
-        self._note(**note)
+        return note
 
     # -- measuring ----------------------------------------------------------------------------------------------------------
 
