@@ -103,9 +103,17 @@ def test_what_differs_from_run_to_run_is_left_out(reason: str, words: str) -> No
         ("no data was found that Rows reads: KeyError: 'x'", "--factory"),
         ("the row of the finding was not reached", "--command"),
         ("autograd nodes fall; but the patch adds OOM219 at train.py:9: ...", "mend what the patch adds"),
-        ("what OOM501 speaks of is not measured: that takes an accelerator, and code is run without one", "`oomlint trace -- python train.py`"),
+        ("what OOM501 speaks of is not measured: that takes an accelerator, and code is run without one", "`oomlint trace -- python YOUR_SCRIPT.py`"),
     ],
 )
 def test_each_kind_has_a_next_step(reason: str, hint: str) -> None:
     assert hint in step(reason)
     assert bool(step(reason)) is bool(hint)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_next_step_names_a_script_that_is_there(there: bool, runner: SandboxRunner, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+    before, after, code = programs("line_that_no_run_reaches")
+    files = {"run_all.py": "import program\n\nif __name__ == '__main__':\n    print(program)\n"} if there else {}
+    verdict = judge(runner, tmp_path / "project", before, after, code=code, files=files)
+    assert f'--command "python {"run_all.py" if there else "YOUR_SCRIPT.py"}"' in verdict.next_step, told(verdict)

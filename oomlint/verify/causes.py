@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.case import Outcome
+from oomlint.model.users import around
+from oomlint.verify.case import Outcome, Part
+from oomlint.verify.strategies.call_names import is_main
 
 if TYPE_CHECKING:
     from oomlint.verify.case import Verdict
@@ -30,9 +34,9 @@ class Cause(Enum):
     )
     UNMEASURED = (
         r"what OOM\d+ speaks of is not measured",
-        "compare runs of your own without the change and with it: `oomlint trace -- python train.py` watches their memory",
+        "compare runs of your own without the change and with it: `oomlint trace -- python {script}` watches their memory",
     )
-    UNRUN = (r"", 'run the program itself: `--command "python train.py --epochs 1"`, with your script and its options')
+    UNRUN = (r"", 'run the program itself: `--command "python {script}"`, with your options and few steps')
 
     @property
     def pattern(self) -> str:
@@ -41,7 +45,7 @@ class Cause(Enum):
 
     @property
     def hint(self) -> str:
-        """The next step; `{}` stands for what the pattern has caught."""
+        """The next step; `{}` stands for what the pattern has caught, `{script}` for a program that runs the code."""
         return self.value[1]
 
 
@@ -60,7 +64,17 @@ def explained(session: Session, verdict: Verdict) -> Verdict:
     if verdict.outcome is not Outcome.INCONCLUSIVE:
         return verdict
     reason = steady(verdict.reason)
-    return replace(verdict, reason=reason, next_step=step(reason, commanded=bool(session.options.command)))
+    return replace(verdict, reason=reason, next_step=step(reason, commanded=bool(session.options.command), script=_script(session)))
+
+
+def _script(session: Session) -> str:
+    """A file that is started as a program, the finding's own or the nearest that uses it, as the project's root names it; empty where none is known."""
+    own = session.case.finding.place.path
+    for path in (own, *around(session.project, [own])):
+        tree = session.case.tree(Part.BEFORE, path) if path.endswith(".py") else None
+        if tree is not None and any(isinstance(item, ast.If) and is_main(item.test) for item in tree.body):
+            return os.path.relpath(path, session.case.root)
+    return ""
 
 
 def steady(reason: str) -> str:
@@ -70,10 +84,14 @@ def steady(reason: str) -> str:
     return reason
 
 
-def step(reason: str, *, commanded: bool = False) -> str:
+def step(reason: str, *, commanded: bool = False, script: str = "") -> str:
     """What to do next; empty where nothing helps."""
     for cause in Cause:
         found = re.search(cause.pattern, reason)
         if found is not None:
-            return Cause.COMMAND.hint if commanded and cause is Cause.UNRUN else cause.hint.format(*filter(None, found.groups()))
+            return (
+                Cause.COMMAND.hint
+                if commanded and cause is Cause.UNRUN
+                else cause.hint.format(*filter(None, found.groups()), script=script or "YOUR_SCRIPT.py")
+            )
     return ""
