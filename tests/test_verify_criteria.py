@@ -84,6 +84,14 @@ def test_the_first_difference_is_said() -> None:
     assert "1 parts before, 2 after" in thresholds.same(["a"], ["a"], ["a", "b"]).words
 
 
+def test_a_difference_is_shown_where_two_lines_part() -> None:
+    start = "['text'] str 'a description that is far too long to be told in one line, and says at its end: "
+    words = thresholds.first_difference([start + "7'"], [start + "8'"])
+    assert words == "`['text'] str 'a desc...ne line, and says at its end: 7'` before, `['text'] str 'a desc...ne line, and says at its end: 8'` after"
+    same = f"x: {'0' * 16} (float32 (4, 8))"
+    assert thresholds.first_difference([same], [same.replace("0", "1")]) == "`x (float32 (4, 8))` before and after, with other values"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "close"),
     [

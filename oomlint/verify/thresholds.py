@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DIGEST: Final = re.compile(r": [0-9a-f]{16} ")  # says nothing to a reader
+_LONGEST: Final = 80  # characters of a line that is told
+_HEAD: Final = 20  # of them at its beginning
+_LEAD: Final = 30  # of them before the place at which two lines part
+_DIGEST: Final = re.compile(r":? [0-9a-f]{16}(?= |$)")  # says nothing to a reader
 WARM_UP: Final = 3  # steps that fill caches and make optimizer states
 LEAST: Final = 5  # deltas; with 3 of them one control in five looked like a leak
 OFTEN: Final = 3  # times that something is kept at intervals before it is growth
@@ -243,8 +246,8 @@ def first_difference(before: Sequence[str], after: Sequence[str]) -> str | None:
     """Where two lists of lines part, in words."""
     for old, new in zip(before, after, strict=False):
         if old != new:
-            one, two = _shown(old), _shown(new)
-            return f"{one} before, {two} after" if one != two else f"{one} before and after, with other values"
+            one, two = _apart(*(" ".join(_DIGEST.sub("", line).split()) for line in (old, new)))
+            return f"`{one}` before, `{two}` after" if one != two else f"`{one}` before and after, with other values"
     if len(before) != len(after):
         return f"{len(before)} parts before, {len(after)} after"
     return None
@@ -278,12 +281,9 @@ def _last_digit(number: str) -> float:
     return float(10 ** ((int(exponent) if exponent else 0) - len(decimals))) if point else 0.0
 
 
-def _shown(line: str) -> str:
-    """A line for a reader: without its digest, if it has one."""
-    plain, digests = _DIGEST.subn(" ", line)
-    return _short(plain) if digests else f"`{_short(line)}`"
-
-
-def _short(text: str, most: int = 70) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+def _apart(*lines: str) -> list[str]:
+    """Lines as long as a reader bears; where they are cut, what is left holds the place at which they part."""
+    parted = next((place for place, pair in enumerate(zip(*lines, strict=False)) if len(set(pair)) > 1), min(map(len, lines)))
+    start = parted - _LEAD if max(map(len, lines)) > _LONGEST else 0
+    cut = [f"{line[:_HEAD]}...{line[start:]}" if start > _HEAD else line for line in lines]
+    return [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..." for line in cut]

@@ -104,18 +104,14 @@ def _batches(first: Answer, second: Answer, after: Answer, *, again: bool) -> Sa
                 return Same(same=False, words=f"the loop{place} is run {'after' if one is None else 'before'} the fix only")
             if len(one) != len(other):
                 return Same(same=False, words=f"the loop{place} gets {len(one)} batches before, {len(other)} after")
-            at = next(step for step, (a, b) in enumerate(zip(one, other, strict=True), 1) if a != b)
-            return Same(same=False, words=f"batch {at} of the loop{place} differs: {_what(first, number)} before, {_what(after, number)} after")
+            at = next(step for step, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+            difference = first_difference(*(answer["streams"][number]["steps"][at]["shown"] for answer in (first, after)))
+            return Same(same=False, words=f"batch {at + 1} of the loop{place} differs: {difference or 'in its later parts'}")
     return Same(same=True)
 
 
 def _digests(stream: Answer) -> list[str]:
     return [step["digest"] for step in stream["steps"]]
-
-
-def _what(answer: Answer, number: int) -> str:
-    steps = answer["streams"][number]["steps"]
-    return str(steps[0].get("what", "?")) if steps else "nothing"
 
 
 def _place(stream: Answer) -> str:

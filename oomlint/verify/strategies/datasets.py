@@ -13,6 +13,7 @@ from oomlint.verify.strategies import constructor_args, locate_subject, prices, 
 from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
 from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
 from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
+from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,16 +133,13 @@ def _difference(runs: Runs) -> str:
 def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
     """A difference in the samples that the fix has told of in advance is none."""
     index = next((number for number, pair in enumerate(zip(before["samples"], after["samples"], strict=False)) if pair[0] != pair[1]), 0)
-    shown = [
-        look["shown"][index] if index < len(look["shown"]) else look["outlines"][index] if index < len(look["outlines"]) else "nothing"
-        for look in (before, after)
-    ]
-    words = f"sample {index} differs: {shown[0]} before, {shown[1]} after" if shown[0] != shown[1] else f"sample {index} differs in its values ({shown[0]})"
+    lines = [look["shown"][index] if index < len(look["shown"]) else look["outlines"][index : index + 1] for look in (before, after)]
+    words = f"sample {index} differs: {first_difference(*lines) or 'in its values'}"
     fix = runs.session.case.finding.fix
     if fix is None or fix.safety is not Safety.UNSAFE:
         return words
     if before["loose"] == after["loose"]:
-        runs.assumed.append(f"types differ, values do not: {before['outlines'][index]} before, {after['outlines'][index]} after")
+        runs.assumed.append(f"types differ, values do not: {first_difference(*(look['outlines'][index : index + 1] for look in (before, after)))}")
         return ""
     if Trait.DRAWN in runs.session.case.plan.traits and before["outlines"] == after["outlines"] and not runs.look(Part.BEFORE)["built"]["bytes_read"]:
         runs.assumed.append("numbers that are drawn as `float32` are others than those drawn as `float64` and converted; shapes and types are the same")

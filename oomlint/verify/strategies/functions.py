@@ -13,6 +13,7 @@ from oomlint.verify.strategies.candidates import candidates, evidence, first, we
 from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
 from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, searched
 from oomlint.verify.strategies.signs import HANDLES, left_open, quantity
+from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,16 +120,24 @@ def _difference(runs: _Runs) -> str:
             continue
         fix = runs.session.case.finding.fix
         if key == "result" and fix is not None and fix.safety is Safety.UNSAFE and first["loose"] == after["loose"]:
-            runs.assumed.append(f"the type of what it gives back differs, its values do not: {first['shown']} before, {after['shown']} after")
+            runs.assumed.append(f"the type of what it gives back differs, its values do not: {first_difference(first['shown'], after['shown'])}")
             continue
-        return f"{words} differs: {_short(first, key)} before, {_short(after, key)} after"
+        difference = first_difference(*(_lines(answer, key) for answer in (first, after)))
+        return f"{words} differs: {difference}" if difference else f"{words} differs"
     return ""
 
 
-def _short(answer: dict[str, Any], key: str) -> str:
-    if key == "files":
-        return ", ".join(f"`{name}` {digest[:8]}" for name, digest in list(answer["files"].items())[:3]) or "nothing"
-    return str(answer["shown" if key == "result" else key])[:80]
+def _lines(answer: dict[str, Any], key: str) -> list[str]:
+    """What differs, line by line."""
+    match key:
+        case "result":
+            return list(answer["shown"])
+        case "printed":
+            return str(answer["printed"]).splitlines()
+        case "files":
+            return [f"{name}: {digest}" for name, digest in sorted(answer["files"].items())]
+        case _:
+            return []
 
 
 # -- the symptoms ------------------------------------------------------------------------------------------------------

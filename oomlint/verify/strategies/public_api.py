@@ -10,6 +10,7 @@ from oomlint.verify.ast_location import callee, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import locate_subject
 from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped
+from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +69,7 @@ def _changed(title: str, old: dict[str, Any], new: dict[str, Any]) -> str:
     if new["error"]:
         return f"{title} of the dataset is read elsewhere and fails after: {new['error']}"
     if old["digest"] and new["digest"] and old["digest"] != new["digest"]:
-        said = f"{old['said']} before, {new['said']} after" if old["said"] != new["said"] else f"another value ({old['said']})"
-        return f"{title} of the dataset, which is read elsewhere, differs: {said}"
+        return f"{title} of the dataset, which is read elsewhere, differs: {first_difference(old['shown'], new['shown']) or 'in its later parts'}"
     if not old["digest"] and new["none"]:
         new["lazy"] = True  # it may be made by whoever needs it
         return f"{title} of the dataset is read elsewhere and is `None` after, until a sample is read"

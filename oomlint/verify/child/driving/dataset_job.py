@@ -21,7 +21,7 @@ from oomlint.verify import process_tree
 from oomlint.verify.child import FOLDER
 from oomlint.verify.child.loading import tolerant_import
 from oomlint.verify.child.measuring import handles
-from oomlint.verify.child.measuring.digests import describe, digest, generators
+from oomlint.verify.child.measuring.digests import digest, generators, write
 from oomlint.verify.child.server.exceptions import seed, words
 
 if TYPE_CHECKING:
@@ -193,15 +193,16 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
         exact: list[str] = []
         loose: list[str] = []
         outlines: list[str] = []
-        shown: list[str] = []
+        shown: list[list[str]] = []
         number = min(count, size) if size is not None else count
         for index, sample in enumerate(samples(dataset, number)):
             settled = lasting(sample, place, index)
-            exact.append(digest(settled))
+            written = write(settled)
+            exact.append(written.hash)
             loose.append(digest(handles.settled(settled, place, loose=True)))
             outlines.append(handles.outline(settled))
             if len(shown) < 3:  # noqa: PLR2004 -- enough for a reader
-                shown.append(describe(settled))
+                shown.append(written.told)
         steps = _steps(dataset, reads)
         gc.collect()
         kept = handles.since(start)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify import process_tree
 from oomlint.verify.child.driving.dataset_job import Failed, folder, size_of, told
 from oomlint.verify.child.measuring import handles, written_files
-from oomlint.verify.child.measuring.digests import describe, digest, generators
+from oomlint.verify.child.measuring.digests import digest, generators, write
 from oomlint.verify.child.server.exceptions import seed
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def _measure(call: Callable[[], Any], rows: list[int], watched: str) -> dict[str
     random = generators()
     try:
         settled = handles.settled(result, folder())
-        answer = {"result": digest(settled), "loose": digest(handles.settled(settled, folder(), loose=True)), "shown": describe(settled)}
+        written = write(settled)
+        answer = {"result": written.hash, "loose": digest(handles.settled(settled, folder(), loose=True)), "shown": written.told}
     except Exception as error:
         raise Failed("reading what it gives back", error) from error
     del result, settled

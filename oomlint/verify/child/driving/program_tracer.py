@@ -276,9 +276,7 @@ class Watcher:
         from oomlint.verify.child.measuring import digests  # noqa: PLC0415 - after torch
 
         written = digests.write(data)
-        note["digest"], note["opaque"] = written.hash, not written.comparable
-        if about[1] == 1:
-            note["what"] = digests.describe(data)
+        note["digest"], note["opaque"], note["shown"] = written.hash, not written.comparable, written.told
         last = about[1] == about[2]
         if self.wanted.memory and (last or about[1] & (about[1] - 1) == 0):
             note["tree"] = self._tree()

@@ -27,6 +27,7 @@ from typing import Any, Final
 SHOWN: Final = 4  # elements of a tensor or an array, for the reader of a difference
 DEPTH: Final = 60  # levels of nesting looked into
 LEAVES: Final = 400_000  # lines of one value
+TOLD: Final = 64  # lines of a value that are handed on for a reader
 LINE: Final = 200  # characters of a plain value that are shown
 RUN: Final = 64  # plain values in a list from which on they share one line
 TAB: Final = "\t"  # between the place of a leaf and what it is; `repr` never lets one through
@@ -54,6 +55,11 @@ class Written:
 
     lines: tuple[str, ...]
     opaque: tuple[str, ...]  # places whose content was not looked at: two values with the same lines may differ there
+
+    @property
+    def told(self) -> list[str]:
+        """The first lines, for the reader of a difference."""
+        return list(self.lines[:TOLD])
 
     @property
     def comparable(self) -> bool:

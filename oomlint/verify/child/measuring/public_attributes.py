@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomlint.verify.child.driving.dataset_job import folder, made, told
 from oomlint.verify.child.measuring import handles
-from oomlint.verify.child.measuring.digests import describe, digest
+from oomlint.verify.child.measuring.digests import write
 from oomlint.verify.child.server.exceptions import seed, words
 
 SCALARS: Final = (bool, int, float, complex, str, bytes, type(None))
@@ -36,9 +36,9 @@ def _shown(dataset: Any, name: str, *, call: bool) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 -- whatever the user's code raises is the answer
         return {"error": words(error)}
     if not _plain(value):
-        return {"error": "", "digest": "", "none": False, "said": describe(value)}
-    settled = handles.settled(_unwrapped(value), folder(), loose=True)
-    return {"error": "", "digest": digest(_listed(settled)), "none": value is None, "said": describe(value)}
+        return {"error": "", "digest": "", "none": False}
+    written = write(_listed(handles.settled(_unwrapped(value), folder(), loose=True)))
+    return {"error": "", "digest": written.hash, "none": value is None, "shown": written.told}
 
 
 def _unwrapped(value: Any) -> Any:
