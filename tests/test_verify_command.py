@@ -178,6 +178,12 @@ def test_a_row_that_runs_in_a_loop_over_no_loader(harness: Harness, tmp_path: Pa
     assert "loader" in verdict.reason
 
 
+def test_that_nothing_is_pinned_without_an_accelerator_is_told(harness: Harness, tmp_path: Path) -> None:
+    verdict = harness.verify(tmp_path, "OOM201", LEAKY.replace("shuffle=True", "pin_memory=True"), None)
+    assert verdict.outcome is Outcome.SHOWN
+    assert any("pin_memory" in item for item in verdict.assumptions), verdict
+
+
 def test_a_meter_in_another_file(harness: Harness, tmp_path: Path) -> None:
     meter = "class Meter:\n    def __init__(self):\n        self.total = 0\n    def update(self, value):\n        self.total = self.total + value\n"
     program = TRAIN.replace("import torch\n", "import torch\nfrom meter import Meter\n", 1).replace("total, losses = 0.0, []", "total, meter = 0.0, Meter()")

@@ -108,3 +108,25 @@ def test_tensors_of_the_host_and_of_the_device() -> None:
     assert mixed(KEPT, one) == "line 8, `torch.cat(outs) == torch.cat(ys)`"
     assert not mixed(KEPT, one.replace("ys.append(y)", "ys.append(y.cpu())"))
     assert not precision(KEPT, one)
+
+
+PINNED: Final = """
+from torch.utils.data import DataLoader, TensorDataset
+import torch
+
+
+def labels_of(pinned=PIN):
+    loader = DataLoader(TensorDataset(torch.randn(96, 3), torch.arange(96)), batch_size=4, num_workers=2, pin_memory=pinned)
+    kept = []
+    for _, labels in loader:
+        kept.append(labels)  # finding: OOM207
+    return torch.cat(kept)
+"""
+
+
+@pytest.mark.parametrize(("pin", "outcome"), [("False", Outcome.CONFIRMED), ("True", Outcome.NO_EFFECT)])
+def test_batches_that_a_loader_pins_are_copies(pin: str, outcome: Outcome, judged: Judge) -> None:
+    before = PINNED.replace("PIN", pin)
+    verdict = judged(before, before.replace("append(labels)", "append(labels.clone())"))
+    assert verdict.outcome is outcome, told(verdict)
+    assert any("instead of pinning" in item for item in verdict.assumptions) is (pin == "True"), told(verdict)

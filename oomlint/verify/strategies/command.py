@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 120.0  # for one run, unless more are allowed
 _SAME: Final = "; batches, output and files are the same"
+_UNPINNED: Final = "`pin_memory=True` copies no batch here, as there is no accelerator"
 _PROBED: Final = "growth is counted within the command, which makes it slower"
 
 
@@ -74,7 +75,9 @@ def verify(session: Session) -> Verdict:
         session.prices += _prices(runs)
     figures, curve = signs.peak(before, after)
     plan = session.case.plan
-    assumed = (_PROBED,) if plan.command_loop or CommandSign.PROCESS_MEMORY in plan.command else ()
+    assumed: tuple[str, ...] = (_PROBED,) if plan.command_loop or CommandSign.PROCESS_MEMORY in plan.command else ()
+    if any(epoch["unpinned"] for answer in runs.answers(Part.BEFORE) if answer for stream in answer["streams"] for epoch in stream["epochs"]):
+        assumed += (_UNPINNED,)
     return replace(
         verdict,
         fidelity=Fidelity.COMMAND,

@@ -9,6 +9,9 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
+from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
+
 from oomlint.verify.child.loading import stubs
 from oomlint.verify.child.measuring.tensor_census import tensors
 from oomlint.verify.child.synthesis import deferred_value, stub_objects
@@ -31,12 +34,11 @@ class Counts:
         self.loaders = self.iterators = self.processes = 0
         self.running: WeakSet[Any] = WeakSet()  # iterators
         self.capped = False
+        self.pinned = False  # whether one is to pin its batches, and copies them instead
 
 
 def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts) -> None:
     """Replace what makes and starts loaders; all are counted."""
-    from torch.utils.data import DataLoader  # noqa: PLC0415 -- beside its use
-
     make, go, start, signature = DataLoader.__init__, DataLoader.__iter__, multiprocessing.process.BaseProcess.start, inspect.signature(DataLoader.__init__)
 
     def init(self: Any, *args: Any, **options: Any) -> None:
@@ -61,6 +63,9 @@ def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts
         counts.iterators += 1
         about = self.__dict__.get("_unsettled")
         iterator = go(self) if about is None else _unsettled(*about)
+        if self.pin_memory and not getattr(iterator, "_pin_memory", True):  # without an accelerator torch pins nothing
+            counts.pinned = True
+            _pin(iterator)
         counts.running.add(iterator)
         return iterator
 
@@ -71,6 +76,18 @@ def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts
     put(DataLoader, "__init__", init)
     put(DataLoader, "__iter__", iterate)
     put(multiprocessing.process.BaseProcess, "start", begin)
+
+
+def _pin(iterator: Any) -> None:
+    """Copy each batch, as pinning it does: out of the memory that a worker shares."""
+    following = iterator._next_data  # noqa: SLF001 - where a batch is at last
+
+    def pinned() -> Any:
+        return pin_memory(following(), None)  # type: ignore[no-untyped-call]
+
+    if not hasattr(following, "pins"):  # an iterator with workers that are kept comes again
+        pinned.pins = True  # type: ignore[attr-defined]
+        iterator._next_data = pinned  # noqa: SLF001 - likewise
 
 
 def tensor_files(running: Iterable[Any]) -> int:
@@ -113,7 +130,7 @@ def _stood_in(loader: Any, book: Book, path: str, given: dict[str, Any]) -> dict
         tree = {"kind": "tensor", "path": path, "shape": [], "dtype": "float32"}
     samples = stub_objects.Samples(tree, book.samples)
     samples.told = book, path
-    kept = {name: given[name] for name in ("num_workers", "drop_last", *LOADING) if isinstance(given.get(name), (bool, int, float, str))}
+    kept = {name: given[name] for name in ("num_workers", "drop_last", "pin_memory", *LOADING) if isinstance(given.get(name), (bool, int, float, str))}
     shuffle = given.get("shuffle") is True and "sampler" not in given
     return {**kept, "dataset": samples, "batch_size": book.batch, "shuffle": shuffle, "collate_fn": stub_objects.Collate(tree)}
 

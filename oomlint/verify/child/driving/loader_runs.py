@@ -99,6 +99,7 @@ class Stage:
             found["worker_init_fn"] = Counted(found["worker_init_fn"], self.calls)
         if found.get("pin_memory"):
             found["pin_memory"] = False
+            self.notes.append("pin_memory: left out, which changes no batch")
         if not isinstance(workers, int):
             return found
         if workers > WORKERS:

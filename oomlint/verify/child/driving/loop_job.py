@@ -364,4 +364,6 @@ def _words(state: dict[str, Any], report: dict[str, Any]) -> list[str]:
         said.append("a stand-in for what the loop goes over")
     if report.get("capped"):
         said.append("loaders of the program have as many workers as the measurement wants")
+    if report.get("pinned"):
+        said.append("loaders of the program copy their batches instead of pinning them, as there is no accelerator")
     return said

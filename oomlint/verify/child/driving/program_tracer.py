@@ -217,7 +217,8 @@ class Watcher:
             built = watcher._tree() if watcher.wanted.memory else {}
             it = begin(self)
             watcher._counts[1] += 1
-            watcher._note(kind="epoch", stream=stream, built=built)
+            unpinned = bool(getattr(self, "pin_memory", False)) and not getattr(it, "_pin_memory", True)
+            watcher._note(kind="epoch", stream=stream, built=built, unpinned=unpinned)
             setattr(it, NOTED, [stream, 0, _length(self)])
             return it
 

@@ -33,8 +33,10 @@ class OnCpu(FunctionMode):  # type: ignore[misc] # torch's class is not typed
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         del types
         name = getattr(func, "__name__", "")
-        if name in ("cuda", "pin_memory"):
+        if name == "cuda":
             return args[0]
+        if name == "pin_memory":
+            return args[0].clone()
         if name == "is_cuda" or (name == "to" and len(args) > 1) or (kwargs and "device" in kwargs):
             args = (args[0], *(_here(item) for item in args[1:])) if args else args
             kwargs = {key: _here(item) for key, item in (kwargs or {}).items()}

@@ -96,6 +96,7 @@ def _report(program: Program, state: State, steps: int, epochs: int, rows: Rows,
         "left_out": [*guide.left_out],
         "branches": [*guide.branches],
         "capped": outcome.counts.capped,
+        "pinned": outcome.counts.pinned,
         "run": rows.run(program.path, guide.passed),
         "error": None,
     }
