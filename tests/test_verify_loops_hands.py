@@ -130,3 +130,38 @@ def test_batches_that_a_loader_pins_are_copies(pin: str, outcome: Outcome, judge
     verdict = judged(before, before.replace("append(labels)", "append(labels.clone())"))
     assert verdict.outcome is outcome, told(verdict)
     assert any("instead of pinning" in item for item in verdict.assumptions) is (pin == "True"), told(verdict)
+
+
+MISSING: Final = """
+import not_there_at_all
+from not_there_at_all.scores import psnr
+
+WEIGHTS = not_there_at_all.Weights(2)
+
+
+def scaled(x):
+    return x * 2
+
+
+def train(model, loader, optimizer):
+    losses = []
+    for x, y in loader:
+        loss = (model(scaled(x)) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss)  # finding: OOM202
+    return losses
+
+
+def evaluate(path):
+    return psnr(not_there_at_all.load(path), WEIGHTS)
+"""
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_library_that_is_missing_matters_where_the_code_leads_to_it(used: bool, judged: Judge) -> None:  # noqa: FBT001 - a parameter
+    before = MISSING.replace("return x * 2", "return x * WEIGHTS(2)") if used else MISSING
+    verdict = judged(before, before.replace("append(loss)", "append(loss.detach())").replace("zero_grad()", "zero_grad(set_to_none=True)"))
+    assert verdict.outcome is (Outcome.INCONCLUSIVE if used else Outcome.CONFIRMED), told(verdict)
+    assert any("not_there_at_all: stood in for" in item for item in (*verdict.left_out, verdict.reason)) is used, told(verdict)

@@ -82,6 +82,24 @@ def told_by(project: Project, paths: Iterable[str]) -> list[str]:
     return found
 
 
+def imported_by(project: Project, path: str, name: str) -> frozenset[str] | None:
+    """The packages that what has this name in a file leads to, here and in the files of the project that it leads to; for no name the whole file.
+
+    ``None`` where a file on the way cannot be read.
+    """
+    used = _Used(project, {path: frozenset({name}) if name else _ANYTHING})
+    while used.waiting:
+        deque(used.level(), 0)
+    found: set[str] = set()
+    for file, names in used.names.items():
+        links = _links_of(project.text(file))
+        if links is None:
+            return None
+        spoken = _spoken_by(links, names)
+        found |= {each.module.partition(".")[0] for each in links.imports if names == _ANYTHING or each.bound in {"*", *spoken}}
+    return frozenset(found)
+
+
 def _commands(project: Project, path: str) -> Iterable[Command]:
     if kind_of(path) is not Kind.NOTEBOOK:
         return commands_of(path, project.text(path).decode("utf-8-sig", "replace"))

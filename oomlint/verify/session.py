@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oomlint.config import load_settings
+from oomlint.model.users import imported_by
 from oomlint.registry import catalogue
 from oomlint.verify.jobs import Job, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from oomlint.config import Settings
@@ -90,6 +91,11 @@ class Session:
     def without_data(self) -> AbstractContextManager[None]:
         """Meanwhile the copies lack the user's data files, so that others can be made up in their place."""
         return self._trees.without_data()
+
+    def stood_in(self, path: str, name: str, answer: Mapping[str, Any]) -> list[str]:
+        """What an answer says of libraries that were stood in for, as far as the code under a name of a file has to do with them."""
+        used = imported_by(self.project, path, name.partition(".")[0])
+        return [f"{library}: stood in for" for library in answer.get("stubbed", ()) if used is None or library.partition(".")[0] in used]
 
     def run(
         self, part: Part, call: str, arguments: dict[str, Any], *, seconds: float | None = None, fresh: bool = False, timeline: bool = False, **limits: int

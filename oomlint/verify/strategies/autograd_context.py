@@ -45,7 +45,8 @@ def verify(session: Session) -> Verdict:
         reach.note({item for part, answer in zip(Part, (second, after), strict=True) for item in reach.ran(session, part, answer)})
         runs = Runs(first, second, after)
     shapes = ", ".join(f"{name}: {'tensor ' + str(tuple(value)) if isinstance(value, list) else value}" for name, value in state["arguments"])
-    way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=tuple(first.get("stubbed", ())))
+    stubbed = tuple(session.stood_in(case.finding.place.path, cls, first))
+    way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=stubbed)
     verdict = judge(case, plan_for(case.plan.loop or LoopPlan()), way, runs)
     if case.mended and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
         verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reach.gap)

@@ -120,7 +120,7 @@ def _one(session: Session, target: Target) -> Judged:
             judged = Judged(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", judged.readings)
     notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
     assumptions = (*values.assumptions, "a stand-in dataset that tells its indices", *_swept(before["runs"], values), *dict.fromkeys(notes))
-    left = (*before["skipped"], *(f"{name}: stood in for" for name in before["stubbed"]))
+    left = (*before["skipped"], *session.stood_in(target.path, target.site.function, before))
     return Judged(judged.outcome, judged.reason, judged.readings, tuple(dict.fromkeys(assumptions)), left)
 
 

@@ -60,7 +60,7 @@ class Runs:
     def of(cls, session: Session, subject: Subject, answer: dict[str, Any]) -> Self:
         """From what the search has answered."""
         fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
-        left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
+        left_out = [*answer.get("skipped", ()), *session.stood_in(subject.path, "" if subject.name == locate_subject.SCRIPT else subject.name, answer)]
         return cls(session, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out, reached=bool(answer.get("reached")))
 
     @property

@@ -55,14 +55,14 @@ class Way:
     state: Any
     whole: bool = True
     assumed: tuple[str, ...] = ()
-    stubbed: tuple[str, ...] = ()
+    stubbed: tuple[str, ...] = ()  # "scipy: stood in for"
     skipped: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, answer: Answer) -> Way:
+    def of(cls, answer: Answer, stubbed: Sequence[str]) -> Way:
         """From what loops:find has given back."""
-        assumed, stubbed, skipped = (tuple(str(item) for item in answer.get(name) or ()) for name in ("assumed", "stubbed", "skipped"))
-        return cls(answer.get("state"), bool(answer.get("whole", True)), assumed, stubbed, skipped)
+        assumed, skipped = (tuple(str(item) for item in answer.get(name) or ()) for name in ("assumed", "skipped"))
+        return cls(answer.get("state"), bool(answer.get("whole", True)), assumed, tuple(stubbed), skipped)
 
     @property
     def doubtful(self) -> str:
@@ -106,12 +106,11 @@ def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Exp
     doubt = _doubt(case, sharing)
     if doubt and verdict.outcome is Outcome.REGRESSED and not verdict.reason.startswith(NEW_FAILURE):
         verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; {doubt}")
-    stubs = tuple(name if ":" in name else f"{name}: stood in for" for name in way.stubbed)
     return replace(
         verdict,
         fidelity=Fidelity.SYNTHETIC if way.whole else Fidelity.SLICED,
         assumptions=(*way.assumed, *verdict.assumptions),
-        left_out=(*way.skipped, *stubs, *((f"{', '.join(sharing)}: each steps all models",) if sharing else ()), *verdict.left_out),
+        left_out=(*way.skipped, *way.stubbed, *((f"{', '.join(sharing)}: each steps all models",) if sharing else ()), *verdict.left_out),
     )
 
 

@@ -202,7 +202,7 @@ class _Trial:
             return None, f"the search for inputs ended without a result: {done.failure}"
         if not done.answer.get("found") and not (done.answer.get("state") and Trait.RAISES in self._traits):
             return None, str(done.answer.get("reason") or "no inputs were found with which the function runs")
-        return Way.of(done.answer), ""
+        return Way.of(done.answer, self._session.stood_in(self._path, self._targets[part].function, done.answer)), ""
 
     def _runs(self, way: Way, longer: int) -> Runs:
         several = self._plan.epochs > 1

@@ -89,7 +89,7 @@ def _runs(session: Session, part: Part, target: Target, values: Domain, told: _T
     done = session.run(part, "driving.call_job:measure", {**arguments, "processors": processors}, seconds=_SECONDS, memory=_BYTES)
     if not isinstance(done.answer, dict):
         raise Stopped(done.failure)
-    told.left_out += [*done.answer["skipped"], *(f"{name}: stood in for" for name in done.answer["stubbed"])]
+    told.left_out += [*done.answer["skipped"], *session.stood_in(target.path, target.site.function, done.answer)]
     reached = [run for run in done.answer["runs"] if run["reached"]]
     working = [run for run in reached if not run.get("error") or run.get("calls")]
     if not working:
