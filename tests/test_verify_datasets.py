@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pytest
-from verify_cases import judge, told
+from verify_cases import FILE, PATIENT, found, judge, told, verify
 
 from oomlint.config import load_settings
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
@@ -420,3 +420,99 @@ def test_data_too_few_to_tell_are_replaced_by_others(tmp_path: Path, runner: San
     assert (verdict.outcome, verdict.fidelity) == (Outcome.CONFIRMED, Fidelity.SYNTHETIC), told(verdict)
     assert "the project's own data are too few to tell: others are made up in their place" in verdict.assumptions
     assert (tmp_path / "waves.npy").read_bytes() == was
+
+
+# -- mends by hand -----------------------------------------------------------------------------------------------------
+
+TEXTS: Final = """\
+import json
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Texts(Dataset):
+    def __init__(self, captions, words):
+        self.captions = captions
+        self.names = list(captions.keys())
+        self.words = words
+        CHECK
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return self.captions[self.names[index]]
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def build(path, words):
+    return DataLoader(Texts(read(path), words), batch_size=4, num_workers=4, shuffle=True)
+"""
+PACKED: Final = (
+    (
+        "        self.captions = captions\n        self.names = list(captions.keys())\n",
+        "        self.names = np.array(list(captions.keys()))\n"
+        + (8 * " ")
+        + "texts = [text.encode() for text in captions.values()]\n        self.ends = np.cumsum([0] + [len(text) for text in texts])\n"
+        "        self.captions = np.frombuffer(b''.join(texts), dtype=np.uint8)\n",
+    ),
+    ("self.captions[self.names[index]]", "self.captions[self.ends[index] : self.ends[index + 1]].tobytes().decode()"),
+)
+CHECK: Final = "assert words.table['pad'] == 7 and words.unknown == 'unk'"
+FACTORY: Final = """\
+from types import SimpleNamespace
+
+from program import Texts
+
+WORDS = SimpleNamespace(table={"pad": 7}, unknown="unk")
+
+
+def few():
+    return Texts({str(i): f"text {i}" for i in range(4)}, WORDS)
+
+
+def many():
+    return Texts({f"video{i}": f"{i} is a text of this length" for i in range(60000)}, WORDS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "outcome", "words"),
+    [
+        (None, Outcome.INCONCLUSIVE, "`Texts` could not be made"),
+        ("making:few", Outcome.INCONCLUSIVE, "are needed to see it"),
+        ("making:many", Outcome.CONFIRMED, "the samples are the same"),
+    ],
+)
+def test_a_mended_class_is_not_judged_on_what_stands_in_for_another(
+    factory: str | None, outcome: Outcome, words: str, tmp_path: Path, runner: SandboxRunner
+) -> None:
+    program, before = tmp_path / FILE, TEXTS.replace("CHECK", CHECK)
+    after = before
+    for old, new in PACKED:
+        assert old in after
+        after = after.replace(old, new)
+    program.write_text(before)
+    (tmp_path / "making.py").write_text(FACTORY)
+    case = Case(found(program, "OOM110"), str(tmp_path), {str(program): (before.encode(), after.encode())}, by_hand=True)
+    verdict = verify(runner, case, Options(limits=PATIENT, factory=factory))
+    assert verdict.outcome is outcome, told(verdict)
+    assert words in verdict.reason
+    assert (verdict.fidelity is Fidelity.FACTORY) is (factory is not None), told(verdict)
+    assert factory or "--factory" in verdict.next_step
+
+
+def test_what_a_class_is_given_may_be_what_a_mend_changes(tmp_path: Path, runner: SandboxRunner) -> None:
+    program, before = tmp_path / FILE, TEXTS.replace("CHECK", "pass")
+    after = before.replace("return json.load(file)", "return dict(json.load(file))").replace("self.captions = captions", "self.captions = dict(captions)")
+    program.write_text(before)
+    case = Case(found(program, "OOM110"), str(tmp_path), {str(program): (before.encode(), after.encode())}, by_hand=True)
+    verdict = verify(runner, case)
+    assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
+    assert "`return json.load(file)`: `Texts` is given something else after" in verdict.reason
+    assert "--factory" in verdict.next_step

@@ -199,19 +199,22 @@ def _said(session: Session) -> Verdict:
     """
     said: list[Verdict] = []
     nothing: set[str] = set()  # what those say that have nothing to try
-    unheard = ""  # why the command that the user asked to be run says nothing
-    if session.options.command and "command" not in session.case.plan.strategies:
-        unheard = f"your command cannot show what {session.case.code} speaks of"
-    for name in session.case.plan.strategies:
+    options, plan = session.options, session.case.plan
+    asked_for = {name: words for name, words, given in (("command", "your command", options.command), ("datasets", "your factory", options.factory)) if given}
+    shows = {*plan.strategies, *(["datasets"] if "workers" in plan.strategies else [])}
+    # Why what the user asked to be run says nothing.
+    unheard = [f"{words} cannot show what {session.case.code} speaks of" for name, words in asked_for.items() if name not in shows]
+    for name in plan.strategies:
         if name == "command" and not session.options.command:
             continue
         strategy: ModuleType = importlib.import_module(f"oomlint.verify.strategies.{name}")
         verdict: Verdict = strategy.verify(session)
         nothing.add(getattr(strategy, "NONE", ""))
-        if name == "command" and verdict.outcome is Outcome.INCONCLUSIVE:
-            unheard = verdict.reason
+        if name in asked_for and verdict.outcome is Outcome.INCONCLUSIVE:
+            words = asked_for[name]
+            unheard.append(verdict.reason if verdict.reason.startswith(words) else f"{words}: {verdict.reason}")
         elif unheard:
-            verdict = _instead(unheard, verdict)
+            verdict = _instead("; ".join(unheard), verdict)
         verdict = _whole(session.case, verdict)
         if verdict.outcome in _DECISIVE:
             return verdict
@@ -229,7 +232,7 @@ def _said(session: Session) -> Verdict:
 
 
 def _instead(unheard: str, verdict: Verdict) -> Verdict:
-    """A verdict on something else than the command that was asked for, which says so before all."""
+    """A verdict on something else than what was asked for, which says so before all."""
     if verdict.outcome is Outcome.INCONCLUSIVE:
         return verdict
     what = verdict.fidelity.value if verdict.fidelity else "a part of your code"

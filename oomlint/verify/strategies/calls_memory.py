@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
@@ -12,6 +13,7 @@ from oomlint.measurement import CallCheck
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.strategies.call_sites import WORKERS
 from oomlint.verify.strategies.call_verdict import Judged, cause
+from oomlint.verify.strategies.changed_statements import of_case
 from oomlint.verify.thresholds import human, worker_memory
 
 if TYPE_CHECKING:
@@ -196,18 +198,17 @@ def _plain_to_see(saving: Saving) -> bool:
 
 def _wrapped(session: Session) -> tuple[str, str] | None:
     """What the fix makes of the value, as an expression over ``__data__``, and the file that it is in."""
-    for path in session.case.changes:
-        old, new = (session.case.tree(part, path) for part in Part)
-        if old is None or new is None:
-            continue
-        texts = {ast.unparse(node) for node in ast.walk(old) if isinstance(node, (ast.Assign, ast.AnnAssign))}
-        for node in ast.walk(new):
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and ast.unparse(node) not in texts and isinstance(node.value, ast.Call) and node.value.args:
-                call = node.value
-                kept = ast.unparse(call.args[0])
-                if any(isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None and ast.unparse(item.value) == kept for item in ast.walk(old)):
-                    others = [ast.unparse(item) for item in (*call.args[1:], *call.keywords)]
-                    return f"{ast.unparse(call.func)}({', '.join(['__data__', *others])})", path
+    changes = {path: of_case(session.case, path, script=True) for path in session.case.changes}
+    if session.case.by_hand and sum(len(come) for _, come in changes.values()) > 1:
+        return None  # one of several changes is not the mend
+    for path, (gone, come) in changes.items():
+        for old, new in product((item.node for item in gone), (item.node for item in come)):
+            if not isinstance(old, (ast.Assign, ast.AnnAssign)) or not isinstance(new, (ast.Assign, ast.AnnAssign)) or not isinstance(new.value, ast.Call):
+                continue
+            call = new.value
+            if call.args and old.value is not None and ast.dump(call.args[0]) == ast.dump(old.value):
+                others = [ast.unparse(item) for item in (*call.args[1:], *call.keywords)]
+                return f"{ast.unparse(call.func)}({', '.join(['__data__', *others])})", path
     return None
 
 

@@ -129,7 +129,9 @@ def searched(session: Session, subject: Subject, kind: str, rows: Sequence[int] 
 
 
 def found(session: Session, subject: Subject, *, at_row: bool, part: Part = Part.BEFORE) -> Runs | str:
-    """A dataset that can be built, or why it cannot."""
+    """A dataset that can be built, that of the user's function where there is one, or why it cannot."""
+    if session.options.factory:
+        return by_factory(session)
     place = locate_subject.witness(session, subject, at_row=at_row)
     rows = locate_subject.statement(session, place) if place is not None and place.path == subject.path and part is Part.BEFORE else []
     answer = searched(session, subject, "dataset", rows, part)

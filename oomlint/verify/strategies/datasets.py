@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
-from oomlint.verify.strategies import constructor_args, locate_subject, prices, public_api
+from oomlint.verify.strategies import constructor_args, locate_subject, prices, public_api, unverified_changes
 from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
 from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
 from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
@@ -37,9 +37,12 @@ def _candidates(session: Session) -> Iterator[Runs | str]:
     if session.options.factory:
         yield by_factory(session)
         return
-    yield from candidates(
-        session, locate_subject.datasets(session)[:MOST], lambda subject: found(session, subject, at_row=Trait.AT_ROW in session.case.plan.traits)
-    )
+    for subject in locate_subject.datasets(session)[:MOST]:
+        given = unverified_changes.of_construction(session, subject.name) if session.case.mended else ""
+        if given:
+            yield given
+        else:
+            yield from candidates(session, [subject], lambda one: found(session, one, at_row=Trait.AT_ROW in session.case.plan.traits))
 
 
 def _again(runs: Runs, error: Broken) -> None:

@@ -11,9 +11,10 @@ from oomlint.verify.ast_location import callee, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import call_names
 from oomlint.verify.strategies.changed_statements import of_case
+from oomlint.verify.strategies.slicing import cut, sites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.changed_statements import Statement
@@ -54,7 +55,8 @@ def of_calls(session: Session, pieces: dict[Part, list[Cut]]) -> tuple[str, list
         text, cuts = ast.unparse(item.node), pieces[part]
         if item.name or any(text in map(ast.unparse, cut.around) for cut in cuts):
             continue
-        if item.function and not _led_to(session, part, cuts) & set(item.function.split(".")):
+        around = {getattr(outer, "name", "") for piece in cuts for outer in piece.around}
+        if item.function and not (around | _led_to(session, part, cuts, session.case.changes)) & set(item.function.split(".")):
             aside += [f"{item.words}: the mend changes it as well, and it was not run"] if part is Part.AFTER else []
             continue
         if not any(text in map(ast.unparse, cut.kept) for cut in cuts):
@@ -64,10 +66,32 @@ def of_calls(session: Session, pieces: dict[Part, list[Cut]]) -> tuple[str, list
     return "", aside
 
 
-def _led_to(session: Session, part: Part, cuts: list[Cut]) -> set[str]:
-    """Names in the pieces, and in all of the changed files that is defined under one of them."""
-    found = {name for cut in cuts for name in ({getattr(item, "name", "") for item in cut.around} | _names(ast.parse(cut.source)))}
-    waiting = [(node.name, node) for path in session.case.changes for _, node in scopes(session.case.tree(part, path) or ast.Module([], []))]
+def of_construction(session: Session, name: str) -> str:
+    """A changed statement that has a share in what a class is given, so that the same on both sides shows nothing; empty where there is none."""
+    cls = name.rpartition(".")[2]
+    files = [path for path in session.project.files() if path.endswith(".py") and cls.encode() in session.project.raw(path)]
+    paths = list(dict.fromkeys((*session.case.changes, *files)))
+    made = {}
+    for part in Part:
+        every = [site for path in paths for site in sites(session.case.tree(part, path) or ast.Module([], [])) if callee(site.call) == cls]
+        made[part] = [cut(site, frozenset(), plain=True) for site in every]
+    old, new = ({ast.unparse(value) for one in made[part] for value in (*one.call.args, *(item.value for item in one.call.keywords))} for part in Part)
+    led = {part: _led_to(session, part, made[part], paths, cls) for part in Part}
+    for part, item in _changed(session):
+        if item.function.partition(".")[0] == cls or item.name:
+            continue
+        fed = set(item.function.split(".")) & led[part]
+        text = ast.unparse(item.node)
+        given = part is Part.BEFORE and any(gone in text for gone in old - new)
+        if given or fed or any(text == ast.unparse(one) for piece in made[part] for one in piece.kept):
+            return f"{item.words}: `{cls}` is given something else after, and such data could not be made up for it"
+    return ""
+
+
+def _led_to(session: Session, part: Part, cuts: list[Cut], paths: Iterable[str], but: str = "") -> set[str]:
+    """Names in the pieces, and in all of some files that is defined under one of them, save ``but`` one."""
+    found = {name for piece in cuts for name in _names(ast.parse(piece.source))} - {but}
+    waiting = [(node.name, node) for path in paths for _, node in scopes(session.case.tree(part, path) or ast.Module([], [])) if node.name != but]
     while new := [node for name, node in waiting if name in found]:
         waiting = [pair for pair in waiting if pair[1] not in new]
         found |= {name for node in new for name in _names(node)}

@@ -12,7 +12,7 @@ from oomlint.verify.strategies import locate_subject
 from oomlint.verify.strategies.call_sites import WORKERS, domain, mended, planned, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
 from oomlint.verify.strategies.calls_memory import worker_bytes
-from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped, found, listed
+from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped, by_factory, found, listed
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
@@ -236,8 +236,8 @@ def _same_workers(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
 def _in_flight(session: Session, told: _Told) -> Verdict:
     target = _target(session)
     reasons: list[str] = []
-    runs: Runs | None = None
-    for subject in locate_subject.datasets(session)[:2]:
+    runs = by_factory(session) if session.options.factory else None
+    for subject in locate_subject.datasets(session)[:2] if runs is None else ():
         made = _plain(session, subject) or found(session, subject, at_row=False)
         if isinstance(made, Runs):
             runs = made
