@@ -25,7 +25,7 @@ def main(path: str) -> None:
                 file.write(program)
             done = runner.run(Job("loading.run_script:run", {"path": attack}, folder, Limits(seconds=30, disk=2**25)))
             results[name] = {"ended": done.ended, "printed": done.printed, "failure": done.failure}
-        sys.stdout.write(json.dumps({"sandbox": asdict(runner.ready.sandbox), "results": results}))
+        sys.stdout.write(json.dumps({"sandbox": asdict(runner.sandbox), "results": results}))
 
 
 if __name__ == "__main__":

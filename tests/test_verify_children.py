@@ -62,7 +62,7 @@ def do(
 
 
 def need_sandbox(runner: SandboxRunner) -> None:
-    if not runner.ready.sandbox.held:
+    if not runner.sandbox.held:
         pytest.skip("no sandbox here")
 
 
@@ -283,7 +283,7 @@ def connected(runner: SandboxRunner, folder: Path) -> tuple[Done, list[str]]:
 
 
 def test_no_network_is_reached(runner: SandboxRunner, tmp_path: Path) -> None:
-    if not runner.ready.sandbox.network:
+    if not runner.sandbox.network:
         pytest.skip("no namespaces here")
     done, came = connected(runner, tmp_path)
     assert done.failure.startswith("ConnectionRefusedError: ")
@@ -357,7 +357,7 @@ def test_without_a_sandbox_nothing_is_run_unless_asked_for(tmp_path: Path, monke
         SandboxRunner()
     assert str(caught.value) == "the sandbox is not available here (neither namespaces nor Landlock): nothing is run without --unsandboxed"
     with SandboxRunner(unsandboxed=True) as open_one:
-        assert str(open_one.ready.sandbox) == ""
+        assert str(open_one.sandbox) == ""
         assert do(open_one, tmp_path, "print(1)").printed == "1\n"
 
 
@@ -365,7 +365,7 @@ def test_without_namespaces_the_network_is_refused_all_the_same(runner: SandboxR
     need_sandbox(runner)
     monkeypatch.setenv("OOMLINT_NO_SANDBOX", "namespaces")
     with SandboxRunner(view=View(writable=(str(tmp_path),))) as other:
-        assert not other.ready.sandbox.network
+        assert not other.sandbox.network
         done, came = connected(other, tmp_path)
     assert done.failure == "PermissionError: [Errno 13] Permission denied (program.py:2)"
     assert came == []

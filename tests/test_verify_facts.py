@@ -30,7 +30,7 @@ from oomlint.output.json_schema import schema
 from oomlint.output.view import View
 from oomlint.rule import page
 from oomlint.verify.case import Case, Outcome
-from oomlint.verify.jobs import Done, Ended, Ready, Sandbox
+from oomlint.verify.jobs import Done, Ended
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import _said, cases_of, verdicts
 from oomlint.verify.session import Options, Session
@@ -91,10 +91,6 @@ class Recorder(Session):
     def __init__(self, case: Case, project: Project, trees: Trees) -> None:
         super().__init__(case, project, project.settings, Options(), None, trees)  # type: ignore[arg-type]
         self.asked: list[str] = []
-
-    @property
-    def ready(self) -> Ready:
-        return Ready("3.11", "2.13", "3.16", "2.0", Sandbox())
 
     def run(self, part: Part, call: str, arguments: dict[str, Any], **limits: Any) -> Done:
         self.asked.append(json.dumps([part, call, arguments, limits], sort_keys=True, default=str))

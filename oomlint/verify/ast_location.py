@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 FILLING: Final = frozenset({"append", "extend", "update", "add", "insert", "setdefault", "appendleft"})  # methods that put something into their object
 
 
+_SHOWN: Final = 60  # characters of code
+
+
 @dataclass(frozen=True, slots=True)
 class Spot:
     """Where a row of a program stands: dotted names, empty for the module itself."""
@@ -60,6 +63,12 @@ def spot(tree: ast.Module, row: int) -> Spot:
 def named(tree: ast.Module, name: str) -> Scope | None:
     """The last definition of that dotted name: the one that holds at run time."""
     return next((node for other, node in reversed(list(scopes(tree))) if other == name), None)
+
+
+def quoted(code: str) -> str:
+    """The first row of some code for a reader, in backticks and as long as he bears."""
+    row = code.partition("\n")[0].strip()
+    return f"`{row if len(row) <= _SHOWN else f'{row[: _SHOWN - 3]}...'}`"
 
 
 def callee(call: ast.Call) -> str:

@@ -80,17 +80,6 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """What a server says of its interpreter."""
-
-    python: str  # version
-    torch: str  # version
-    h5py: str  # version, empty where there is none
-    numpy: str  # likewise
-    sandbox: Sandbox
-
-
-@dataclass(frozen=True, slots=True)
 class Sandbox:
     """What keeps jobs in on this machine, as the launcher has found it."""
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import os
 import time
+from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
@@ -15,7 +16,7 @@ from oomlint.measurement import Trait
 from oomlint.model.project import Project
 from oomlint.source import SourceError, apply_edits, read_source
 from oomlint.verify import causes, patches, process_pool, recheck, signals
-from oomlint.verify.ast_location import callee, spot
+from oomlint.verify.ast_location import callee, quoted, spot
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict, plan_of
 from oomlint.verify.preflight import prepare
 from oomlint.verify.project_copy import Base, Trees
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from oomlint.verify.session import Surroundings
 
 _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
-_SHOWN: Final = 60  # characters of a call
 _DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
 
 
@@ -169,7 +169,7 @@ class _Project:
                 if os.environ.get("OOMLINT_DEBUG"):
                     raise
                 verdict = Verdict(Outcome.INCONCLUSIVE, "what was run gives an answer that makes no sense")
-        return replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._runner.ready.sandbox))
+        return replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._runner.sandbox))
 
 
 def asked(session: Session) -> Verdict:
@@ -251,17 +251,11 @@ def _whole(case: Case, verdict: Verdict) -> Verdict:
 
 def _changed_loaders(case: Case, path: str) -> list[str]:
     """The loaders that a mend makes in another way, in the words of the program after."""
-    kept, new = (
-        [ast.unparse(node) for item in items for node in item.walk() if isinstance(node, ast.Call) and callee(node).endswith("DataLoader")]
+    old, new = (
+        Counter(ast.unparse(node) for item in items for node in item.walk() if isinstance(node, ast.Call) and callee(node).endswith("DataLoader"))
         for items in of_case(case, path, script=True)
     )
-    changed = []
-    for call in new:
-        if call in kept:
-            kept.remove(call)
-        else:
-            changed.append(f"`{call if len(call) <= _SHOWN else call[: _SHOWN - 3] + '...'}`")
-    return changed
+    return [quoted(call) for call in (new - old).elements()]
 
 
 def _trivial(case: Case) -> Verdict | None:

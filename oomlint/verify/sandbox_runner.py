@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from oomlint.verify import folders, leftovers, signals
 from oomlint.verify.environment import of_server
-from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Limits, Ready, Sandbox, SandboxError
+from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Limits, Sandbox, SandboxError
 from oomlint.verify.running_job import Running
 from oomlint.verify.sandbox.view import View, of_interpreter, private_of_system
 from oomlint.verify.sandbox_server import Gone, Server
@@ -63,7 +63,7 @@ class SandboxRunner:
                 self._top, self._alive = leftovers.own_folder()
                 self.place = os.path.join(self._top, "jobs")
                 os.mkdir(self.place)
-            self.ready = self._start()
+            self.sandbox = self._start()
         except BaseException:
             self.close()
             raise
@@ -104,12 +104,12 @@ class SandboxRunner:
             return done
 
     def _restarted(self) -> Server:
-        self.ready = self._start()
+        self.sandbox = self._start()
         if self._server is None:
             raise SandboxError("the runner is closed")
         return self._server
 
-    def _start(self) -> Ready:
+    def _start(self) -> Sandbox:
         try:
             with signals.held():
                 self._server = Server(self.python, self._top, self._request, of_server(self.place, self._pass_env))

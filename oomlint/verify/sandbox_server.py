@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import process_tree
-from oomlint.verify.jobs import MEBIBYTE, Ready, Sandbox, SandboxError
+from oomlint.verify.jobs import MEBIBYTE, Sandbox, SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,8 +71,8 @@ class Server:
             os.close(given)
             os.close(orders)
 
-    def greeting(self) -> Ready:
-        """What the server says first. Raises SandboxError."""
+    def greeting(self) -> Sandbox:
+        """Wait until the server can take jobs, and say in what. Raises SandboxError."""
         try:
             message = self.receive_sandbox() or self.receive(_START_SECONDS)
         except Gone:
@@ -91,11 +91,7 @@ class Server:
             raise SandboxError(f"no {message['missing']} in {self.python}: {how}")
         if "ready" not in message:
             raise SandboxError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
-        said = message["ready"]
-        names = ("python", "torch", "h5py", "numpy")
-        if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
-            raise SandboxError(f"{self.python}: an answer that makes no sense")
-        return Ready(**{name: said[name] for name in names}, sandbox=self.sandbox)
+        return self.sandbox
 
     def receive_sandbox(self) -> dict[str, Any] | None:
         """Note what the launcher says of the sandbox. Gives what came in its place, if something else came. Raises Gone."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.config import Settings
     from oomlint.model.project import Project
     from oomlint.verify.case import Case, Part
-    from oomlint.verify.jobs import Done, Ready
+    from oomlint.verify.jobs import Done
     from oomlint.verify.project_copy import Trees
     from oomlint.verify.sandbox_runner import SandboxRunner
     from oomlint.verify.thresholds import Price
@@ -73,11 +73,6 @@ class Session:
         self.eased = ""  # the class that was measured to take clearly less memory after, and no more reads
         self._runner = runner
         self._trees = trees
-
-    @property
-    def ready(self) -> Ready:
-        """The interpreter that jobs run under."""
-        return self._runner.ready
 
     def folder(self, part: Part) -> str:
         """The copy of the project, absolute. It is as the project is, whatever an earlier job has written."""

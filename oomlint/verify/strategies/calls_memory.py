@@ -108,7 +108,7 @@ def worker_bytes(session: Session, method: str) -> float | None:
 
 def _base(session: Session, workers: int, method: str, *, fresh: bool = False) -> float | None:
     """What workers over an empty dataset add: once for all findings of a run."""
-    key = ("calls: empty workers", method if workers else "", workers, fresh, session.ready)
+    key = ("calls: empty workers", method if workers else "", workers, fresh)
     known = session.project.memo.get(key)
     if known is None:
         arguments = {"kind": "nothing", "size": 0, "workers": workers, "method": method, "count": _SAMPLES}

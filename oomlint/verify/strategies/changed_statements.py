@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
-from oomlint.verify.ast_location import FILLING
+from oomlint.verify.ast_location import FILLING, quoted
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SILENT: Final = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Pass, ast.Try)
 _ENDS: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _LOADED: Final = (ast.Assign, ast.AnnAssign, ast.AugAssign)  # of a module that is imported
-_SHOWN: Final = 60  # characters of a statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,8 @@ class Statement:
     def words(self) -> str:
         """For example: line 12, `total += loss`; line 3 of data.py, `return row`."""
         node = self.node
-        text = f"def {node.name}" if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ast.unparse(node).split("\n", 1)[0].strip()
-        return f"line {self.row}{self.file and f' of {self.file}'}, `{text if len(text) <= _SHOWN else f'{text[: _SHOWN - 3]}...'}`"
+        text = f"def {node.name}" if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ast.unparse(node)
+        return f"line {self.row}{self.file and f' of {self.file}'}, {quoted(text)}"
 
 
 def of_case(case: Case, path: str, *, script: bool) -> tuple[list[Statement], list[Statement]]:

@@ -10,7 +10,7 @@ import ast
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.ast_location import FILLING, callee
+from oomlint.verify.ast_location import FILLING, callee, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def moves(before: str, after: str) -> str:
 def mixed(before: str, after: str) -> str:
     """An expression of the program after that takes tensors of the host and of the device, where none of the program before does."""
     old, new = ({ast.unparse(item): item.lineno for item in _conflicts(ast.parse(text))} for text in (before, after))
-    return next((f"line {row}, `{text if len(text) <= 60 else text[:57] + '...'}`" for text, row in new.items() if text not in old), "")  # noqa: PLR2004 -- characters
+    return next((f"line {row}, {quoted(text)}" for text, row in new.items() if text not in old), "")
 
 
 def _precise(tree: ast.AST) -> Iterable[str]:

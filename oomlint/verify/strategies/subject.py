@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from oomlint.finding import LoopFact, StoreFact
-from oomlint.verify.ast_location import named
+from oomlint.verify.ast_location import named, quoted
 from oomlint.verify.case import Part
 from oomlint.verify.strategies.locate_loop import dotted
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from oomlint.verify.case import Case
-
-_SHOWN: Final = 60  # characters of a statement
 
 
 def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
@@ -36,8 +34,7 @@ def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
     asked |= {node for row in rows for node in _feeding(scope, row)}
     for node, around in _simple(scope, ()):
         if node in asked and (node.lineno in passed or not omitted.isdisjoint(around)):
-            text = ast.unparse(node).partition("\n")[0]
-            return f"line {node.lineno}: `{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}`"
+            return f"line {node.lineno}: {quoted(ast.unparse(node))}"
     return ""
 
 

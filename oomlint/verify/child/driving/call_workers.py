@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MOST: Final = 8  # configurations of one loader
-_READ: Final = 8  # samples of an epoch
 _PARTS: Final = 10_000  # of a sample that are looked at
 
 

@@ -28,10 +28,9 @@ def caller(path: str, root: str, function: str, state: Any, size: int = 0, *, pa
     A generator is run, as the loop would that it is made for; ``passing`` lets go of each value when the next one comes.
     """
     from oomlint.verify.child.driving.trial import YIELDED, Target  # noqa: PLC0415
-    from oomlint.verify.child.search import find_inputs  # noqa: PLC0415 -- they import much
-    from oomlint.verify.child.synthesis import file_specs  # noqa: PLC0415 -- as above
+    from oomlint.verify.child.synthesis import file_specs, scale  # noqa: PLC0415 -- they import much
 
-    scaled = find_inputs.scale_to(state, size) if size else state
+    scaled = scale.scale_to(state, size) if size else state
     file_specs.materialise(scaled)
     target = Target(path, root, function, dataset=False)
 

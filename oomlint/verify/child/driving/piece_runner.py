@@ -19,7 +19,7 @@ import torch
 from oomlint.verify.child.driving import instrumentation, loader_patches, torch_patches
 from oomlint.verify.child.driving.instrumentation import Guide, nothing
 from oomlint.verify.child.loading import toplevel
-from oomlint.verify.child.loading.tolerant_import import Loaded, LoadError, install, load
+from oomlint.verify.child.loading.tolerant_import import Loaded, install, load
 from oomlint.verify.child.server.exceptions import seed
 from oomlint.verify.child.slicing import ast_names, branch_forcing, slicer
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_optimizer
@@ -372,6 +372,3 @@ def _modules(outcome: Outcome, names: dict[str, Any], piece: slicer.Piece) -> li
         if isinstance(value, torch.nn.Module) and not any(value is item for item in found):
             found.append(value)
     return found
-
-
-__all__ = ["LoadError", "Outcome", "Program", "run"]

@@ -16,7 +16,6 @@ from oomlint.verify.child.synthesis.scale import scale_to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["dataset", "function", "scale_to", "scaled"]
 MANY: Final = 64  # samples, where that is no trouble
 BETTER: Final = (24, 1.0)  # trials and seconds spent on samples that collate
 

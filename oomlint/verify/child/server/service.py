@@ -11,7 +11,6 @@ import gc
 import importlib
 import json
 import os
-import platform
 import select
 import signal
 import time
@@ -32,7 +31,8 @@ def serve(reply: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
-        _say(reply, {"ready": _versions()})
+        _import()
+        _say(reply, {"ready": True})
     except ModuleNotFoundError as error:
         _say(reply, {"missing": "torch"} if error.name == "torch" else {"error": f"torch cannot be imported: {one_line(error)}"})
         return
@@ -47,19 +47,16 @@ def serve(reply: int) -> None:
         os._exit(0)  # what libraries do at the end of an interpreter is of no use to anybody
 
 
-def _versions() -> dict[str, str]:
+def _import() -> None:
+    """What most jobs need is there before the first is forked. Raises what importing torch raises."""
     import torch  # noqa: PLC0415 -- of the user
 
     torch.set_num_threads(1)  # a pool of threads does not live through a fork
-    versions = {"python": platform.python_version(), "torch": str(torch.__version__), "h5py": "", "numpy": ""}
     for name in ("numpy", "h5py", "torch.utils.data", "torch.utils._python_dispatch", "multiprocessing.resource_sharer", "multiprocessing.spawn"):
         with contextlib.suppress(Exception):
-            module = importlib.import_module(name)
-            if name in versions:
-                versions[name] = str(module.__version__)
+            importlib.import_module(name)
     with contextlib.suppress(Exception):
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # the first optimizer imports the compiler
-    return versions
 
 
 class _Server:
