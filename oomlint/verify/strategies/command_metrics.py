@@ -86,7 +86,7 @@ def _columns(stream: Answer, *, by_epoch: bool) -> dict[str, Any]:
         steps = steps[::size]
     levels = {name: [step[name] for step in steps] for name in ("storages", "storage_bytes", "nodes", "python_bytes", "device_bytes") if _has(steps, name)}
     answer: dict[str, Any] = {"deltas": {name: [new - old for old, new in pairwise(values)] for name, values in levels.items()}}
-    for name in ("descriptors", "ids", "loaders", "iterators", "processes"):
+    for name in ("descriptors", "ids", "loaders", "processes"):
         if _has(steps, name):
             answer[name] = [step[name] for step in steps]
     if _has(steps, "saved"):

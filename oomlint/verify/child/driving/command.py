@@ -14,7 +14,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-import time
 import traceback
 from typing import Any, Final, NamedTuple
 
@@ -54,20 +53,18 @@ def run(command: str, watch: dict[str, Any]) -> dict[str, Any]:
     wanted = Wanted(folder=notes, root=os.path.realpath(root), **watch)
     _prepare(wanted)
     parsed = parse(command)
-    start = time.monotonic()
     size = process_tree.read_bytes(os.getpid())
     child = os.fork()
     if child == 0:
         _go(parsed, command, wanted)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    seconds = time.monotonic() - start
     size = process_tree.read_bytes(os.getpid()) - size  # what a process has read is its parent's, once that has waited for it
     try:
         seen = program_tracer.read(notes)
     finally:
         shutil.rmtree(notes, ignore_errors=True)
     return {
-        "status": status, "seconds": seconds, "bytes_read": size, **seen,
+        "status": status, "bytes_read": size, **seen,
         "files": written_files.written(before, [root], ""),
     }  # fmt: skip
 

@@ -121,10 +121,9 @@ class Watcher:
         self._process = os.getpid()
         self._file: Any = None
         self._streams: dict[Any, int] = {}
-        self._counts = [0, 0, 0]  # loaders made, passes begun, processes started
+        self._counts = [0, 0]  # loaders made, processes started
         self._growth: Any = None
         self._measured = 0
-        self._start = time.monotonic()
 
     # -- the program --------------------------------------------------------------------------------------------------------
 
@@ -216,7 +215,6 @@ class Watcher:
             stream = watcher._stream(self, sys._getframe(1))  # noqa: SLF001 - who iterates
             built = watcher._tree() if watcher.wanted.memory else {}
             it = begin(self)
-            watcher._counts[1] += 1
             unpinned = bool(getattr(self, "pin_memory", False)) and not getattr(it, "_pin_memory", True)
             watcher._note(kind="epoch", stream=stream, built=built, unpinned=unpinned)
             setattr(it, NOTED, [stream, 0, _length(self)])
@@ -253,7 +251,6 @@ class Watcher:
                 where=[list(item) for item in stack],
                 workers=int(getattr(loader, "num_workers", 0) or 0),
                 method=_method(loader),
-                dataset=type(getattr(loader, "dataset", None)).__name__,
             )
         if self.wanted.probe and self._growth is None:
             self._measure()
@@ -272,7 +269,7 @@ class Watcher:
 
     def _step(self, about: list[Any], data: Any) -> None:
         """A batch is about to be handed out."""
-        note = {"stream": about[0], "seconds": round(time.monotonic() - self._start, 4), **self._counted()}
+        note = {"stream": about[0], **self._counted()}
         about[1] += 1
         from oomlint.verify.child.measuring import digests  # noqa: PLC0415 - after torch
 
@@ -295,7 +292,7 @@ class Watcher:
                 self._finish_growth()
         with contextlib.suppress(ProcessLookupError, process_tree.NotHere):
             note["descriptors"] = process_tree.descriptors(self._process)
-        note["loaders"], note["iterators"], note["processes"] = self._counts
+        note["loaders"], note["processes"] = self._counts
         h5py: Any = sys.modules.get("h5py")
         if h5py is not None:
             note["ids"] = h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_ALL)
@@ -396,7 +393,7 @@ def _count_processes(counts: list[int]) -> None:
 
     def counting(self: Any) -> None:
         start(self)
-        counts[2] += 1
+        counts[1] += 1
 
     multiprocessing.process.BaseProcess.start = counting  # type: ignore[method-assign]
 

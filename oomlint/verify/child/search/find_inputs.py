@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving.trial import SCRIPT, WORKS, Target, trial
@@ -59,7 +58,6 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
             yield from ((*pair, False) for pair in branch_mutations.reaching(other, conditions))
         yield from mutations.moves(other, result, options, target.hints, target.module)
 
-    start = time.monotonic()
     best = hill_climb.climb(tried, state, changes, seconds, trials)
     if best.works and best.result["stage"] == WORKS:
         better = hill_climb.climb(tried, best.state, changes, BETTER[1], BETTER[0], lambda result: result.get("stage", 0) > WORKS)
@@ -75,19 +73,18 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
         better = hill_climb.climb(tried, other, changes, BETTER[1], BETTER[0])
         best = better if better.works else best
     process.close()
-    spent = {"trials": best.trials, "seconds": round(time.monotonic() - start, 2), "steps": best.steps}
     if own is not None and not (best.works and best.result["reached"]):
         return own
     if not best.works:
-        return {"found": False, "reason": _why(target, best.result), **spent}
+        return {"found": False, "reason": _why(target, best.result)}
     if target.dataset and (larger := _larger(target, best, home, before)):
-        return {**larger, **spent}
+        return larger
     final = _pruned(best.state, best.result["used"])
     answer = _replayed(target, final, home, before)
     if not answer.get("works") or answer.get("length") != best.result.get("length"):
         error = answer.get("error") or answer.get("crash") or "its length is another"
-        return {"found": False, "reason": f"on real files it does not run: {error}", **spent}
-    return {**_answer(target, final, answer, "synthetic"), **spent}
+        return {"found": False, "reason": f"on real files it does not run: {error}"}
+    return _answer(target, final, answer, "synthetic")
 
 
 def _larger(target: Target, best: hill_climb.Found, home: str, before: set[str]) -> State | None:
@@ -158,13 +155,11 @@ def _answer(target: Target, state: State, result: State, fidelity: str) -> State
         "found": True,
         "state": state,
         "fidelity": fidelity,
-        "arguments": {name: printable(spec) for name, spec in {**state["owner"], **state["arguments"]}.items()},
         "assumed": assumed,
         "stubbed": list(target.loaded.stubbed),
         "skipped": list(target.loaded.skipped),
         "length": result.get("length", 0),
         "reached": bool(target.rows) and result["reached"],
-        "needs": result.get("needs", []),
     }
 
 

@@ -11,7 +11,7 @@ import select
 import shutil
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -124,9 +124,7 @@ class Found:
     state: State
     result: Result
     works: bool
-    trials: int
     seconds: float
-    steps: list[str] = field(default_factory=list)
 
 
 def score(result: Result) -> tuple[int, int, int]:
@@ -144,7 +142,7 @@ def climb(
 ) -> Found:
     """Take the first move that brings a trial further, again and again. The same state gives the same climb, but for the seconds."""
     start = time.monotonic()
-    count, steps, stalled = 1, list[str](), 0
+    count, stalled = 1, 0
     first = json.dumps(state, sort_keys=True)
     best = trial(state)
     state = best.get("state", state)
@@ -155,8 +153,8 @@ def climb(
         return count >= trials or time.monotonic() - start > seconds or bool(best.get("missing") and count > HOPELESS)
 
     while not done(best) and not spent():
-        aside: tuple[str, State, Result] | None = None
-        for label, other, sure in moves(state, best):
+        aside: tuple[State, Result] | None = None
+        for _, other, sure in moves(state, best):
             text = json.dumps(other, sort_keys=True)
             if text in tried:
                 continue
@@ -167,23 +165,20 @@ def climb(
             count += 1
             if score(result) > score(best) or done(result):
                 state, best, stalled = result.get("state", other), result, 0
-                steps.append(label)
                 break
             if sure and score(result) == score(best) and result.get("error") not in exact:
                 state, best = result.get("state", other), result
-                steps.append(label)
                 break
             if aside is None and score(result) == score(best) and _message(result) not in messages:
-                aside = (label, result.get("state", other), result)
+                aside = (result.get("state", other), result)
         else:
             if aside is None or stalled >= STALLED:
                 break
-            label, state, best = aside
+            state, best = aside
             stalled += 1
-            steps.append(label)
         messages.add(_message(best))
         exact.add(str(best.get("error")))
-    return Found(state, best, bool(best.get("works")), count, time.monotonic() - start, steps)
+    return Found(state, best, bool(best.get("works")), time.monotonic() - start)
 
 
 def _message(result: Result) -> str:
