@@ -29,7 +29,7 @@ COMPARED: Final = SAMPLES  # of an epoch that is compared
 
 
 class Told(Dataset[Any]):
-    """Reads samples of another dataset and hands on what can be told of them: index, digests, process, handles."""
+    """Reads samples of another dataset and hands on what can be told of them: index and digests."""
 
     def __init__(self, inner: Any, size: int, place: str) -> None:
         self.inner = inner
@@ -39,11 +39,11 @@ class Told(Dataset[Any]):
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
+    def __getitem__(self, index: int) -> tuple[int, str, str]:
         seed(1000 + index)
-        told_of = _told(index, self.inner[index], self.place)
+        _, exact, loose = _told(index, self.inner[index], self.place)
         # What a copy in a worker has lost shows in its length too.
-        return (index, f"{told_of[1]} of {len(self.inner)}", f"{told_of[2]} of {len(self.inner)}", *told_of[3:])
+        return index, f"{exact} of {len(self.inner)}", f"{loose} of {len(self.inner)}"
 
 
 class ToldStream(IterableDataset[Any]):
@@ -53,16 +53,15 @@ class ToldStream(IterableDataset[Any]):
         self.inner = inner
         self.place = place
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[tuple[int, str, str]]:
         seed(1000)
         for index, sample in enumerate(itertools.islice(iter(self.inner), COMPARED)):
             yield _told(index, sample, self.place)
 
 
-def _told(index: int, sample: Any, place: str) -> tuple[Any, ...]:
+def _told(index: int, sample: Any, place: str) -> tuple[int, str, str]:
     settled = handles.settled(sample, place)
-    now = handles.opened()
-    return (index, digest(settled), digest(handles.settled(settled, place, loose=True)), os.getpid(), now["ids"], now["descriptors"])
+    return index, digest(settled), digest(handles.settled(settled, place, loose=True))
 
 
 class Only(Dataset[Any]):
@@ -110,7 +109,7 @@ def _loader(inner: Any, workers: int, method: str, batch: int, collate: Callable
 
 
 def compared(subject: dict[str, Any], workers: int = 2, method: str = "fork", touched: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
-    """Read two shuffled epochs through a loader: digests, and handles in the workers. ``touched`` reads two samples in this process first."""
+    """Read two shuffled epochs through a loader: digests. ``touched`` reads two samples in this process first."""
     return told(lambda: _compared(subject, workers, method, touched=touched))
 
 
@@ -128,9 +127,8 @@ def _compared(subject: dict[str, Any], workers: int, method: str, *, touched: bo
                 found.extend(batch)
     except Exception as error:
         raise Failed("iterate", error) from error
-    by_process = _by_process(found)
     found.extend(_later(inner))
-    return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found], "handles": by_process}
+    return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found]}
 
 
 def _later(inner: Any) -> list[Any]:
@@ -200,13 +198,3 @@ def _part() -> None:
     until = time.monotonic() + PARTING
     while multiprocessing.active_children() and time.monotonic() < until:
         time.sleep(0.005)
-
-
-def _by_process(items: list[Any]) -> list[dict[str, list[int]]]:
-    """Handles open in each worker, step by step."""
-    found: dict[int, dict[str, list[int]]] = {}
-    for item in items:
-        one = found.setdefault(item[3], {"ids": [], "descriptors": []})
-        one["ids"].append(item[4])
-        one["descriptors"].append(item[5])
-    return list(found.values())
