@@ -187,7 +187,8 @@ class KeptNames(Keeping):
         if key in search.seen:
             return
         search.seen.add(key)
-        going = replace(going, since=definition)
+        if not (isinstance(definition, cst.Assign) and isinstance(definition.value, cst.Attribute)):  # else it is what the attribute was before
+            going = replace(going, since=definition)
         others = branches_beside(module, definition) if definition is not None else ()
         for inner in functions_using(scope, name):
             if stands_in(module, inner.node, others) or (definition is not None and stands_in(module, definition, branches_beside(module, inner.node))):
