@@ -99,6 +99,11 @@ def takes(loop: Loop, event: Forward) -> bool:
     return False
 
 
+def dependents(scope: Scope, given: Iterable[str]) -> frozenset[str]:
+    """Names and attributes of a function that depend on these, and these."""
+    return Round(frozenset(given), frozenset()).spread(_flows(scope.suite, scope), ()).data
+
+
 def body_of(loop: Loop) -> Body:
     """What the names of a loop's body depend on, worked out once."""
     if loop.body is None:

@@ -27,6 +27,7 @@ from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
 from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
 from oomlint.model.readings import Memory
+from oomlint.model.rounds import dependents
 from oomlint.model.values import Absent, Const
 
 if TYPE_CHECKING:
@@ -86,13 +87,15 @@ class Buffers:
         numbers: set[cst.CSTNode] = set()  # statements that also store what has no graph: a float under another key
         beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects, too small to be told of alone
         never = {store.node for one in step_lists(self.project, module) for store in (one.store, *(other.store for other in one.others))}  # OOM206
-        for record in (*self.runs.of(module), *step_records(self.project, module)):
+        records = (*self.runs.of(module), *step_records(self.project, module))
+        learnt = frozenset(tag for record in records for event in record.backwards for tag in event.tags)  # what one of the runs differentiates
+        for record in records:
             for store in record.stores:
                 if store.node in never:
                     continue
                 if store.value.carries is Graph.NO and store.mode is not Mode.OFF:
                     numbers.add(store.node)
-                growth = self._judge(store, record, module)
+                growth = self._judge(store, record, module) if id(store.node) not in learnt or store.value.carries is Graph.NO else None
                 if growth is None:
                     if store.kind in {"append", "extend"} and store.module is module and not store.via:
                         for loop in growing_loops(store, record)[-1:]:
@@ -186,7 +189,7 @@ class Buffers:
         if later and any(tag in use.value.all_tags and _may_train(use.what) for use in record.uses):
             return None
         evaluation = is_evaluation(record, loop)
-        if not evaluation and meter is None and self._differentiated_elsewhere(store, record):
+        if meter is None and (_goes_backward_by_attribute(store) or (not evaluation and self._differentiated_elsewhere(store, record))):
             return None
         handed = [use for use in record.uses if loop in use.loops and use.value.all_sources & sources and _may_train(use.what)]
         freed = bool(passes or handed) and not any(event.retain for event in passes)
@@ -318,6 +321,19 @@ class Buffers:
         known = like.known and bool(like.workers) and all(isinstance(alt.value, Const) and alt.value.value not in {0, None} for alt in like.workers)
         severity = Severity.ERROR if known else Severity.WARNING
         return Growth("OOM207", severity, Confidence.HIGH if known else Confidence.MEDIUM, node, loop, (store,), record)
+
+
+def _goes_backward_by_attribute(store: Store) -> bool:
+    """Whether what is stored goes on into an attribute that goes backward.
+
+    A method adds up ``self.loss``, and whoever trains calls ``self.loss.backward()``.
+    """
+    target = names.dotted(store.target) if isinstance(store.target, cst.Name | cst.Attribute) else ""
+    given = dependents(store.scope, [target]) if target else frozenset()
+    attributes = {name.rpartition(".")[2] for name in given if "." in name}
+    calls = (call.func for scope in store.module.walk.scopes for call in scope.calls) if attributes else ()
+    receivers = (func.value for func in calls if isinstance(func, cst.Attribute) and func.attr.value == "backward")
+    return any(isinstance(one, cst.Attribute) and one.attr.value in attributes for one in receivers)
 
 
 def _goes_on(store: Store, record: Record, loop: Loop) -> bool:
