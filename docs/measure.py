@@ -19,8 +19,8 @@ from oomlint.cli.verification import Asked, surroundings
 from oomlint.config import Settings, load_settings
 from oomlint.rule import page
 from oomlint.verify.case import Case
-from oomlint.verify.run import Surroundings, cases_of, verdicts
-from oomlint.verify.session import Options
+from oomlint.verify.run import cases_of, verdicts
+from oomlint.verify.session import Options, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,9 @@ _SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 
 _BYTES: Final = {"": 1, "b": 1, **{f"{prefix}b": 1000**power for power, prefix in enumerate("kmgt", 1)}} | {
     f"{prefix}{end}": 1024**power for power, prefix in enumerate("kmgt", 1) for end in ("", "i", "ib")
 }
-_SCALE: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_SCALE: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_ROUNDED: Final = 1 - 0.05 / 1024  # of a unit: what the unit below would show as 1024.0
+_EXACT: Final = 10  # bytes, below which a fraction of one is shown
 LONGEST: Final = 7 * 24 * 3600  # seconds
 LARGEST: Final = 2**60  # bytes
 SMALLEST: Final = 2**20  # bytes
@@ -42,12 +44,12 @@ def cap(text: str) -> int:
     return value
 
 
-def readable(count: int) -> str:
-    """A number of bytes with a binary unit, as messages have it."""
+def readable(count: float) -> str:
+    """A number of bytes with a binary unit, as all that people read has it: ``1.3 MiB``."""
     for unit, scale in _SCALE:
-        if count >= scale:
+        if abs(count) >= scale * _ROUNDED:
             return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
+    return f"{count:.2g} B" if 0 < abs(count) < _EXACT else f"{count:.0f} B"
 
 
 def _parts(text: str) -> tuple[float, str]:

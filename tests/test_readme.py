@@ -47,7 +47,7 @@ def test_the_figures_of_the_families_are_those_that_were_measured() -> None:
     assert len(rows) == 4
     for row in rows:
         (code,) = re.findall(r"OOM\d{3}", row)
-        for figure in re.findall(r"\d[\d.]*(?: [KMG]B)?", row.replace(code, "")):
+        for figure in re.findall(r"\d[\d.]*(?: [KMG]iB)?", row.replace(code, "")):
             assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", measured[code]["reason"]), (code, figure)
 
 

@@ -285,7 +285,7 @@ def test_a_terminal_shows_a_line_and_interrupts_once(tmp_path: Path) -> None:
     assert "came 1" in text
     assert "\x1b[1;23r" in text  # the last row is kept out of the scrolling
     assert "\x1b[r" in text  # and given back
-    assert re.search(r"oomlint trace  \d+\.\d s  [\d.]+ MB \(at most", text)
+    assert re.search(r"oomlint trace  \d+\.\d s  [\d.]+ MiB \(at most", text)
     assert "interrupted by SIGINT" in text
 
 
@@ -302,9 +302,9 @@ def test_what_is_left_behind_is_followed(tmp_path: Path) -> None:
     line = command("--follow", "--output-file", "-", "--", "sh", "-c", f"(setsid {sys.executable} train.py >/dev/null 2>&1 &); exit 4")
     done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 4
-    found = re.search(r"memory \(PSS\), at most ([\d.]+) MB", done.stdout)
+    found = re.search(r"memory \(PSS\), at most ([\d.]+) MiB", done.stdout)
     assert found
-    assert float(found[1]) > 40
+    assert float(found[1]) > 38
 
 
 @contextlib.contextmanager
@@ -406,7 +406,7 @@ def test_a_browser_reads_the_figures(reports: dict[str, Any], tmp_path: Path) ->
     line = [browser, "--headless", "--disable-gpu", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}", "--dump-dom"]
     done = subprocess.run([*line, (report["folder"] / "page.html").as_uri()], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert re.search(r'id="peak" data-bytes="(\d+)">([\d.]+ MB)</strong>', done.stdout)
+    assert re.search(r'id="peak" data-bytes="(\d+)">([\d.]+ MiB)</strong>', done.stdout)
     assert int(re.findall(r'id="peak" data-bytes="(\d+)"', done.stdout)[0]) == report["peak"]["total"]
     rows = dict(re.findall(r'<td>([^<]+)</td><td class="outcome \w+" data-shape="([^"]+)"', done.stdout))
     assert rows["main process"] == about(report, Subject.MAIN)["shape"]  # which shape it is depends on the machine's load: a test above says it
@@ -536,6 +536,6 @@ def test_deep_names_the_line(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "mine\n" in done.stdout  # the user's own is run, too
-    assert re.search(rf"  train\.py:{row}: holds [\d.]+ MB in \d+ blocks", done.stderr), done.stderr
+    assert re.search(rf"  train\.py:{row}: holds [\d.]+ MiB in \d+ blocks", done.stderr), done.stderr
     assert "the lines that grow say where" in done.stderr
     assert "none of Python's objects" not in done.stderr

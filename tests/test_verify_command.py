@@ -331,7 +331,7 @@ def test_what_is_read_for_every_step(harness: Harness, tmp_path: Path) -> None:
     before = text.replace('self.file["x"][index])', 'self.file["x"][:][index])  # THERE')
     verdict = harness.verify(tmp_path, "OOM304", before, text, mark="# THERE")
     assert verdict.outcome is Outcome.CONFIRMED, verdict
-    assert verdict.reason.startswith("bytes read for a step: 2.6 MB before, 3")
+    assert verdict.reason.startswith("bytes read for a step: 2.5 MiB before, 3")
 
 
 def test_what_is_held(harness: Harness, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_less_memory_counts_beyond_three_spreads() -> None:
     lists, arrays = [43.4e6, 42.9e6, 44.0e6], [24.5e6, 24.4e6, 24.6e6]
     found = thresholds.worker_memory(lists, arrays, size=8e6, workers=2)
     assert found.enough
-    assert found.words == "workers add 43.4 MB before, 24.5 MB after"
+    assert found.words == "workers add 41.4 MiB before, 23.4 MiB after"
     assert thresholds.worker_memory(arrays, lists, size=8e6, workers=2).more
     assert not thresholds.worker_memory([43e6, 50e6, 38e6], [24e6] * 3, size=8e6, workers=2).enough
 
@@ -121,4 +121,4 @@ def test_rounding_in_printed_text(before: str, after: str, *, close: bool) -> No
 
 
 def test_bytes_for_people() -> None:
-    assert [thresholds.human(item) for item in (0, 160, 1120, 4_132_000, 2.1e9)] == ["0 B", "160 B", "1.1 KB", "4.1 MB", "2.1 GB"]
+    assert [thresholds.human(item) for item in (0, 160, 1120, 4_132_000, 2.1e9)] == ["0 B", "160 B", "1.1 KiB", "3.9 MiB", "2.0 GiB"]

@@ -79,7 +79,7 @@ def test_tensors_without_a_graph_may_stay_in_their_list() -> None:
 def test_a_fix_that_keeps_more_is_not_confirmed() -> None:
     verdict = judged("OOM202", GROWS, answer(storages=[1] * 12, storage_bytes=[5000] * 12))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "bytes of tensors grow by 1.1 KB a step before, by 5.0 KB after" in verdict.reason
+    assert "bytes of tensors grow by 1.1 KiB a step before, by 4.9 KiB after" in verdict.reason
 
 
 def test_what_stays_is_inconclusive() -> None:
@@ -186,7 +186,7 @@ def test_other_kernels_without_gradients_are_no_regression() -> None:
     before = answer(saved_bytes=[4096] * 12, numbers=[0.5, 2.0])
     verdict = judged("OOM204", before, answer(result=["total: 77"], numbers=[0.5000001, 2.0]))
     assert verdict.outcome is Outcome.CONFIRMED
-    assert "a step saves 4.1 KB for backward before, 0 B after" in verdict.reason
+    assert "a step saves 4.0 KiB for backward before, 0 B after" in verdict.reason
     assert "not to the last bit" in verdict.reason
     assert judged("OOM204", before, answer(result=["total: 77"], numbers=[0.6, 2.0])).outcome is Outcome.REGRESSED
 
@@ -240,7 +240,7 @@ def test_copies_of_all_so_far() -> None:
 def test_without_a_fix_the_symptom_is_shown_or_not() -> None:
     verdict = judged("OOM219", answer(storage_bytes=[2000] * 12, storages=[1] * 12))
     assert verdict.outcome is Outcome.SHOWN
-    assert verdict.reason == "bytes of tensors grow by 2.0 KB a step: 2.0 MB in 1000 steps on this synthesised data"
+    assert verdict.reason == "bytes of tensors grow by 2.0 KiB a step: 1.9 MiB in 1000 steps on this synthesised data"
     assert judged("OOM219", answer()).outcome is Outcome.NOT_SHOWN
     assert judged("OOM220", answer(device_bytes=[64] * 12)).readings[0].under == "simulated device"
 
@@ -619,7 +619,7 @@ def test_a_rising_and_falling_quantity_does_not_grow() -> None:
 def test_a_kept_graph_is_told_by_what_a_step_leaves() -> None:
     verdict = judged("OOM210", answer(storage_bytes=[4000, *[0] * 11]), answer(storage_bytes=[1000, *[0] * 11]), Safety.UNSAFE)
     assert verdict.outcome is Outcome.CONFIRMED
-    assert verdict.reason == "a step leaves 4.0 KB of tensors before, 1.0 KB after"
+    assert verdict.reason == "a step leaves 3.9 KiB of tensors before, 1000 B after"
 
 
 def test_verdicts_repeat(verified: Callable[[Program], Verdict]) -> None:

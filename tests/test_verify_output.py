@@ -106,8 +106,8 @@ train.py:1:1: OOM201 confirmed: `losses` keeps the graph of every step
   storages kept a step, 10 steps (median of 3)
     before ████████████████████████████████ 4 storages
     after  ▏ 0 storages
-  memory: 148.5 MB ±4.0 MB before, 24.5 MB after
-  memory of all processes, over 1.5 s, up to 150.0 MB
+  memory: 141.6 MiB ±3.9 MiB before, 23.4 MiB after
+  memory of all processes, over 1.5 s, up to 143.1 MiB
     before ▁▁▁▁▂▂▂▂▃▃▃▃▄▄▄▄▄▅▅▅▅▆▆▆▆▇▇▇▇███
     after  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▂
   run: your code on synthesised data, /usr/bin/python3, 1.2 s
@@ -170,11 +170,14 @@ def test_the_closing_line(item: Item) -> None:
     [
         (0, "bytes", "0 B"),
         (999, "bytes", "999 B"),
-        (999.9, "bytes", "1.0 KB"),
-        (999_960, "bytes", "1.0 MB"),
-        (148_500_000, "bytes", "148.5 MB"),
-        (-3_200_000, "bytes", "-3.2 MB"),
-        (5e15, "bytes", "5,000.0 TB"),
+        (1023.4, "bytes", "1023 B"),
+        (1023.96, "bytes", "1.0 KiB"),
+        (1_048_550, "bytes", "1.0 MiB"),
+        (1_048_500, "bytes", "1023.9 KiB"),
+        (0.4, "bytes", "0.4 B"),
+        (148_500_000, "bytes", "141.6 MiB"),
+        (-3_200_000, "bytes", "-3.1 MiB"),
+        (5e15, "bytes", "4547.5 TiB"),
         (0.0125, "seconds", "12.5 ms"),
         (2, "seconds", "2.0 s"),
         (1, "nodes", "1 node"),
@@ -288,7 +291,7 @@ class Page(HTMLParser):
 def test_the_page_has_all_of_it(item: Item, view: View) -> None:
     page = Page(verdicts_html.text([item, other(item, Outcome.INCONCLUSIVE, cached=True)], view, PYTHON))
     words = "".join(page.words)
-    for part in ("train.py:1:1", "OOM201", "confirmed", "148.5 MB ±4.0 MB", "num_workers swept", "line 7: failed", "(cached)", PYTHON, f"-{BEFORE}+{AFTER}"):
+    for part in ("train.py:1:1", "OOM201", "confirmed", "141.6 MiB ±3.9 MiB", "num_workers swept", "line 7: failed", "(cached)", PYTHON, f"-{BEFORE}+{AFTER}"):
         assert part in words
     assert [tag for tag, _ in page.tags].count("svg") == 4
     assert {attributes["href"] for tag, attributes in page.tags if tag == "a"} == {"#v1", "#v2"}

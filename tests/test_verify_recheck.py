@@ -117,7 +117,7 @@ def test_a_dearer_program_is_a_regression_whatever_was_said_of_it(tmp_path: Path
     one = session(tmp_path, BEFORE)
     one.prices.append(Price("memory held", (100_000.0,), (900_000.0,), 1.5, 65_536))
     verdict = prices.judged(one, ENDED)
-    assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, "the patch takes more: memory held: 100.0 KB before, 900.0 KB after")
+    assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, "the patch takes more: memory held: 97.7 KiB before, 878.9 KiB after")
     assert (verdict.readings[0].before, verdict.readings[0].after) == ((100_000.0,), (900_000.0,))
 
 

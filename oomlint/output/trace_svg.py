@@ -49,7 +49,7 @@ def layers(times: Sequence[float], found: Sequence[Layer], unit: str, spots: Spo
     totals = [sum(layer.values[number] for layer in found) for number in range(len(times))]
     most = max(totals, default=0.0)
     shown = limit if limit is not None and most < limit <= 1.6 * most else None  # else it would press the chart flat
-    high = list(ticks(max(most, shown or 0.0)))
+    high = list(ticks(max(most, shown or 0.0), unit))
     top = max(high[-1], most, shown or 0.0) or 1.0
 
     def x(at: float) -> float:

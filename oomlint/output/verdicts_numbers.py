@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from oomlint.amounts import readable
 from oomlint.output.summary import count
 from oomlint.output.view import one_line
 from oomlint.verify.case import Case, Outcome, Verdict
@@ -25,23 +26,16 @@ _THOUSAND: Final = 1000
 
 
 def amount(value: float, unit: str) -> str:
-    """A value with its unit: ``148.5 MB``, ``0.25 s``, ``3 storages``."""
+    """A value with its unit: ``141.6 MiB``, ``0.25 s``, ``3 storages``."""
     if not math.isfinite(value):
         return "unknown"
     if unit == "bytes":
-        return _bytes(value)
+        return readable(value)
     if unit == "seconds":
         return f"{value * _THOUSAND:.3g} ms" if 0 < abs(value) < 1 else f"{value:,.1f} s"
     whole = f"{value:,.0f}" if abs(value - round(value)) < 1e-9 or abs(value) >= _THOUSAND else f"{value:.3g}"  # noqa: PLR2004 - what arithmetic leaves
     one = whole == "1" and unit.endswith("s") and not unit.endswith("ss")
     return f"{whole} {unit[:-1] if one else unit}".rstrip()
-
-
-def _bytes(value: float) -> str:
-    if abs(value) < _THOUSAND - 0.5:
-        return f"{value:.0f} B"
-    power = next((power for power in (1, 2, 3) if abs(value) / _THOUSAND**power < _THOUSAND - 0.05), 4)
-    return f"{value / _THOUSAND**power:,.1f} {' KMGT'[power]}B"
 
 
 def middle(values: Sequence[float]) -> float:

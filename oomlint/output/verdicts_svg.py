@@ -34,6 +34,7 @@ _BAR: Final = 400  # the longest
 _ROW: Final = 26
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 84, 16, 26, 40, 240  # of a chart of lines
 _TICKS: Final = 4
+_SCALES: Final = (1 << 40, 1 << 30, 1 << 20, 1 << 10)
 _MOST_POINTS: Final = 600
 
 
@@ -59,7 +60,7 @@ def lines(timeline: Timeline) -> str:
     """Both lines over one pair of axes."""
     end, most = bounds((timeline.before, timeline.after))
     width, height = WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    high = list(ticks(most))
+    high = list(ticks(most, timeline.unit))
     top = max(high[-1], most) or 1.0
     parts = []
     for value in high:
@@ -91,8 +92,13 @@ def _spoken(reading: Reading) -> str:
     return f"{one_line(reading.name)}: {measured(reading.before, reading.unit)} before{after}"
 
 
-def ticks(most: float) -> Iterator[float]:
-    """Round numbers from 0 up to the first that is not below ``most`` by more than a part."""
+def ticks(most: float, unit: str = "") -> Iterator[float]:
+    """Round numbers from 0 up to the first that is not below ``most`` by more than a part; of bytes, numbers that are round in a binary unit."""
+    scale = next((scale for scale in _SCALES if most / _TICKS >= scale / 2), 1) if unit == "bytes" else 1
+    yield from (number * scale for number in _round(most / scale))
+
+
+def _round(most: float) -> Iterator[float]:
     if not most > 0:
         yield 0.0
         return

@@ -43,13 +43,13 @@ class PythonObjectsCopiedByWorkers(Rule):
 
     Measured under fork, private memory gained by one of two workers over three shuffled epochs (CPython 3.11.7, torch 2.13.0):
 
-    | container | MB | gained |
+    | container | MiB | gained |
     |---|---|---|
-    | list or tuple of `str`, list of `bytes`, object array | 59 | 55 (93 %) |
-    | list of `float` or of large `int` | 32 | 24 (75 %) |
-    | dict of `int` to `str` | 76 | 55 (72 %) |
-    | list of dicts | 133 | 79 (60 %) |
-    | one NumPy array of numbers or strings, one tensor, one `bytes` | 50 to 55 | 0.1 |
+    | list or tuple of `str`, list of `bytes`, object array | 56 | 52 (93 %) |
+    | list of `float` or of large `int` | 31 | 23 (75 %) |
+    | dict of `int` to `str` | 72 | 52 (72 %) |
+    | list of dicts | 127 | 75 (60 %) |
+    | one NumPy array of numbers or strings, one tensor, one `bytes` | 48 to 52 | 0.1 |
 
     What does not help: a tuple instead of a list, `gc.freeze()` before the fork, the immortal objects of Python 3.12 (only `None`, small
     integers and interned strings gain). What is no problem under fork: a list of large arrays, whose payload stays shared; a list of small
@@ -109,8 +109,8 @@ class PythonObjectsCopiedByWorkers(Rule):
     or a slice: a list that is appended to, searched or handed on gets advice.
 
     Other containers get advice only. Records of any kind can be packed into one buffer, which is shared under all three start methods. With
-    200,000 annotations, the private memory of a worker fell from 42 to 11 MB under fork and from 274 to 146 MB under spawn, with the same
-    samples; 10 and 146 MB are what a bare worker takes.
+    200,000 annotations, the private memory of a worker fell from 40 to 10 MiB under fork and from 261 to 139 MiB under spawn, with the same
+    samples; 10 and 139 MiB are what a bare worker takes.
 
     ```python
     class Packed:

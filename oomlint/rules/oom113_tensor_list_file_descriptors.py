@@ -36,7 +36,7 @@ class TensorListFileDescriptors(Rule):
     error where the start method is known to be forkserver, and a warning else. Where nobody says how many there are, and they are not one for
     each sample, it is a note.
 
-    Under fork such a list costs as well: 27 % of 98 MB were copied into a worker, because the tensors' headers lie between their data.
+    Under fork such a list costs as well: 27 % of 93 MiB were copied into a worker, because the tensors' headers lie between their data.
 
     ## Example
 

@@ -33,9 +33,9 @@ class WorkersOverInMemoryDataset(Rule):
     There is nothing to read, so the workers' work is to index and to send. What it costs depends on the start method (measured with torch
     2.13.0, CPU):
 
-    - fork: the arrays themselves cost nothing, although it is often said that each worker copies them. A worker costs 10 MB, and the batches
+    - fork: the arrays themselves cost nothing, although it is often said that each worker copies them. A worker costs about 10 MiB, and the batches
       in flight up to `prefetch_factor * num_workers + 1` batches in shared memory;
-    - spawn and forkserver: a worker costs 146 MB, and a copy of each NumPy array of the dataset. Tensors are moved to shared memory once.
+    - spawn and forkserver: a worker costs 139 MiB, and a copy of each NumPy array of the dataset. Tensors are moved to shared memory once.
 
     ## Example
 

@@ -34,7 +34,7 @@ class ShuffleBufferAfterDecode(Rule):
 
     ## Why is this bad
 
-    The buffer holds what the stages before it give. A picture of 224 x 224 pixels is about 15 kB as a JPEG file, 150 kB in bytes and 600 kB in
+    The buffer holds what the stages before it give. A picture of 224 x 224 pixels is about 15 KiB as a JPEG file, 147 KiB in bytes and 588 KiB in
     floating-point numbers, and there is a buffer for each worker of each process. Measured with webdataset 1.0.2 and torch 2.13.0, such pictures
     decoded by `"torchrgb"`, two workers, after 3000 samples:
 

@@ -38,7 +38,7 @@ class WorkerCountOversized(Rule):
 
     ## Why is this bad
 
-    Each worker costs at least 10 MB under fork and 146 MB under spawn and forkserver (measured with torch 2.13.0, CPU), plus
+    Each worker costs at least 10 MiB under fork and 139 MiB under spawn and forkserver (measured with torch 2.13.0, CPU), plus
     `prefetch_factor` batches, plus what it copies of the dataset (OOM110, OOM112). Each rank starts its own.
 
     `cpu_count()` is the number of processors of the *host*. In a container with a quota (`docker --cpus 4`) it still says 64, and so does

@@ -33,7 +33,7 @@ class InflightBatchesTooBig(Rule):
     of them (measured with torch 2.13.0). With `pin_memory=True` there is a pinned copy of each as well. So the batch size does matter for the
     host's memory, multiplied.
 
-    Docker gives `/dev/shm` 64 MB unless told otherwise; what does not fit ends in a bus error.
+    Docker gives `/dev/shm` 64 MiB unless told otherwise; what does not fit ends in a bus error.
 
     ## Example
 

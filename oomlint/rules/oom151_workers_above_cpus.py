@@ -35,7 +35,7 @@ class WorkersAboveCpus(Rule):
 
     ## Why is this bad
 
-    A worker more than there are processors loads nothing sooner, and costs its memory: at least 10 MiB under fork and 146 MiB under spawn and
+    A worker more than there are processors loads nothing sooner, and costs its memory: at least 10 MiB under fork and 139 MiB under spawn and
     forkserver, the batches that it keeps ready, and what it copies of the dataset. PyTorch warns where the system's affinity mask shows the
     limit, as under SLURM. A quota of Docker is not seen in it.
 

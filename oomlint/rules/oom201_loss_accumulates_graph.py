@@ -39,9 +39,9 @@ class LossAccumulatesGraph(Rule):
     The sum is a tensor with a graph, and that graph holds the graphs of all batches before it.
 
     It is an error where no `backward()` frees those graphs: an evaluation in grad mode, a second loss that is only looked at,
-    `retain_graph=True`. Each step then keeps its activations: 4.1 MB a step for an MLP of five layers and batches of 256.
+    `retain_graph=True`. Each step then keeps its activations: 3.9 MiB a step for an MLP of five layers and batches of 256.
 
-    It is a warning where `backward()` has run. It frees the saved activations, so only the nodes stay: 11.7 KB a step for the same model, in
+    It is a warning where `backward()` has run. It frees the saved activations, so only the nodes stay: 11.4 KiB a step for the same model, in
     proportion to the number of operations (both measured with torch 2.13.0). That is host memory, and it grows until the sum is dropped.
 
     ## Example

@@ -31,14 +31,14 @@ class MeterKeepsGraph(Rule):
     Of libraries, `AverageMeter` of timm and `MSEMeter` and `MovingAverageValueMeter` of torchnet do (timm 1.0.31, torchnet 0.0.4).
 
     Meters that take the number out themselves say nothing. Neither do torchmetrics that only keep sums, and sinks such as TensorBoard's
-    `add_scalar` or `wandb.log`: they kept 0 KB a step (measured with torch 2.13.0).
+    `add_scalar` or `wandb.log`: they kept nothing (measured with torch 2.13.0).
 
     ## Why is this bad
 
     The sum in the meter is a tensor with a graph, and that graph holds the graphs of all updates before it.
 
-    It is an error where no `backward()` frees those graphs: 524 KB a step were kept in an evaluation in grad mode. It is a warning where
-    `backward()` has run: only the nodes stay, 8.4 KB a step (both measured with torch 2.13.0).
+    It is an error where no `backward()` frees those graphs: 512 KiB a step were kept in an evaluation in grad mode. It is a warning where
+    `backward()` has run: only the nodes stay, 8.2 KiB a step (both measured with torch 2.13.0).
 
     ## Example
 

@@ -37,7 +37,7 @@ class StepListNeverCleared(Rule):
 
     ## Why is this bad
 
-    A module lives as long as the run, so the list holds the outputs of all epochs: 4.9 MB more with each epoch of a small model (measured with
+    A module lives as long as the run, so the list holds the outputs of all epochs: 4.7 MiB more with each epoch of a small model (measured with
     torch 2.13.0). They lie where the step left them, which is often the GPU. What reads the list at the end of an epoch reads the epochs
     before as well, so the metric is wrong too.
 

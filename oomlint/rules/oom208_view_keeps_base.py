@@ -32,8 +32,8 @@ class ViewKeepsBase(Rule):
 
     ## Why is this bad
 
-    A view shares the storage of its base, and the storage is freed only as a whole. Keeping `b[0].detach()` of a 4 MB tensor kept 3.8 MB a
-    step, though the `nbytes` of the view say 4 KB; with `.clone()` it was 4 KB. A row of an array kept 7.6 MB a step, its `.copy()` 8 KB
+    A view shares the storage of its base, and the storage is freed only as a whole. Keeping `b[0].detach()` of a tensor of 3.8 MiB kept 3.8 MiB a
+    step, though the `nbytes` of the view say 3.9 KiB; with `.clone()` it was 3.9 KiB. A row of an array kept 7.6 MiB a step, its `.copy()` 7.8 KiB
     (measured with torch 2.13.0).
 
     ## Example

@@ -48,9 +48,9 @@ class QuadraticConcat(Rule):
     ## Why is this bad
 
     Each round allocates a new block for everything so far and copies it. The time grows with the square of the rounds, and during each copy
-    the old and the new block are in memory together. 600 rounds of 256 KB, 146 MB in the end (measured with torch 2.13.0 and NumPy 2.4.6):
+    the old and the new block are in memory together. 600 rounds of 250 KiB, 146 MiB in the end (measured with torch 2.13.0 and NumPy 2.4.6):
 
-    | form | seconds | peak MB |
+    | form | seconds | peak MiB |
     |---|---|---|
     | `x = np.append(x, y)` | 19.4 | 294 |
     | `x = np.concatenate([x, y])` | 21.8 | 291 |

@@ -39,7 +39,7 @@ class HookStoresActivations(Rule):
 
     ## Why is this bad
 
-    13.3 MB stayed with every forward pass of a small network. With `detach()` it was still 12.0 MB: the graph is the smaller part, the activations
+    12.7 MiB stayed with every forward pass of a small network. With `detach()` it was still 11.4 MiB: the graph is the smaller part, the activations
     themselves remain (measured with torch 2.13.0). A hook that is registered in each round runs once more in each round than in the one before.
 
     ## Example

@@ -33,7 +33,7 @@ class ListMetricWithGraph(Rule):
 
     ## Why is this bad
 
-    The list holds the predictions as they came, so the graph of each step lives until `reset()`. `CatMetric` and `BinaryAUROC()` kept 522 KB a
+    The list holds the predictions as they came, so the graph of each step lives until `reset()`. `CatMetric` and `BinaryAUROC()` kept 510 KiB a
     step, `BinaryAUROC(thresholds=200)` and `MeanMetric` nothing (measured with torch 2.13.0 and torchmetrics 1.9).
 
     ## Example

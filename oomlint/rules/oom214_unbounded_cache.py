@@ -50,15 +50,15 @@ class UnboundedCache(Rule):
     ## Why is this bad
 
     Workers are processes, and a dictionary that one of them fills is its own. With persistent workers each of them ends up with most of the
-    dataset; without them each starts every epoch with an empty cache, so that nothing is ever found in it. A dataset of 100 MB (measured
+    dataset; without them each starts every epoch with an empty cache, so that nothing is ever found in it. A dataset of 95 MiB (measured
     with torch 2.13.0):
 
     | workers | memory of the workers | found in the cache |
     |---|---|---|
-    | 0 | 101 MB, in the main process | from the second epoch on |
+    | 0 | 96 MiB, in the main process | from the second epoch on |
     | any, not persistent | grows through each epoch | never |
-    | 2, persistent | 167 MB after one epoch, 209 MB after four | more and more |
-    | 4, persistent | 209 MB after one epoch, 306 MB after four | more and more |
+    | 2, persistent | 159 MiB after one epoch, 199 MiB after four | more and more |
+    | 4, persistent | 199 MiB after one epoch, 292 MiB after four | more and more |
 
     It tends to the number of workers times the dataset. `lru_cache` on a method also keeps the object alive, with all that it holds.
 

@@ -43,7 +43,7 @@ class WholeEvalKeptOnDevice(Rule):
     `eval_accumulation_steps` moves them to the host's memory, where they are as many. `preprocess_logits_for_metrics` makes them small before
     they are kept.
 
-    `trainer.predict` keeps all predictions to return them: 4.9 MB in a small test, and nothing with `return_predictions=False` (measured
+    `trainer.predict` keeps all predictions to return them: 4.7 MiB in a small test, and nothing with `return_predictions=False` (measured
     with torch 2.13.0).
 
     ## Example

@@ -36,7 +36,7 @@ class CtxAttribute(Rule):
 
     Backward frees the *saved tensors* of each node, and nothing else. A tensor that is an attribute of `ctx` lives until the last reference to
     the graph goes: through the forward pass of the next step, as long as `loss` is bound, and for good where a loss is kept, as in
-    `total += loss`. Then 3 of 4 MB of a step stayed (measured with torch 2.13.0), where `save_for_backward` leaves only the nodes.
+    `total += loss`. Then 3 of 4 MiB of a step stayed (measured with torch 2.13.0), where `save_for_backward` leaves only the nodes.
 
     An *output* that is kept this way also refers to itself: the output holds the graph, the graph holds `ctx`, and `ctx` holds the output.
     Only the garbage collector can free it.

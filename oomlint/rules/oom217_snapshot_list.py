@@ -38,7 +38,7 @@ class SnapshotList(Rule):
     ## Why is this bad
 
     Each entry is all parameters and buffers once more, on the device that the model is on; with the state of Adam it is three times the
-    parameters (measured with torch 2.13.0). A hundred epochs of a model of 100 MB are 10 GB.
+    parameters (measured with torch 2.13.0). A hundred epochs of a model of 100 MiB are 9.8 GiB.
 
     ## Example
 

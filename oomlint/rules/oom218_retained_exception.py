@@ -33,7 +33,7 @@ class RetainedException(Rule):
     ## Why is this bad
 
     An exception holds its traceback, the traceback the frames, and the frames all their local variables: the activations of the layers
-    through which it came. A stored exception kept 12 MB of locals alive (measured with torch 2.13.0), and each further one keeps its own.
+    through which it came. A stored exception kept 11 MiB of locals alive (measured with torch 2.13.0), and each further one keeps its own.
 
     ## Example
 

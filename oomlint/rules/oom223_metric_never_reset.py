@@ -40,9 +40,9 @@ class MetricNeverReset(Rule):
 
     | after epoch | state of `BinaryAUROC()` | state of `BinaryAUROC(thresholds=200)` |
     |---|---|---|
-    | 1 | 120 kB | 6 kB |
-    | 2 | 240 kB | 6 kB |
-    | 4 | 480 kB | 6 kB |
+    | 1 | 117 KiB | 6 KiB |
+    | 2 | 234 KiB | 6 KiB |
+    | 4 | 469 KiB | 6 KiB |
 
     It lies on the device of the metric. The value that is computed is that of all epochs so far, too.
 

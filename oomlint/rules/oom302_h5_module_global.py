@@ -34,7 +34,7 @@ class H5ModuleGlobal(Rule):
       `persistent_workers`. A variable that is set under `if __name__ == "__main__":` does not exist there, and reading a sample raises `NameError`.
     - Under fork all workers share the handle that the main process opened. With HDF5 1.10.2 and 1.10.4 (h5py 2.8, 2.10) that gave wrong rows; with
       1.12.0 and 2.0.0 it gave none. The documentation of h5py advises against it.
-    - Every other program that imports the module, to test it for instance, needs the file, and keeps it open until it ends: about 0.6 MB, and up to
+    - Every other program that imports the module, to test it for instance, needs the file, and keeps it open until it ends: about 0.6 MiB, and up to
       8 MiB of chunk cache for each `h5py.Dataset` object that is kept (HDF5 2.0). Nobody can open it for writing meanwhile.
 
     ## Example

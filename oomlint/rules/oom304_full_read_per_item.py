@@ -42,12 +42,12 @@ class FullReadPerItem(Rule):
     ## Why is this bad
 
     `d[:]` reads every row into a new array, for each sample again, in every worker. `d[i]` reads the chunks that row `i` lies in. For one row of a
-    dataset of 70 MB (measured with h5py 3.16):
+    dataset of 67 MiB (measured with h5py 3.16):
 
     | read | memory, at its peak | time |
     |---|---|---|
-    | `d[:][i]`, `np.array(d)[i]` | +77 MB | 35 ms |
-    | `d[i]` | +6.5 MB | 3 ms |
+    | `d[:][i]`, `np.array(d)[i]` | +73 MiB | 35 ms |
+    | `d[i]` | +6.2 MiB | 3 ms |
 
     An epoch reads the dataset as many times as it has samples. And what `d[:][i]` gives is a view, which keeps the whole array alive as long as
     the row is kept.

@@ -37,17 +37,17 @@ class FullReadInInit(Rule):
     ## Why is this bad
 
     The array is resident before the first step, once for each split that is made of the file, and in each process of a distributed run. All ways
-    to read it are the same: 70 MB on disk are 77 MB in memory (measured with h5py 3.16). Under fork the workers share it. Under spawn and
+    to read it are the same: 67 MiB on disk are 73 MiB in memory (measured with h5py 3.16). Under fork the workers share it. Under spawn and
     forkserver each of them gets a copy.
 
-    What is often done on the way costs more than the array itself, here for 30 MB of `uint8`:
+    What is often done on the way costs more than the array itself, here for 29 MiB of `uint8`:
 
     | read | memory after | at its peak |
     |---|---|---|
-    | `d[:]` | +30 MB | +30 MB |
-    | `d[:] / np.float32(255)` | +120 MB | +120 MB |
-    | `d[:].astype(np.float32)` | +120 MB | +150 MB |
-    | `d[:] / 255.0` | +240 MB | +240 MB |
+    | `d[:]` | +29 MiB | +29 MiB |
+    | `d[:] / np.float32(255)` | +114 MiB | +114 MiB |
+    | `d[:].astype(np.float32)` | +114 MiB | +143 MiB |
+    | `d[:] / 255.0` | +229 MiB | +229 MiB |
 
     A dataset that is smaller than the memory is read faster this way. The one that is not gets the run killed, on the machine that has less of
     it.

@@ -39,12 +39,12 @@ class H5HandleCacheUnbounded(Rule):
 
     | kept for each file | private memory a file |
     |---|---|
-    | the `h5py.File`, `files[path]["x"][i]` looked up each time | 0.61 MB |
-    | the `h5py.Dataset` object, chunked, read at random | 8.6 MB: its chunk cache fills up (8 MiB; 1 MiB before HDF5 2.0) |
-    | the same, file opened with `rdcc_nbytes=2**20` | 1.6 MB |
-    | the same, file opened with `rdcc_nbytes=0` | 0.61 MB |
+    | the `h5py.File`, `files[path]["x"][i]` looked up each time | 0.58 MiB |
+    | the `h5py.Dataset` object, chunked, read at random | 8.2 MiB: its chunk cache fills up (8 MiB; 1 MiB before HDF5 2.0) |
+    | the same, file opened with `rdcc_nbytes=2**20` | 1.5 MiB |
+    | the same, file opened with `rdcc_nbytes=0` | 0.58 MiB |
 
-    It grows with the dataset and with the workers: 100 files whose `h5py.Dataset` objects are kept, in 8 workers, come to 6.9 GB. A shard a scene or
+    It grows with the dataset and with the workers: 100 files whose `h5py.Dataset` objects are kept, in 8 workers, come to 6.4 GiB. A shard a scene or
     a patient soon passes the limit of descriptors too, often 1024: `OSError: ... errno = 24, error message = 'Too many open files'`.
 
     The number of different paths counts, not the number of handles: 500 handles of one path hold one descriptor. To open, read and close a file

@@ -32,7 +32,7 @@ class TensorFromH5Dataset(Rule):
     ## Why is this bad
 
     PyTorch knows nothing of h5py. To it a dataset is a Python sequence, and each row of it is read from the file by itself, into an array of its
-    own. `f["x"][:]` reads all of it at once, and `torch.from_numpy` uses that array as it is. For 1 MB of `float32` (measured with h5py 3.16 and
+    own. `f["x"][:]` reads all of it at once, and `torch.from_numpy` uses that array as it is. For 1 MiB of `float32` (measured with h5py 3.16 and
     torch 2.13.0):
 
     | shape | `torch.tensor(d)` | `torch.from_numpy(d[:])` |

@@ -21,7 +21,7 @@ class OversizedChunkCache(Rule):
 
     ## What it does
 
-    Checks for `h5py.File(...)` with `rdcc_nbytes` of 64 MB or more, or with `driver="core"`, in a dataset whose loaders have workers or may have
+    Checks for `h5py.File(...)` with `rdcc_nbytes` of 64 MiB or more, or with `driver="core"`, in a dataset whose loaders have workers or may have
     them. Files that one function opens whole for one class are one finding.
 
     It is silent where there are no workers, where the file is written, with `driver="core", backing_store=False` for a file that is only made in
@@ -30,16 +30,16 @@ class OversizedChunkCache(Rule):
     ## Why is this bad
 
     `rdcc_nbytes` is the size of the chunk cache of *each* `h5py.Dataset` object that is open, not of the file, and each worker has its own. The core driver
-    reads the whole file into memory when it is opened. A file of 300 MB with chunks of 1 MB, 400 rows read at random from one `h5py.Dataset` object
+    reads the whole file into memory when it is opened. A file of 286 MiB with 300 chunks, 400 rows read at random from one `h5py.Dataset` object
     (private memory, measured with h5py 3.16, HDF5 2.0.0):
 
     | opened with | after opening | after reading |
     |---|---|---|
-    | the defaults (8 MiB) | +1 MB | +8 MB |
-    | `rdcc_nbytes=64 * 2**20` | +1 MB | +66 MB |
-    | `rdcc_nbytes=256 * 2**20` | +1 MB | +214 MB |
-    | `rdcc_nbytes=256 * 2**20`, `file["x"]` looked up for each row | +1 MB | +2 MB: the cache goes with the object |
-    | `driver="core"` | +287 MB | +295 MB |
+    | the defaults (8 MiB) | +1 MiB | +8 MiB |
+    | `rdcc_nbytes=64 * 2**20` | +1 MiB | +66 MiB |
+    | `rdcc_nbytes=256 * 2**20` | +1 MiB | +214 MiB |
+    | `rdcc_nbytes=256 * 2**20`, `file["x"]` looked up for each row | +1 MiB | +2 MiB: the cache goes with the object |
+    | `driver="core"` | +287 MiB | +295 MiB |
 
     All of it is there once for each worker that opens the file. A core file that is opened before a fork is shared, but it cannot be sent to workers
     under spawn and forkserver, where every worker has to open and read it again.

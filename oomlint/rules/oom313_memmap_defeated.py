@@ -32,15 +32,15 @@ class MemmapDefeated(Rule):
 
     ## Why is this bad
 
-    The map says that the data shall stay on the disk, and the next call reads it all. For 134 MB of `float32` (measured with NumPy 2.4 and torch
+    The map says that the data shall stay on the disk, and the next call reads it all. For 128 MiB of `float32` (measured with NumPy 2.4 and torch
     2.13.0; the peak counts pages of the file):
 
     | code | memory after | at its peak |
     |---|---|---|
-    | `mm[:]`, `np.asarray(mm)`, `torch.from_numpy(mm)` | +0 MB | +0 MB |
-    | `np.array(mm)`, `mm.copy()`, `mm.astype(np.float32)` | +134 MB | +268 MB |
-    | `torch.tensor(mm)` | +134 MB | +268 MB |
-    | `mm.astype(np.float64)` | +268 MB | +403 MB |
+    | `mm[:]`, `np.asarray(mm)`, `torch.from_numpy(mm)` | +0 | +0 |
+    | `np.array(mm)`, `mm.copy()`, `mm.astype(np.float32)` | +128 MiB | +256 MiB |
+    | `torch.tensor(mm)` | +128 MiB | +256 MiB |
+    | `mm.astype(np.float64)` | +256 MiB | +384 MiB |
 
     `astype` copies even where the type is the same already. What `mm.copy()` and `mm.astype(...)` give still calls itself `np.memmap`, although
     it lies in memory.

@@ -52,7 +52,7 @@ class EagerDataset(Rule):
     ## Why is this bad
 
     The run needs as much memory as the dataset has bytes once it is decoded, before the first step, for each split. A JPEG of 1024 by 1024 pixels
-    is 3.1 MB after decoding, and 12.6 MB as `float32`, however small the file is.
+    is 3 MiB after decoding, and 12 MiB as `float32`, however small the file is.
 
     What it costs more depends on how workers start, and on the container:
 
@@ -63,7 +63,7 @@ class EagerDataset(Rule):
     | lists of strings, numbers, dictionaries | grows towards a copy | a copy |
     | paths, or a map that is opened on first use | +0 | +0 |
 
-    `np.load` of a plain `.npy` can leave the data on the disk: 134 MB against 0 MB (measured with NumPy 2.4). For `.npz` it cannot: `mmap_mode`
+    `np.load` of a plain `.npy` can leave the data on the disk: 128 MiB against nothing (measured with NumPy 2.4). For `.npz` it cannot: `mmap_mode`
     is ignored.
 
     ## Example

@@ -30,19 +30,19 @@ class DtypeInflation(Rule):
 
     ## Why is this bad
 
-    The array of `float64` and the converted one are both there for a moment: three times the memory that is needed. For 131 MB of `float32`
+    The array of `float64` and the converted one are both there for a moment: three times the memory that is needed. For 125 MiB of `float32`
     (measured with NumPy 2.4):
 
     | code | memory after | at its peak |
     |---|---|---|
-    | `rng.random(shape).astype(np.float32)` | +131 MB | +393 MB |
-    | `rng.random(shape, dtype=np.float32)` | +131 MB | +131 MB |
-    | `np.ones(shape).astype(np.float32)` | +131 MB | +393 MB |
-    | `np.ones(shape, dtype=np.float32)` | +131 MB | +131 MB |
-    | `np.zeros(shape).astype(np.float32)` | +131 MB | +131 MB |
-    | `np.zeros(shape, dtype=np.float32)` | +0 MB, until it is written to | +0 MB |
+    | `rng.random(shape).astype(np.float32)` | +125 MiB | +375 MiB |
+    | `rng.random(shape, dtype=np.float32)` | +125 MiB | +125 MiB |
+    | `np.ones(shape).astype(np.float32)` | +125 MiB | +375 MiB |
+    | `np.ones(shape, dtype=np.float32)` | +125 MiB | +125 MiB |
+    | `np.zeros(shape).astype(np.float32)` | +125 MiB | +125 MiB |
+    | `np.zeros(shape, dtype=np.float32)` | +0, until it is written to | +0 |
 
-    And 30 MB of images as `uint8` are 120 MB as `float32`, 240 MB after `/ 255.0`. Converting a batch on the device gives the same numbers for
+    And 30 MiB of images as `uint8` are 120 MiB as `float32`, 240 MiB after `/ 255.0`. Converting a batch on the device gives the same numbers for
     nothing.
 
     ## Example

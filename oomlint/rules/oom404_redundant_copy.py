@@ -33,17 +33,17 @@ class RedundantCopy(Rule):
 
     ## Why is this bad
 
-    For a moment, or for good where the original is kept as well, the data are in memory twice. For 131 MB of `float32` (measured with NumPy 2.4
+    For a moment, or for good where the original is kept as well, the data are in memory twice. For 125 MiB of `float32` (measured with NumPy 2.4
     and torch 2.13.0):
 
     | code | memory after | at its peak |
     |---|---|---|
-    | `torch.tensor(a)` | +131 MB | +131 MB |
-    | `torch.from_numpy(a)`, `torch.as_tensor(a)` | +0 MB | +0 MB |
-    | `a.astype(np.float32)` | +131 MB | +131 MB |
-    | `a.astype(np.float32, copy=False)` | +0 MB | +0 MB |
-    | `(a - a.mean()) / a.std()` | +131 MB | +262 MB |
-    | `a -= a.mean()` and `a /= a.std()` | +0 MB | +131 MB |
+    | `torch.tensor(a)` | +125 MiB | +125 MiB |
+    | `torch.from_numpy(a)`, `torch.as_tensor(a)` | +0 | +0 |
+    | `a.astype(np.float32)` | +125 MiB | +125 MiB |
+    | `a.astype(np.float32, copy=False)` | +0 | +0 |
+    | `(a - a.mean()) / a.std()` | +125 MiB | +250 MiB |
+    | `a -= a.mean()` and `a /= a.std()` | +0 | +125 MiB |
 
     ## Example
 

@@ -37,12 +37,12 @@ class TolistInflation(Rule):
 
     | array | as an array | as a list |
     |---|---|---|
-    | 4,000,000 pairs of `int64` | 64 MB | 610 MB (9.5 x) |
-    | 4,000,000 pairs of `float32` | 32 MB | 608 MB (19 x) |
-    | 4,000,000 numbers of `float32` | 16 MB | 128 MB (8 x) |
+    | 4,000,000 pairs of `int64` | 61 MiB | 582 MiB (9.5 x) |
+    | 4,000,000 pairs of `float32` | 31 MiB | 580 MiB (19 x) |
+    | 4,000,000 numbers of `float32` | 15 MiB | 122 MiB (8 x) |
 
-    Rows of a dataset of Hugging Face, 122 MB of texts and numbers in its file (measured with datasets 5.2): `list(rows)` takes 453 MB, `rows[:]` and
-    `pd.DataFrame(rows)` 380 MB, a loop over the rows nothing.
+    Rows of a dataset of Hugging Face, 116 MiB of texts and numbers in its file (measured with datasets 5.2): `list(rows)` takes 432 MiB, `rows[:]` and
+    `pd.DataFrame(rows)` 362 MiB, a loop over the rows nothing.
 
     And such a list is no longer shared by the workers: under fork each of them copies the pages as it counts references, until it has the whole
     of it (OOM110).

@@ -36,16 +36,16 @@ class TorchLoadDataset(Rule):
     ## Why is this bad
 
     `torch.load` reads every tensor of the file, of all splits and fields, before the first step. With `mmap=True` a tensor is a map of the file:
-    only what is indexed is read, as page cache, which the system can drop and which all processes share. For a file of 131 MB (measured with
+    only what is indexed is read, as page cache, which the system can drop and which all processes share. For a file of 125 MiB (measured with
     torch 2.13.0):
 
     | code | memory after | at its peak |
     |---|---|---|
-    | `torch.load(path)` | +132 MB | +132 MB |
-    | `torch.load(path, mmap=True)` | +0 MB | +0 MB |
+    | `torch.load(path)` | +126 MiB | +126 MiB |
+    | `torch.load(path, mmap=True)` | +0 | +0 |
 
     This holds in one process and under fork. Where workers are started by spawn or forkserver, tensors of both kinds are moved to shared memory,
-    once: 131 MB.
+    once: 125 MiB.
 
     ## Example
 

@@ -35,13 +35,13 @@ class LargeArrayInInit(Rule):
     ## Why is this bad
 
     The memory is gone before the first step, in every process that makes the object. When it is gone differs (measured with torch 2.13.0 and
-    NumPy 2.4, 134 MB):
+    NumPy 2.4, 128 MiB):
 
     | code | memory after |
     |---|---|
-    | `torch.zeros`, `torch.ones`, `torch.full`, `torch.randn` | +134 MB, at once |
-    | `np.ones`, `np.full`, random numbers | +134 MB, at once |
-    | `np.zeros`, `np.empty`, `torch.empty` | +0 MB, then as it is filled |
+    | `torch.zeros`, `torch.ones`, `torch.full`, `torch.randn` | +128 MiB, at once |
+    | `np.ones`, `np.full`, random numbers | +128 MiB, at once |
+    | `np.zeros`, `np.empty`, `torch.empty` | +0, then as it is filled |
 
     What NumPy and PyTorch make without a `dtype` differs too: 8 bytes an element against 4.
 

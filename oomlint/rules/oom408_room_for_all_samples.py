@@ -43,8 +43,8 @@ class RoomForAllSamples(Rule):
 
     | code | memory after |
     |---|---|
-    | `rows[i] = series[i : i + 64]` for every `i` | +67 MB |
-    | the series, sliced in `__getitem__` | +1 MB |
+    | `rows[i] = series[i : i + 64]` for every `i` | +64 MiB |
+    | the series, sliced in `__getitem__` | +1 MiB |
 
     ## Example
 

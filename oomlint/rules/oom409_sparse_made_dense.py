@@ -29,8 +29,8 @@ class SparseMadeDense(Rule):
 
     ## Why is this bad
 
-    A sparse matrix takes memory for what is there, a dense one for every pair of a row and a column: 100,000 users times 20,000 items are 16 GB of
-    `float64`, where 10 million ratings are 120 MB. SciPy's matrices are `float64` unless one says otherwise, and the tensor that is made of them is a
+    A sparse matrix takes memory for what is there, a dense one for every pair of a row and a column: 100,000 users times 20,000 items are 15 GiB of
+    `float64`, where 10 million ratings are 114 MiB. SciPy's matrices are `float64` unless one says otherwise, and the tensor that is made of them is a
     second copy.
 
     ## Example

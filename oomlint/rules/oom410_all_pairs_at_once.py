@@ -35,8 +35,8 @@ class AllPairsAtOnce(Rule):
     ## Why is this bad
 
     The memory grows with the square of the data: N x M x 4 bytes for `float32`, and twice that where NumPy makes `float64` of it. 10,000 samples against
-    themselves are 400 MB, 100,000 are 40 GB, and what sorts or masks such a matrix makes another one: `argsort` gives `int64`, twice the size again.
-    The features themselves, 100,000 x 512, are 205 MB.
+    themselves are 381 MiB, 100,000 are 37 GiB, and what sorts or masks such a matrix makes another one: `argsort` gives `int64`, twice the size again.
+    The features themselves, 100,000 x 512, are 195 MiB.
 
     ## Example
 

@@ -29,7 +29,7 @@ class PinnedRounding(Rule):
     ## Why is this bad
 
     PyTorch pins host memory in blocks whose size is a power of two, and keeps them as long as the process lives, to use them again. A batch of
-    33 MB takes 64 MB, and there is such a block for each batch in flight: with workers up to `prefetch_factor * num_workers + 1` of them
+    33 MiB takes 64 MiB, and there is such a block for each batch in flight: with workers up to `prefetch_factor * num_workers + 1` of them
     (measured with torch 2.13.0). Pinned memory is never swapped out.
 
     ## Example

@@ -38,17 +38,17 @@ class WeightsOnEveryRank(Rule):
     ## Why is this bad
 
     `load_state_dict` copies the tensors into the parameters. What was read stays beside them for as long as a name keeps it. With the state of Adam
-    it is three times the parameters, times the ranks of the machine: with eight of them a model of 4 GB takes 96 GB of host memory that nobody
+    it is three times the parameters, times the ranks of the machine: with eight of them a model of 4 GiB takes 96 GiB of host memory that nobody
     reads again.
 
-    Measured with two ranks (`gloo`, on the CPU) and a checkpoint of 302 MB (a model of 101 MB and the state of Adam); memory that is in no file,
+    Measured with two ranks (`gloo`, on the CPU) and a checkpoint of 288 MiB (a model of 96 MiB and the state of Adam); memory that is in no file,
     in each rank (torch 2.13.0):
 
     | code | at the peak | while it trains |
     |---|---|---|
-    | `torch.load(path, map_location="cpu")`, kept | +295 MB | +295 MB |
-    | the same, then `del` | +295 MB | +0 MB |
-    | `torch.load(path, map_location="cpu", mmap=True)` | +0 MB | +0 MB |
+    | `torch.load(path, map_location="cpu")`, kept | +288 MiB | +288 MiB |
+    | the same, then `del` | +288 MiB | +0 |
+    | `torch.load(path, map_location="cpu", mmap=True)` | +0 | +0 |
 
     ## Example
 

@@ -32,16 +32,16 @@ class FullStateCopiedOnEveryRank(Rule):
 
     ## Why is this bad
 
-    The copies of all ranks of a machine lie in its memory at the same time: eight copies of a model whose state is 28 GB need 224 GB, of which seven
+    The copies of all ranks of a machine lie in its memory at the same time: eight copies of a model whose state is 28 GiB need 224 GiB, of which seven
     eighths are thrown away unread. That this happens whenever a checkpoint is written makes it look like a crash after hours of a healthy run.
 
-    Measured with two ranks (`gloo`, on the CPU) and a model of 101 MB; memory that is in no file, in each rank, while the state is held (torch
+    Measured with two ranks (`gloo`, on the CPU) and a model of 96 MiB; memory that is in no file, in each rank, while the state is held (torch
     2.13.0):
 
     | who copies the state | rank 0 | rank 1 |
     |---|---|---|
-    | all ranks | +98 MB | +98 MB |
-    | the rank that saves it | +98 MB | +0 MB |
+    | all ranks | +96 MiB | +96 MiB |
+    | the rank that saves it | +96 MiB | +0 |
 
     ## Example
 

@@ -39,13 +39,13 @@ class GatheredOnEveryRank(Rule):
     With N ranks on a machine its memory holds N times the predictions of the whole evaluation, not once. While they are gathered it is more: each rank
     has the pickled objects of all ranks beside those that come of them.
 
-    Measured with two ranks (`gloo`, on the CPU), each with 12,500 dictionaries that hold a tensor of 1,000 numbers, 50 MB; memory of each rank beside
+    Measured with two ranks (`gloo`, on the CPU), each with 12,500 dictionaries that hold a tensor of 1,000 numbers, 48 MiB; memory of each rank beside
     that (torch 2.13.0):
 
     | code | rank 0, at the peak | rank 1, at the peak | rank 1, after |
     |---|---|---|---|
-    | `all_gather_object` | +404 MB | +404 MB | +194 MB |
-    | `gather_object` | +403 MB | +143 MB | +38 MB |
+    | `all_gather_object` | +395 MiB | +395 MiB | +189 MiB |
+    | `gather_object` | +394 MiB | +140 MiB | +37 MiB |
 
     With eight ranks it is seven ranks that hold eight parts for nothing.
 

@@ -39,13 +39,13 @@ class DatasetOnEveryRank(Rule):
     `DistributedSampler` deals out indices, not data. Each rank is a process of its own that builds the dataset for itself: a machine with eight of
     them reads the file eight times, and holds it eight times, of which each rank reads an eighth in an epoch.
 
-    Measured with two ranks (`gloo`, on the CPU) and a file of 400 MB; memory that is in no file, in each rank, after its part was read (NumPy 2.4,
+    Measured with two ranks (`gloo`, on the CPU) and a file of 381 MiB; memory that is in no file, in each rank, after its part was read (NumPy 2.4,
     torch 2.13.0):
 
     | code | each rank |
     |---|---|
-    | `np.load(path)` | +391 MB |
-    | `np.load(path, mmap_mode="r")` | +0 MB |
+    | `np.load(path)` | +382 MiB |
+    | `np.load(path, mmap_mode="r")` | +0 |
 
     What is mapped is page cache, which all ranks of a machine share.
 

@@ -13,6 +13,8 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from oomlint.amounts import readable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,15 +31,7 @@ SPREADS: Final = 3  # times the noise
 SHARE: Final = 0.1  # of the data, for each worker
 CLOSE: Final = 1e-5  # relative: what another kernel may give for the same numbers
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_SCALE: Final = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
-
-
-def human(count: float) -> str:
-    """Bytes with a decimal unit: ``1.3 MB``."""
-    for unit, scale in _SCALE:
-        if abs(count) >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count:g} B"
+human: Final = readable  # bytes, for people
 
 
 def amount(count: float, unit: str) -> str:
@@ -155,7 +149,7 @@ class Saving:
 
     @property
     def words(self) -> str:
-        """For example: workers add 43.4 MB before, 24.5 MB after."""
+        """For example: workers add 41.4 MiB before, 23.4 MiB after."""
         return f"workers add {human(self.before)} before, {human(self.after)} after"
 
 
@@ -206,7 +200,7 @@ class Price:
 
     @property
     def words(self) -> str:
-        """For example: memory held once samples were read: 12.4 KB before, 1.1 MB after."""
+        """For example: memory held once samples were read: 12.1 KiB before, 1.0 MiB after."""
         return f"{self.name}: {human(median(self.before))} before, {human(median(self.after))} after"
 
 
