@@ -70,7 +70,7 @@ def test_findings(folder: Path, run: Callable[..., Done]) -> None:
     status, out, err = run("check", ".")
     assert (status, err) == (1, "")
     assert out.startswith(f"a.py:{PLACE} ")
-    assert out.endswith("\nFound 1 error in 1 file; 1 fixable with --fix.\n")
+    assert out.endswith("\nFound 1 error in 1 file; 1 fixable with --fix.\nMore about a rule: oomlint rule OOM101\n")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_findings(folder: Path, run: Callable[..., Done]) -> None:
     [
         ((), "1 warning and 1 note not shown (--severity note)."),
         (("--severity", "warning"), "1 note not shown (--severity note)."),
-        (("--severity", "note"), "Found 1 error, 1 warning and 1 note in 2 files (3 checked); 1 fixable with --fix."),
+        (("--severity", "note"), "More about a rule: oomlint rule CODE"),
         (("--fix",), "1 warning and 1 note not shown (--severity note)."),
     ],
 )
@@ -89,6 +89,16 @@ def test_what_is_hidden_is_counted(folder: Path, run: Callable[..., Done], optio
     (folder / "c.py").write_text(GOOD)
     assert run("check", *options).out.splitlines()[-1] == last
     assert "not shown" not in run("check", "-q", *options).out
+
+
+def test_the_command_that_says_more_is_named_once_and_in_full_alone(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "b.py").write_text("x = (\nDataLoader\n")
+    words = "oomlint rule OOM101"
+    assert run("check", ".").out.count(words) == 1
+    assert "oomlint rule" not in run("check", "b.py").out
+    for options in (("-q",), ("--statistics",), ("--output-format", "concise"), ("--output-format", "grouped"), ("--diff",), ("--fix", "a.py")):
+        assert words not in run("check", *options).out
 
 
 def test_hidden_notes_leave_the_exit_status(folder: Path, run: Callable[..., Done]) -> None:
@@ -648,7 +658,7 @@ def test_fixes_are_counted_by_the_option_that_applies_them(folder: Path, run: Ca
     (folder / "a.py").write_text(BAD)
     (folder / "b.py").write_text(BAD)
     out = run("check").out
-    assert out.splitlines()[-1] == "Found 2 errors in 2 files; 2 fixable with --fix."
+    assert out.splitlines()[-2] == "Found 2 errors in 2 files; 2 fixable with --fix."
     assert [item["fixed_by"] for item in json.loads(run("check", "--output-format", "json").out)] == ["--fix", "--fix"]
     assert run("check").out == out  # from the cache
     assert "Fixed 2 findings in 2 files." in run("check", "--fix").out

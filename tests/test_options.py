@@ -238,7 +238,7 @@ def test_some_fixes_are_only_shown(folder: Path, run: Callable[..., Done], words
     status, out, err = run("--fix", *words)
     assert (status, err) == (1, "")
     assert "= help: " in out
-    assert out.endswith("Found 1 error in 1 file.\n")
+    assert out.endswith("Found 1 error in 1 file.\nMore about a rule: oomlint rule OOM101\n")
     assert (folder / "a.py").read_text() == BAD
     (entry,) = json.loads(run("--output-format", "json", *words).out)
     assert (entry["fix"]["safety"], entry["fixed_by"]) == ("display", None)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -17,9 +18,13 @@ pytest.importorskip("pygls", reason="the extra lsp is not installed")
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
+from pygls.workspace.position_codec import PositionCodec
 
+from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.lsp.moved import moved
-from oomlint.lsp.translation import FIX_ALL
+from oomlint.lsp.translation import FIX_ALL, Translator
+from oomlint.output import urls
+from oomlint.output.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -491,3 +496,15 @@ def test_a_buffer_without_a_file_is_a_program_of_its_own(folder: Path) -> None:
         assert client.codes("train.py") == [], "and what is typed elsewhere is no part of a project"
 
     session(folder, talk)
+
+
+def test_a_finding_leads_to_the_page_of_its_rule_where_that_has_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place("/a.py", 0, 1, 1, 1, 5)
+    finding = Finding("OOM101", "persistent-without-workers", "wrong", Severity.ERROR, Confidence.HIGH, place)
+    translator = Translator(PositionCodec(), View("/", {"/a.py": b"x = 1\n"}), {})
+    assert translator.diagnostic(finding).code_description is None
+    monkeypatch.setattr(urls, "HOME", "https://oomlint.example/")
+    about = translator.diagnostic(finding).code_description
+    assert about is not None
+    assert about.href == "https://oomlint.example/docs/rules/OOM101.md"
+    assert translator.diagnostic(replace(finding, code=None)).code_description is None

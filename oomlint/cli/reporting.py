@@ -91,6 +91,8 @@ class Result:
                 printer.line((f"Nothing to fix in {summary.count(report.files, 'file')}.", ""))  # what is left is not told
             else:
                 printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=self.mending))
+            if self.form is Format.FULL and not arguments.statistics:
+                printer.lines(summary.explained(report.findings))
             if self.known:
                 printer.line((f"{summary.count(self.known, 'known finding')} not shown.", ""))
             if report.hidden and not arguments.fix_only:

@@ -10,6 +10,7 @@ from lsprotocol import types
 from oomlint import registry
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.lsp.documents import uri_of
+from oomlint.output.urls import address_of
 from oomlint.rule import page, status
 
 if TYPE_CHECKING:
@@ -58,11 +59,13 @@ class Translator:
         """A finding."""
         assumed = "" if finding.confidence is Confidence.HIGH else f" ({finding.confidence.value} confidence)"
         related = [types.DiagnosticRelatedInformation(types.Location(self.uri(place), self.range(place)), place.message) for place in finding.related]
+        address = address_of(finding.code) if finding.code else None
         return types.Diagnostic(
             range=self.range(finding.place),
             message=finding.message + assumed,
             severity=_SEVERITY[finding.severity],
             code=finding.code or finding.name,
+            code_description=types.CodeDescription(address) if address else None,
             source=SOURCE,
             related_information=related or None,
         )

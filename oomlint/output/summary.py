@@ -48,6 +48,13 @@ def where(findings: Iterable[Finding], files: int) -> str:
     return count(found, "file") + (f" ({files} checked)" if files != found else "")
 
 
+def explained(findings: Iterable[Finding]) -> Iterator[Line]:
+    """The command that says more of what was found, once for all of it."""
+    codes = {item.code for item in findings if item.code is not None}
+    if codes:
+        yield ((f"More about a rule: oomlint rule {'CODE' if len(codes) > 1 else min(codes)}", ""),)
+
+
 def hidden(findings: Sequence[Finding]) -> Iterator[Line]:
     """What is not shown because of its severity, and the option that shows it."""
     lowest = max((item.severity for item in findings), key=lambda severity: severity.rank)
