@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -180,3 +182,69 @@ def test_the_commands_of_the_skill_run(command: str, folder: Path) -> None:
     assert "error:" not in done.stderr
     if "json" in words:
         assert [each["code"] for each in json.loads(done.stdout)] == ["OOM101"]
+
+
+# -- the stop hook -----------------------------------------------------------------------------------------------------------
+
+HOOK: Final = SKILL.parent / "stop_hook.py"
+
+
+@pytest.fixture
+def stop(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], tuple[int, str]]:
+    """Runs the command of the page in a repository, as the client does when the agent wants to stop."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    (settings,) = (json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if "hooks" in block)
+    ((group,),) = settings["hooks"].values()
+    (hook,) = group["hooks"]
+    place = folder / ".claude" / "skills" / "oomlint"
+    place.mkdir(parents=True)
+    shutil.copy(HOOK, place)
+    programs = tmp_path_factory.mktemp("bin")
+    for name, words in (("oomlint", "-m oomlint"), ("python3", "")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        (programs / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "CLAUDE_PROJECT_DIR": str(folder), "OOMLINT_NO_CACHE": "1"}
+    environment |= {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    for step in (["init", "--quiet"], ["add", "-A"], ["commit", "--quiet", "-m", "first"]):
+        subprocess.run(["git", *step], cwd=folder, env=environment, check=True)
+
+    def call() -> tuple[int, str]:
+        said = json.dumps({"hook_event_name": "Stop", "stop_hook_active": False})
+        done = subprocess.run(hook["command"], shell=True, cwd=folder, env=environment, input=said, capture_output=True, text=True, check=False, timeout=LIMIT)
+        return done.returncode, done.stderr
+
+    return call
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the command is for a shell of POSIX")
+class TestStopHook:
+    def test_an_agent_may_stop_that_has_changed_nothing(self, stop: Callable[[], tuple[int, str]]) -> None:
+        assert stop() == (0, ""), "what was there before is not its own"
+
+    def test_an_agent_is_sent_back_until_it_has_mended_what_is_new(self, folder: Path, stop: Callable[[], tuple[int, str]]) -> None:
+        (folder / "new loader.py").write_text(BAD)
+        (folder / "notes.md").write_text("DataLoader(\n")
+        status, said = stop()
+        assert status == 2
+        assert "new loader.py:3:10: OOM101 error" in said
+        assert "train.py" not in said
+        (folder / "train.py").write_text(BAD + "\n")
+        status, said = stop()
+        assert (status, said.count("OOM101")) == (2, 2), "another finding has come"
+        (folder / "new loader.py").write_text(MENDED)
+        (folder / "train.py").unlink()
+        assert stop() == (0, "")
+
+    def test_a_finding_that_nobody_mends_keeps_no_agent_for_ever(self, folder: Path, stop: Callable[[], tuple[int, str]]) -> None:
+        (folder / "train.py").write_text(BAD + "\n")
+        assert [stop()[0] for _ in range(4)] == [2, 0, 2, 0]
+
+    def test_what_a_baseline_knows_is_not_new(self, folder: Path, stop: Callable[[], tuple[int, str]]) -> None:
+        (folder / "pyproject.toml").write_text('[tool.oomlint]\nbaseline = "oomlint-baseline.json"\n')
+        subprocess.run([sys.executable, "-m", "oomlint", "check", "--write-baseline", "--no-cache", "."], cwd=folder, check=True, capture_output=True)
+        (folder / "train.py").write_text("\n" + BAD)
+        assert stop() == (0, "")
+        (folder / "pyproject.toml").write_text("[tool.oomlint]\nnonsense = 1\n")
+        status, said = stop()
+        assert status == 1, "a wrong setting keeps nobody"
+        assert "nonsense" in said
