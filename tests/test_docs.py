@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("how-it-works.md", "contributing.md")
+PAGES = ("how-it-works.md", "contributing.md", "releasing.md")
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
