@@ -6,8 +6,8 @@
 
 A version is a git ref of this repository, or a folder that holds the package `oomlint`; `--after` is the working tree unless it is given. Each runs under this
 interpreter from a copy of its own, so that files may be edited meanwhile. Each PATH, a file or a folder, is a project by itself: it is copied to a place where
-nothing lies beside it (without environments, git's folder and files of more than 8 MB), and checked there with `oomlint check --isolated --no-cache --severity
-note --min-confidence low --output-format json`, in a process of its own. Neither settings nor a cache have a say.
+nothing lies beside it (without environments, git's folder and files of more than 8,000,000 bytes), and checked there with
+`oomlint check --isolated --no-cache --severity note --min-confidence low --output-format json`, in a process of its own. Neither settings nor a cache count.
 
 - Findings are matched by code and place. A finding is *lost*, *new* or *changed* (message, severity, confidence, end, related places, fix: its text, safety and
   edits, and what would become of it); one that only stands elsewhere in its file is *changed* too. Rules that fail and runs that end otherwise are differences.

@@ -56,7 +56,7 @@ SIZES: Final = (10_000, 100_000, 1_000_000, 2_500_000)
 CHECK: Final = ("check", "--isolated", "--exit-zero")
 COLD: Final = (*CHECK, "--no-cache")
 RUFF: Final = ("check", "--select", "ALL", "--isolated", "--no-cache", "--exit-zero", "--output-format", "concise")
-MEGABYTE: Final = 1024  # ru_maxrss counts kilobytes
+MEBIBYTE: Final = 1024  # ru_maxrss counts kibibytes
 
 
 class Cost(NamedTuple):
@@ -69,7 +69,7 @@ class Cost(NamedTuple):
 
     def cells(self) -> str:
         """Three cells of a table."""
-        return f"{self._sign}{self.user:.2f} s | {self._sign}{self.wall:.2f} s | {self._sign}{self.peak:,.0f} MB"
+        return f"{self._sign}{self.user:.2f} s | {self._sign}{self.wall:.2f} s | {self._sign}{self.peak:,.0f} MiB"
 
     @property
     def _sign(self) -> str:
@@ -109,7 +109,7 @@ class Session:
             ended = False
         elif child.returncode:
             raise SystemExit(f"{' '.join(command)} ended with {child.returncode}: {complaints.read_text(encoding='utf-8', errors='replace')[-500:]}")
-        return Cost(usage.ru_utime, time.perf_counter() - start, usage.ru_maxrss / MEGABYTE, ended)
+        return Cost(usage.ru_utime, time.perf_counter() - start, usage.ru_maxrss / MEBIBYTE, ended)
 
     def oomlint(self, *words: str, out: Path | None = None) -> Cost:
         """The cost of a command line of oomlint."""
@@ -414,7 +414,7 @@ def literal_files() -> Iterator[tuple[str, str]]:
     dicts = "".join(f'    {{"path": "images/{number:06}.png", "label": {number % 10}}},\n' for number in range(50_000))
     yield "50,000 dicts in a list", f"{head}ITEMS = [\n{dicts}]\n\n\n{holder.format('ITEMS')}{loader}"
     numbers = ", ".join(map(str, range(290_000)))
-    yield f"a list of {len(numbers) / 1e6:.1f} MB in one row", f"{head}ITEMS = [{numbers}]\n\n\n{holder.format('ITEMS')}{loader}"
+    yield f"a list of {len(numbers) / 2**20:.1f} MiB in one row", f"{head}ITEMS = [{numbers}]\n\n\n{holder.format('ITEMS')}{loader}"
     chain = "".join(
         f"loader_{number} = DataLoader(loader_{number - 1}.dataset, num_workers=loader_{number - 1}.num_workers, persistent_workers=True)\n"
         for number in range(1, 3_000)

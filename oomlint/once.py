@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALSO = "this loader has it, too"  # what is said at the places of others
 AGAIN = "and here"
 COPY = "a copy of it"
-GIVEN = "it is given here, too"
+GIVEN = "it is also set here"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
 LOADER = "it is for this loader"

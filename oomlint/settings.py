@@ -92,13 +92,13 @@ class VerifySettings:
 
     command: Annotated[str | None, _About("A command of the project's own to run before and after a fix, such as `python train.py --epochs 1`.")] = None
     factory: Annotated[str | None, _About("A function of the project's that makes a dataset, as `package.module:function`.")] = None
-    prepare: Annotated[str | None, _About("A command to run once in the copy of the project, before anything else: one that makes its data, say.")] = None
-    mends: Annotated[str | None, _About("A folder with mends by hand, under the names of the files they mend, for findings without a fix to apply.")] = None
+    prepare: Annotated[str | None, _About("A command to run once in the copy of the project, before anything else, such as one that makes its data.")] = None
+    mends: Annotated[str | None, _About("A folder with files mended by hand, named as those that they replace, for findings without a fix to apply.")] = None
     python: Annotated[str | None, _About("The interpreter that has the project's libraries; that of its virtual environment where absent.")] = None
     time_limit: Annotated[str, _About("The time that one run may take, such as `5s` or `2m`.")] = "5s"
     memory_cap: Annotated[str, _About("The memory that one run and all its processes may take, such as `2GiB`.")] = "2GiB"
     disk_cap: Annotated[str, _About("What one run may write to disk, such as `2GiB`.")] = "2GiB"
-    repeat: Annotated[int, _About("How often is repeated what is measured with noise.", least=1)] = 3
+    repeat: Annotated[int, _About("How often a noisy measurement is repeated.", least=1)] = 3
     pass_env: Annotated[
         tuple[str, ...], _About("Variables of the environment that the code is given beside a fixed few; `WANDB_*` are all that begin so.")
     ] = ()
@@ -113,7 +113,7 @@ class VerifySettings:
 class Settings:
     """What a run is asked to do. The keys are the same in TOML, with hyphens."""
 
-    extend: Annotated[str | None, _About("Another settings file, from the folder of this one: it holds where this one says nothing.")] = None
+    extend: Annotated[str | None, _About("Another settings file, relative to the folder of this one: it counts where this one says nothing.")] = None
     select: Annotated[tuple[str, ...], _About("Codes, prefixes of codes and names of the rules to check.")] = ("ALL",)
     ignore: Annotated[tuple[str, ...], _About("Codes and prefixes of the rules to leave out.")] = ()
     extend_select: Annotated[tuple[str, ...], _About("Codes and prefixes to check beside those of `select`.")] = ()
@@ -136,9 +136,9 @@ class Settings:
     baseline: Annotated[str | None, _About("File of findings that are neither shown nor fixed, from the project's root; `--write-baseline` makes it.")] = None
     start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
     requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
-    workers_over_memory: Annotated[int, _About("OOM114: workers from which a dataset in memory is worth a word.", least=1)] = 4
-    worker_limit: Annotated[int, _About("OOM120: workers from which a loader is worth a word.", least=1)] = 16
-    worker_cap: Annotated[int, _About("OOM120: workers from which a number that the code states is a warning; fewer are a note.", least=1)] = 32
+    workers_over_memory: Annotated[int, _About("OOM114: the number of workers from which a dataset in memory is reported.", least=1)] = 4
+    worker_limit: Annotated[int, _About("OOM120: the number of workers from which a loader is reported.", least=1)] = 16
+    worker_cap: Annotated[int, _About("OOM120: the number of workers from which a number written in the code is a warning; below it is a note.", least=1)] = 32
     small_bytes: Annotated[int, _About("Data proven to be under this many bytes in all is small: no finding.", least=0)] = 16 * 2**20
     small_elements: Annotated[int, _About("Containers proven to hold under this many elements are small: no finding.", least=0)] = 50_000
     inflight_bytes: Annotated[int, _About("OOM121: bytes that the batches in flight may take.", least=0)] = 4 * 2**30

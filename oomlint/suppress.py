@@ -335,7 +335,7 @@ def _report(source: Source, directive: Directive, idle: list[_Code], known: Coll
 
 def _vain(place: Place, written: str, *, own: bool) -> Finding:
     """What is said of a comment that asks for nothing that there is."""
-    cause = f"`{written}` asks for nothing that oomlint knows" if own else f"`{written}` without a code of oomlint silences other linters only"
+    cause = f"oomlint knows no comment `{written}`" if own else f"`{written}` without a code of oomlint silences other linters only"
     advice = "write `# oomlint: ignore[CODE]` at the end of the line, or `# oomlint: file-ignore[CODE]` for the whole file"
     severity = Severity.WARNING if own else Severity.NOTE
     return Finding(UNUSED, UNUSED_NAME, "Unused suppression", severity, Confidence.HIGH, place, weight=_WEIGHT, consequence=cause, help=advice)

@@ -52,7 +52,7 @@ class Arguments:
     ranks: str | None = text("The number of processes that train together on the machine, in place of what the command or the code says.", _RUN, "N")
     start_method: Method | None = choice("How workers start, in place of what the code or the system says.", _RUN, Method)
 
-    ram: str | None = text("The memory that there is, such as `12GiB` or `12GB`; by default that of the control group, or of this machine.", _LIMITS, "SIZE")
+    ram: str | None = text("The memory of the machine, such as `12GiB` or `12GB`; by default that of the control group, or of this one.", _LIMITS, "SIZE")
     shm: str | None = text("The size of /dev/shm, such as `64MiB`; by default that of this machine.", _LIMITS, "SIZE")
 
     vram: str | None = text("The memory of one device, such as `40GiB`; without it nothing is said of whether it fits there.", _LIMITS, "SIZE")

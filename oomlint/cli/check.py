@@ -97,14 +97,14 @@ class Arguments:
     )
 
     config: tuple[str, ...] = several(
-        "The settings file, in place of the nearest one; or a setting, such as `worker-limit = 8`, that goes over it.", _FILES, "FILE|KEY=VALUE"
+        "The settings file, in place of the nearest one; or a setting, such as `worker-limit = 8`, that takes precedence over it.", _FILES, "FILE|KEY=VALUE"
     )
     isolated: bool = flag("Ignore all settings files.", _FILES)
     exclude: tuple[str, ...] = several("Files and folders to leave out, in place of those in the settings.", _FILES, "PATTERNS")
     extend_exclude: tuple[str, ...] = several("Files and folders to leave out beside the others.", _FILES, "PATTERNS")
     force_exclude: bool = flag("Apply excludes also to the paths given.", _FILES)
     show_files: bool = flag("List the files that would be checked, and check none.", _FILES)
-    show_settings: bool = flag("Show the settings as they hold, and check nothing.", _FILES)
+    show_settings: bool = flag("Show the settings in effect, and check nothing.", _FILES)
     stdin_filename: str | None = text("The name of what comes from standard input.", _FILES, "NAME")
     cache_dir: str | None = text("The folder of the cache, in place of that of the settings.", _FILES, "DIR", variable="OOMLINT_CACHE_DIR")
     no_cache: bool = flag("Neither read nor write the cache.", _FILES, variable="OOMLINT_NO_CACHE")

@@ -71,7 +71,7 @@ def _pick(word: str) -> Pick:
     first = parts.get("first", 0)
     last = parts.get("last", first)
     if parts.get("cell") == 0 or ("first" in parts and not 1 <= first <= last):
-        raise ConfigError(f"{word}: lines and cells begin at 1, and a range ends where it begins or below")
+        raise ConfigError(f"{word}: lines and cells are counted from 1, and a range must not end before it begins")
     return Pick(word, path, parts.get("cell", 0), first, last)
 
 

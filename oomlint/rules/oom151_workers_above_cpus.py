@@ -35,7 +35,7 @@ class WorkersAboveCpus(Rule):
 
     ## Why is this bad
 
-    A worker more than there are processors loads nothing sooner, and costs its memory: at least 10 MiB under fork and 139 MiB under spawn and
+    Workers beyond the number of processors do not make loading faster, and each costs memory: at least 10 MiB under fork and 139 MiB under spawn and
     forkserver, the batches that it keeps ready, and what it copies of the dataset. PyTorch warns where the system's affinity mask shows the
     limit, as under SLURM. A quota of Docker is not seen in it.
 
@@ -137,7 +137,7 @@ class WorkersAboveCpus(Rule):
             place = start.loader.module.place(start.loader.call)
             many = f"{workers.const} workers in each of {start.ranks} ranks" if start.ranks > 1 else f"{count} workers"
             has = f"{limit.amount:g} processor{'s' if limit.amount != 1 else ''}"
-            message = Message(f"{many} share {has}", f"those beyond that load nothing sooner, and each costs at least {FORKED_MIB} MiB")
+            message = Message(f"{many} share {has}", f"the others do not make loading faster, and each costs at least {FORKED_MIB} MiB")
             related = (given.saying("the processors that it has"), *story_places(place, workers))
             facts = [loader_fact(start.loader, [workers])]
             fix = Fix(Safety.DISPLAY, "lower `num_workers`, or ask for more CPUs")

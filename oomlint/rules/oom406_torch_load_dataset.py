@@ -124,7 +124,7 @@ class TorchLoadDataset(Rule):
             (first, fix), *others = group
             load = replace(first, beside=tuple(other.node for other, _ in others))
             fix = replace(fix, edits=tuple(edit for _, one in group if one is not None for edit in one.edits)) if fix is not None else None
-            message = told(load, "All tensors of the file are read before the first sample")
+            message = told(load, "The whole file of tensors is read before the first sample")
             facts = load_facts(load)
             severity = Severity.NOTE if chosen_by_base(load, project) else None
             yield self.finding(

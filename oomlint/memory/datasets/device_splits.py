@@ -74,7 +74,7 @@ def beside(module: Module, project: Project) -> Iterator[Split]:
                     told.add(spot.node)
                     groups.setdefault(spot.module.walk.scope_at(spot.node), []).append((spot, load, keeper))
     for (spot, load, keeper), *others in groups.values():
-        cost = f"all data of {keeper.words} stays there beside the model"
+        cost = f"it stays there beside the model, for {keeper.words}"
         message = Message(f"{spot.words} moves a whole split to the device", cost, "move what each batch needs")
         related = [load.module.place(load.node, "read here"), *(spot.module.place(other.node, "so does this") for other, _, _ in others[:_MOST_RELATED])]
         yield Split(spot.module, spot.node, message, tuple(related), keeper_facts(keeper))
