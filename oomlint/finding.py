@@ -15,8 +15,8 @@ from typing import ClassVar, Final, TypeVar
 class Severity(StrEnum):
     """How much harm a finding stands for."""
 
-    ERROR = "error"  # it crashes, or grows without bound
-    WARNING = "warning"  # it wastes memory in proportion to data, workers or steps
+    ERROR = "error"  # the run crashes, or what each step, epoch or sample takes can end it
+    WARNING = "warning"  # it crashes only with some possible values or start methods, or wastes memory in proportion to data, workers or steps
     NOTE = "note"  # worth knowing; not shown by default
 
     @property
