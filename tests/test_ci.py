@@ -21,7 +21,7 @@ BAD: Final = "from torch.utils.data import DataLoader\n\nloader = DataLoader(x, 
 
 
 def schema_of(block: str) -> str:
-    if block.startswith("repos:"):
+    if block.startswith(("repos:", "- ")):
         return ""
     return "vendor.github-workflows" if "jobs:" in block else "vendor.gitlab-ci"
 
@@ -42,6 +42,32 @@ def test_what_the_documentation_shows_is_valid(block: str, tmp_path: Path) -> No
     for job in yaml.safe_load(block).get("jobs", {}).values():
         used = next(step for step in job["steps"] if "/oomlint@" in step["uses"])
         assert used["with"].keys() <= DEFINED["inputs"].keys()
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.startswith("- ")])
+def test_the_steps_that_are_shown_make_a_valid_workflow(block: str, tmp_path: Path) -> None:
+    steps = yaml.safe_load(block)
+    (tmp_path / "file.yml").write_text(yaml.safe_dump({"on": "push", "jobs": {"oomlint": {"runs-on": "ubuntu-latest", "steps": steps}}}))
+    validate("vendor.github-workflows", tmp_path / "file.yml")
+    sent = {str(step["uses"]) for step in [*DEFINED["runs"]["steps"], *steps] if "upload-sarif" in step.get("uses", "")}
+    assert len(sent) == 1, "the action and the page send by the same version"
+
+
+def commands() -> list[str]:
+    """The calls of oomlint in all that is shown for CI."""
+    found = [step.get("run", "") for block in BLOCKS if block.startswith("- ") for step in yaml.safe_load(block)]
+    found += [line for block in BLOCKS if schema_of(block) == "vendor.gitlab-ci" for line in yaml.safe_load(block)["oomlint"]["script"]]
+    return [line for line in found if line.startswith("oomlint ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_the_commands_for_ci_write_what_the_service_reads(command: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(BAD)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
+    done = subprocess.run([sys.executable, "-m", *command.split()], cwd=tmp_path, env=kept, capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if "--exit-zero" in command else 1), done.stderr
+    name = command.partition("--output-file ")[2]
+    assert "OOM101" in ((tmp_path / name).read_text() if name else done.stdout)
 
 
 def test_the_documentation_has_every_input() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,6 @@ from oomlint import registry
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 KILLED = (ROOT / "docs" / "killed.md").read_text(encoding="utf-8")
-FIRST = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-EXCERPTS = [block for block in re.findall(r"```console\n(.*?)```", README + FIRST, re.DOTALL) if block.count("\n") > 1 and "\n$" not in block]
 COMMANDS = re.findall(r"^\$ (oomlint check .*)$", KILLED, re.MULTILINE)
 
 
@@ -29,16 +28,12 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("excerpt", EXCERPTS, ids=lambda block: block.split("\n")[0])
-def test_an_excerpt_is_what_the_command_prints(excerpt: str) -> None:
-    command, _, expected = excerpt.partition("\n")
-    program, *arguments = shlex.split(command.removeprefix("$ "))
-    assert program == "oomlint"
-    assert run(*arguments).strip() == expected.strip()
-
-
-def test_there_is_an_excerpt_in_the_readme_and_on_the_first_page() -> None:
-    assert len(EXCERPTS) == 2
+def test_the_first_screen_shows_a_finding_and_how_to_install() -> None:
+    screen = "\n".join(README.splitlines()[:30])
+    (excerpt, install) = re.findall(r"```console\n(.*?)```", screen, re.DOTALL)
+    assert excerpt.startswith("$ oomlint check ")
+    assert excerpt.count("\n") <= 10
+    assert all(way in install for way in ("$ uvx ", "$ pipx install ", "$ pip install "))
 
 
 def test_the_figures_of_the_families_are_those_that_were_measured() -> None:
@@ -49,6 +44,22 @@ def test_the_figures_of_the_families_are_those_that_were_measured() -> None:
         (code,) = re.findall(r"OOM\d{3}", row)
         for figure in re.findall(r"\d[\d.]*(?: [KMG]iB)?", row.replace(code, "")):
             assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", measured[code]["reason"]), (code, figure)
+
+
+def test_each_section_has_a_cause_a_command_and_a_fix() -> None:
+    sections = KILLED.split("\n## ")[1:-1]
+    assert len(sections) == len(COMMANDS) == 7
+    for section in sections:
+        heads = re.findall(r"^\*\*([\w ]+)\.\*\*", section, re.MULTILINE)
+        assert heads in (["Cause", "Command", "Fix", "Until then"], ["Cause", "Command and fix", "Until then"])
+
+
+def test_a_bus_error_leads_to_what_the_container_lacks(tmp_path: Path) -> None:
+    """Which is a note, and stands in no Python."""
+    shutil.copytree(ROOT / "fixtures" / "rules" / "OOM150" / "bad_compose_size", tmp_path / "project")
+    (command,) = [command for command in COMMANDS if "OOM150" in command]
+    _, *arguments = shlex.split(command)
+    assert " OOM150 " in run(*arguments[:-1], str(tmp_path / "project"), "--output-format", "concise")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,4 +73,5 @@ def test_a_command_for_a_killed_run_finds_what_its_section_names(command: str) -
     options = [argument for argument in arguments if argument not in (".", "--fix")]
     places = [str(path) for code in codes.split(",") for path in sorted((ROOT / "fixtures" / "rules" / code).glob("bad*"))[:4]]
     found = run(*options, *places, "--output-format", "concise")
-    assert {code for code in codes.split(",") if f" {code} " in found} == set(codes.split(","))
+    apart = {"OOM150"}  # it is about files that start a program by its name, of which this repository has many; the test above has it
+    assert {code for code in codes.split(",") if f" {code} " in found} | apart == set(codes.split(",")) | apart
