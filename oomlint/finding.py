@@ -420,6 +420,12 @@ class Finding:
         """The headline and the consequence."""
         return joined(self.headline, self.consequence)
 
+    @property
+    def advice(self) -> str:
+        """What to do about it, and which fix does that; empty where there is nothing to say."""
+        safety = self.fix.safety if self.fix is not None and self.fix.edits else Safety.DISPLAY
+        return f"{self.help}{'' if safety is Safety.DISPLAY else f' ({safety.value} fix)'}" if self.help else ""
+
     def adding(self, words: str) -> Finding:
         """The same finding, with more to say of what it costs."""
         told = Message(self.headline, self.consequence).fitted(words) if self.consequence else Message(self.headline, words).fitted()

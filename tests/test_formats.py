@@ -20,7 +20,7 @@ from oomlint import __version__, once
 from oomlint.__main__ import main
 from oomlint.config import Format
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Role, Safety, Severity
-from oomlint.output import github_summary, gitlab, junit, sarif
+from oomlint.output import github, github_summary, gitlab, junit, pylint, sarif
 from oomlint.output.fingerprints import Fingerprints, normal
 from oomlint.output.github import Remark
 from oomlint.output.view import View
@@ -159,9 +159,8 @@ def test_sarif_tells_rule_place_and_story(folder: Path, out: Callable[..., str])
 
 def test_a_code_flow_of_sarif_has_only_places_on_the_way(folder: Path) -> None:
     place = Place(str(folder / "a.py"), 0, 9, 1, 9, 2)
-    beside = [(once.ALSO, Role.BESIDE), (once.AGAIN, Role.AGAIN), (once.COPY, Role.BESIDE), (once.GIVEN, Role.BESIDE)]
-    said = [("the default", Role.WAY), *beside, ("", Role.WAY)]
-    related = tuple(Place(place.path, 0, row, 1, row, 2, message, role) for row, (message, role) in enumerate(said, 1))
+    said = {"the default": Role.WAY, once.ALSO: Role.BESIDE, once.AGAIN: Role.AGAIN, once.COPY: Role.BESIDE, once.GIVEN: Role.BESIDE, "": Role.WAY}
+    related = tuple(Place(place.path, 0, row, 1, row, 2, *each) for row, each in enumerate(said.items(), 1))
     found = Finding("OOM101", "persistent-without-workers", "message", Severity.ERROR, Confidence.HIGH, place, related)
     (result,) = log(sarif.text([found], View(str(folder))))["results"]
     assert len(result["relatedLocations"]) == len(said)
@@ -246,6 +245,27 @@ def test_verdicts_travel(folder: Path) -> None:
     assert json.loads(gitlab.text([found], view, lambda _: remark))[0]["content"] == {"body": remark.text}
     assert remark.text in junit.text([found], view, lambda _: remark)
     assert "(confirmed)" in github_summary.text([found], 1, view, lambda _: remark)
+    assert "[OOM101(persistent-without-workers)] message (confirmed)" in next(pylint.rows([found], view, lambda _: remark))
+
+
+def test_what_is_fixed_is_told_with_its_verdict_and_is_no_failure(folder: Path) -> None:
+    (folder / "a.py").write_text(BAD)
+    place = Place(str(folder / "a.py"), 0, 12, 16, 12, 83)
+    found = Finding("OOM101", "persistent-without-workers", "message", Severity.ERROR, Confidence.HIGH, place)
+    view, remark = View(str(folder)), Remark("fixed, fix confirmed", "fixed; fix confirmed: it no longer crashes", "notice", fixed=True)
+    run = log(sarif.text([found], view, lambda _: {"verdict": {"outcome": "confirmed"}}, lambda _: remark))
+    assert run["results"] == []
+    (notice,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert (notice["associatedRule"], notice["properties"]) == ({"id": "OOM101", "index": 0}, {"verdict": {"outcome": "confirmed"}})
+    assert github.text([found], view, lambda _: remark).startswith("::notice title=oomlint (OOM101)%3A fixed%2C fix confirmed")
+    (entry,) = json.loads(gitlab.text([found], view, lambda _: remark))
+    assert (entry["severity"], entry["content"]["body"]) == ("minor", remark.text)
+    (case,) = ET.fromstring(junit.text([found], view, lambda _: remark)).iter("testcase")
+    assert [each.tag for each in case] == ["system-out"]
+    assert ET.fromstring(junit.text([found], view, lambda _: remark)).attrib["failures"] == "0"
+    page = github_summary.text([found], 1, view, lambda _: remark, "1 fix verified: 1 confirmed.")
+    assert "No findings in 1 file.\n\n1 fix verified: 1 confirmed.\n" in page
+    assert "(fixed, fix confirmed)" in page
 
 
 # -- fingerprints -----------------------------------------------------------------------------------------------------

@@ -417,7 +417,8 @@ def test_github_annotates_relative_to_the_repository(finding: Finding, folder: P
     cell = of(folder, "{}", (2, 1, 2, 7), name="x.ipynb", cell=3)
     said = github.text([finding, unreadable(folder), rows, cell], View(str(folder / "src")))
     assert said == snapshot("""\
-::error title=oomlint (OOM101),file=src/train.py,line=6,col=10,endLine=6,endColumn=80::`persistent_workers=True` requires `num_workers > 0`: `DataLoader` fails
+::error title=oomlint (OOM101),file=src/train.py,line=6,col=10,endLine=6,endColumn=80::`persistent_workers=True` requires `num_workers > 0`: `DataLoader` fails\
+%0Ahelp: Keep workers alive only where there are some (safe fix)
 ::error title=oomlint,file=x.py,line=3,col=7,endLine=3,endColumn=7::cannot check: not valid Python 3: invalid syntax
 ::warning title=oomlint (OOM901),file=50%25%2Ca%3Ab.py,line=1,endLine=2::message
 ::warning title=oomlint (OOM901),file=x.ipynb,line=1::cell 3, 2:1: message

@@ -19,7 +19,7 @@ from oomlint import amounts
 from oomlint.__main__ import main
 from oomlint.cli import app, verification, verify
 from oomlint.cli.options import read
-from oomlint.config import ConfigError
+from oomlint.config import ConfigError, Format
 from oomlint.output.json_schema import schema
 from oomlint.verify import patches
 from oomlint.verify import run as run_module
@@ -593,6 +593,35 @@ def test_verdicts_as_sarif_and_as_rows(run: Callable[..., Done], judge: Judge) -
     assert [json.loads(row)["verdict"]["outcome"] for row in run("verify", "--output-format", "json-lines").out.splitlines()] == [each[1] for each in said]
 
 
+@pytest.mark.parametrize("form", Format)
+def test_every_format_tells_every_verdict(run: Callable[..., Done], judge: Judge, form: Format) -> None:
+    judge.outcomes |= {"two": Outcome.REGRESSED, "three": Outcome.INCONCLUSIVE}
+    out = run("verify", "--output-format", form).out
+    assert [outcome in out for outcome in ("confirmed", "regressed", "inconclusive")] == [True] * 3, out
+    assert out.count("OOM101") >= 3
+
+
+@pytest.mark.parametrize("form", Format)
+def test_every_format_tells_what_was_fixed(run: Callable[..., Done], form: Format) -> None:
+    done = run("check", "--fix", "--verify", "--output-format", form)
+    assert done.status == 0
+    assert "3 fixes verified: 3 confirmed." in done.out + done.err
+    if form not in {Format.FULL, Format.CONCISE, Format.GROUPED}:
+        assert "confirmed" in done.out
+        assert "a.py:2:1: the fix of OOM101 is confirmed: it was seen" in done.err
+
+
+def test_the_page_of_a_step_tells_verdicts(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "page.md"))
+    run("verify", "--output-format", "github")
+    run("check", "--fix", "--verify", "--output-format", "github")
+    first, second = (folder / "page.md").read_text().split("## oomlint\n")[1:]
+    assert "3 errors in 1 file.\n\n3 fixes verified: 3 confirmed.\n" in first
+    assert first.count("(fix confirmed)") == 3
+    assert "No findings in 1 file.\n\n3 fixes verified: 3 confirmed" in second
+    assert second.count("(fixed, fix confirmed)") == 3
+
+
 @pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True), (True, False, True)])
 def test_findings_that_are_alike_are_told_apart(
     folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, judge: Judge, *, wanted: tuple[bool, ...]
@@ -632,6 +661,8 @@ def test_a_diff_of_confirmed_fixes(folder: Path, run: Callable[..., Done], judge
     done = run("check", "--diff", "--verify")
     assert done.out.count("\n-DataLoader") == 2
     assert "two" not in "".join(row for row in done.out.splitlines() if row.startswith("-"))
+    assert "oomlint: would fix 2 findings in 1 file\noomlint: a.py:2:1: the fix of OOM101 is confirmed: it was seen\n" in done.err
+    assert done.err.endswith("oomlint: 3 fixes verified: 2 confirmed, 1 inconclusive.\n")
     assert (folder / "a.py").read_text() == before
 
 

@@ -16,16 +16,17 @@ from shapes import variants
 
 from oomlint.cache import WRONG
 from oomlint.finding import Confidence, Finding, Place, Severity
-from oomlint.output import verdicts_github, verdicts_html, verdicts_json, verdicts_text
+from oomlint.output import github, json_array, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.json_schema import schema
 from oomlint.output.printer import Printer
 from oomlint.output.verdicts_numbers import amount, bar, measured, sparkline, total
+from oomlint.output.verdicts_remark import remark
 from oomlint.output.view import View
 from oomlint.verify import store
 from oomlint.verify.case import Case, Fidelity, Outcome, Reading, Timeline, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from oomlint.output.verdicts_numbers import Item
@@ -68,6 +69,16 @@ def other(item: Item, outcome: Outcome, *, mended: bool = True, **values: Any) -
     return replace(case, changes=case.changes if mended else {}), replace(verdict, outcome=outcome, **values)
 
 
+def as_json(items: Sequence[Item], view: View, form: Callable[..., str] = json_array.text) -> str:
+    entries = iter(items)
+    return form([case.finding for case, _ in items], view, lambda _: {"verdict": verdicts_json.verdict_entry(next(entries), PYTHON)})
+
+
+def as_github(items: Sequence[Item], view: View) -> str:
+    entries = iter(items)
+    return github.text([case.finding for case, _ in items], view, lambda _: remark(next(entries)))
+
+
 def plain(lines: Iterable[Line]) -> str:
     stream = io.StringIO()
     Printer(stream, color=False).lines(lines)
@@ -88,8 +99,8 @@ def test_a_kept_verdict_of_another_shape_is_passed_over_or_shown(item: Item, vie
             continue
         shown += 1
         verdicts_html.text([(case, known)], view, PYTHON)
-        json.loads(verdicts_json.text([(case, known)], view, PYTHON))
-        verdicts_github.text([(case, known)], view)
+        json.loads(as_json([(case, known)], view))
+        as_github([(case, known)], view)
         plain(verdicts_text.full([(case, known)], view, PYTHON))
         plain(verdicts_text.concise([(case, known)], view))
         total([(case, known)])
@@ -208,7 +219,7 @@ def test_bars_and_rows_of_blocks() -> None:
 
 
 def test_json(item: Item, view: View) -> None:
-    text = verdicts_json.text([item, other(item, Outcome.NOT_SHOWN, mended=False, fidelity=None)], view, PYTHON)
+    text = as_json([item, other(item, Outcome.NOT_SHOWN, mended=False, fidelity=None)], view)
     Draft202012Validator(schema()).validate(json.loads(text))
     assert text.isascii()
     first, second = json.loads(text)
@@ -230,13 +241,13 @@ def test_json(item: Item, view: View) -> None:
 
 def test_json_lines(item: Item, view: View) -> None:
     items = [item, other(item, Outcome.NO_EFFECT)]
-    rows = verdicts_json.rows(items, view, PYTHON).splitlines()
-    assert [json.loads(row) for row in rows] == json.loads(verdicts_json.text(items, view, PYTHON))
+    rows = as_json(items, view, json_array.rows).splitlines()
+    assert [json.loads(row) for row in rows] == json.loads(as_json(items, view))
 
 
 def test_json_holds_only_numbers_that_json_knows(item: Item, view: View) -> None:
     odd = other(item, Outcome.CONFIRMED, readings=(Reading("memory", "bytes", (float("nan"), float("inf"))),))
-    (entry,) = json.loads(verdicts_json.text([odd], view, PYTHON), parse_constant=pytest.fail)
+    (entry,) = json.loads(as_json([odd], view), parse_constant=pytest.fail)
     Draft202012Validator(schema()).validate([entry])
     assert entry["verdict"]["readings"][0]["before"] == [None, None]
 
@@ -244,7 +255,7 @@ def test_json_holds_only_numbers_that_json_knows(item: Item, view: View) -> None
 def test_github(item: Item, view: View) -> None:
     items = [item, *(other(item, outcome) for outcome in (Outcome.NO_EFFECT, Outcome.REGRESSED, Outcome.INCONCLUSIVE))]
     items += [other(item, outcome, mended=False) for outcome in (Outcome.SHOWN, Outcome.NOT_SHOWN)]
-    rows = verdicts_github.text(items, view).splitlines()
+    rows = as_github(items, view).splitlines()
     assert [re.match(r"::(\w+) title=oomlint \(OOM201\)%3A ([\w ]+),file=train.py,line=1,", row).groups() for row in rows] == [  # type: ignore[union-attr]
         ("error", "fix confirmed"),
         ("notice", "fix has no effect"),

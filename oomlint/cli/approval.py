@@ -12,9 +12,9 @@ from oomlint.cli.verification import Asked, shown_python, surroundings, verified
 from oomlint.config import ConfigError
 from oomlint.finding import Safety
 from oomlint.fixing import key
-from oomlint.output.verdicts_github import remark
 from oomlint.output.verdicts_json import verdict_entry
 from oomlint.output.verdicts_numbers import total
+from oomlint.output.verdicts_remark import remark
 from oomlint.output.view import one_line
 from oomlint.verify.case import Outcome
 from oomlint.verify.jobs import SandboxError
@@ -64,10 +64,16 @@ class Approval:
         for finding in self._late.values():
             yield f"{view.spot(finding.place)}: the fix of {finding.code} is not applied: it came up with other fixes, and is not verified yet"
 
-    def remark(self, finding: Finding) -> Remark | None:
-        """What an annotation says of the verdict."""
-        item = self._item(finding)
-        return remark(item) if item else None
+    def confirmed(self, view: View) -> Iterator[str]:
+        """The fixes that may be applied, and why."""
+        for case, verdict in self._items:
+            if verdict.outcome is Outcome.CONFIRMED:
+                yield f"{view.spot(case.finding.place)}: the fix of {case.code} is confirmed: {one_line(verdict.reason)}"
+
+    def remark(self, finding: Finding, *, fixed: bool = False) -> Remark | None:
+        """What an annotation says of the verdict. What is left is as grave as it was."""
+        item = self._item(finding, fixed=fixed)
+        return (remark(item, fixed=True) if fixed else remark(item)._replace(level=None)) if item else None
 
     def entry(self, finding: Finding, *, fixed: bool = False) -> dict[str, object]:
         """What JSON says of the verdict, ``None`` where there is none."""

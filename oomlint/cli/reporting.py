@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from oomlint.cli.check import Verify, say
 from oomlint.cli.files import write_report
+from oomlint.cli.formats import machine, summarise_step
 from oomlint.cli.options import STANDARD
 from oomlint.config import ConfigError, Format
 from oomlint.finding import Safety
@@ -16,7 +17,7 @@ from oomlint.output import summary
 from oomlint.output.printer import Printer, wants_color
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from oomlint.cli.approval import Approval
     from oomlint.cli.check import Arguments
@@ -61,20 +62,21 @@ class Result:
             self._write(text)
             write_report(path, kept.getvalue())
         if self.form is Format.GITHUB and not self.arguments.diff:
-            self._summarise_step()
+            summarise_step(self._told(), self.report.files, self.view, self._remark, self.approved.summary() if self.approved else "")
 
     def _write(self, stream: TextIO) -> None:
         if self.arguments.diff:
             self._differences(stream)
             return
-        machine = self._machine()
-        if machine is not None:
-            stream.write(machine)
+        report = self._machine()
+        if report is not None:
+            stream.write(report)
+            if self.approved and not self.arguments.statistics:
+                self._say_verdicts()
             return
         printer = Printer(stream, color=wants_color(self.arguments.color, stream))
         printer.lines(self._text())
-        if self.form is not Format.PYLINT:
-            self._closing(printer)
+        self._closing(printer)
 
     def _closing(self, printer: Printer) -> None:
         report, arguments = self.report, self.arguments
@@ -109,6 +111,7 @@ class Result:
             stream.buffer.write(diff.patch(report.changes, self.view))
         if report.fixed and not arguments.quiet:
             say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
+        self._say_verdicts()
         unread = [item for item in report.findings if item.code is None]
         if unread:
             from oomlint.output import concise  # noqa: PLC0415
@@ -124,28 +127,11 @@ class Result:
             from oomlint.output import statistics  # noqa: PLC0415
 
             return statistics.text(findings, rows=self.form is Format.JSON_LINES)
-        if self.form is Format.JSON or self.form is Format.JSON_LINES:
-            from oomlint.output import json_array  # noqa: PLC0415
+        return machine(self.form, self._told(), view, self._more, self._remark)
 
-            told = (*findings, *self.report.fixed) if self.approved else findings  # which verdicts have led to what
-            return (json_array.text if self.form is Format.JSON else json_array.rows)(told, view, self._more)
-        if self.form is Format.SARIF:
-            from oomlint.output import sarif  # noqa: PLC0415
-
-            return sarif.text(findings, view, self._more, self._remark)
-        if self.form is Format.GITHUB:
-            from oomlint.output import github  # noqa: PLC0415
-
-            return github.text(findings, view, self._remark)
-        if self.form is Format.GITLAB:
-            from oomlint.output import gitlab  # noqa: PLC0415
-
-            return gitlab.text(findings, view, self._remark)
-        if self.form is Format.JUNIT:
-            from oomlint.output import junit  # noqa: PLC0415
-
-            return junit.text(findings, view, self._remark)
-        return None
+    def _told(self) -> Sequence[Finding]:
+        """The findings, and those that were fixed where verdicts have led to that."""
+        return (*self.report.findings, *self.report.fixed) if self.approved else self.report.findings
 
     def _text(self) -> Iterator[Line]:
         findings, view = self.report.findings, self.view
@@ -161,30 +147,28 @@ class Result:
             from oomlint.output import grouped  # noqa: PLC0415
 
             return grouped.lines(findings, view, self.fixable)
-        if self.form is Format.PYLINT:
-            from oomlint.output import pylint  # noqa: PLC0415
-
-            return pylint.lines(findings, view)
         from oomlint.output import full  # noqa: PLC0415
 
         return full.lines(findings, view, every_place=self.arguments.verbose)
 
+    def _say_verdicts(self) -> None:
+        """What the verdicts come to, on standard error: where a diff or a report for a program goes to standard output."""
+        if self.approved and not self.arguments.quiet:
+            for line in (*self.approved.confirmed(self.view), self.approved.summary()):
+                if line:
+                    say(line)
+
     def _more(self, finding: Finding) -> dict[str, object]:
         if not self.approved:
             return {}
-        fixed = any(finding is each for each in self.report.fixed)  # what is left may look the same by now
+        fixed = self._is_fixed(finding)
         return {**self.approved.entry(finding, fixed=fixed), **({"fixed": True} if fixed else {})}
 
     def _remark(self, finding: Finding) -> Remark | None:
-        return self.approved.remark(finding) if self.approved else None
+        return self.approved.remark(finding, fixed=self._is_fixed(finding)) if self.approved else None
 
-    def _summarise_step(self) -> None:
-        from oomlint.output import github_summary  # noqa: PLC0415
-
-        try:
-            github_summary.add(self.report.findings, self.report.files, self.view, self._remark)
-        except OSError as error:
-            say(f"the summary of the step is not written: {error.filename}: {error.strerror or error}")
+    def _is_fixed(self, finding: Finding) -> bool:
+        return any(finding is each for each in self.report.fixed)  # what is left may look the same by now
 
     # -- the exit status -----------------------------------------------------------------------------------------
 

@@ -5,24 +5,11 @@ from __future__ import annotations
 import gc
 import sys
 from dataclasses import dataclass
-from enum import StrEnum
 
 from oomlint.cli.check import say
 from oomlint.cli.options import Color, choice, flag, several, text, with_environment, words
-from oomlint.config import ConfigError
+from oomlint.config import ConfigError, Format
 from oomlint.finding import Confidence, Severity
-
-
-class Format(StrEnum):
-    """How verdicts are written."""
-
-    FULL = "full"
-    CONCISE = "concise"
-    JSON = "json"
-    JSON_LINES = "json-lines"
-    GITHUB = "github"
-    SARIF = "sarif"
-
 
 _RUN, _RULES, _OUTPUT, _FILES = "How code is run", "Rules", "Output", "Files and settings"
 
@@ -62,9 +49,7 @@ class Arguments:
     severity: Severity | None = choice("The lowest severity to verify; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to verify; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
-    output_format: Format = choice(
-        "How verdicts are written: `full`, `concise`, `json`, `json-lines`, `github` or `sarif`.", _OUTPUT, Format, Format.FULL, "FORMAT"
-    )
+    output_format: Format = choice("How verdicts are written.", _OUTPUT, Format, Format.FULL)
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
     html: str | None = text("Write a page with charts to a file, beside the report.", _OUTPUT, "FILE")
     strict: bool = flag("Exit with 1 also where something is inconclusive.", _OUTPUT)

@@ -13,12 +13,14 @@ from oomlint import amounts, engine
 from oomlint.cli import mended, picks
 from oomlint.cli.check import overridden, say, start_of, tell_failures, tell_idle, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
+from oomlint.cli.formats import machine, summarise_step
 from oomlint.cli.options import STANDARD
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
-from oomlint.cli.verify import Format
-from oomlint.config import FACTORY, ConfigError, load_settings
-from oomlint.output import concise, sarif, summary, verdicts_github, verdicts_html, verdicts_json, verdicts_text
+from oomlint.config import FACTORY, ConfigError, Format, load_settings
+from oomlint.output import concise, summary, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer, wants_color
+from oomlint.output.verdicts_numbers import total
+from oomlint.output.verdicts_remark import remark
 from oomlint.output.view import View
 from oomlint.registry import catalogue
 from oomlint.verify import patches
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from oomlint.cli.verify import Arguments
     from oomlint.engine import Report
     from oomlint.finding import Finding
+    from oomlint.output.github import Remark
     from oomlint.output.verdicts_numbers import Item
     from oomlint.verify.case import Case
     from oomlint.verify.session import Surroundings
@@ -178,9 +181,9 @@ class _Printed:
         self._arguments = arguments
         self._view = view
         self._python = python
-        self._text = arguments.output_format in {Format.FULL, Format.CONCISE}
+        self._text = arguments.output_format in {Format.FULL, Format.CONCISE, Format.GROUPED}
         self._path = None if arguments.output_file == STANDARD else arguments.output_file
-        self._at_once = self._text and self._path is None
+        self._at_once = self._text and self._path is None and arguments.output_format is not Format.GROUPED
 
     def each(self, item: Item) -> None:
         """Report a verdict, where that may be done at once."""
@@ -195,8 +198,6 @@ class _Printed:
             self._rest(sys.stdout, items, files, unread)
             return
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-            if self._text:
-                self._lines(stream, items)
             self._rest(stream, items, files, unread)
             stream.seek(0)
             write_report(path, stream.read())
@@ -205,13 +206,17 @@ class _Printed:
         printer = Printer(stream, color=wants_color(self._arguments.color, stream))
         if self._arguments.output_format is Format.CONCISE:
             printer.lines(verdicts_text.concise(items, self._view))
+        elif self._arguments.output_format is Format.GROUPED:
+            printer.lines(verdicts_text.grouped(items, self._view))
         else:
             printer.lines(verdicts_text.full(items, self._view, self._python, plain=not _holds_blocks(stream)))
 
     def _rest(self, stream: TextIO, items: Sequence[Item], files: int, unread: int) -> None:
-        machine = self._machine(items)
-        if machine is not None:
-            stream.write(machine)
+        if self._text and not self._at_once:
+            self._lines(stream, items)
+        report = self._machine(items, files)
+        if report is not None:
+            stream.write(report)
         elif not self._arguments.quiet and (items or files):
             nothing = ((f"Nothing to verify: no findings in {summary.count(files, 'file')}.", ""),)
             printer = Printer(stream, color=wants_color(self._arguments.color, stream))
@@ -219,21 +224,19 @@ class _Printed:
             if unread:
                 printer.line((f"{summary.count(unread, 'file')} could not be checked.", ""))
 
-    def _machine(self, items: Sequence[Item]) -> str | None:
+    def _machine(self, items: Sequence[Item], files: int) -> str | None:
         """The report for another program; ``None`` where a text is asked for."""
-        form = self._arguments.output_format
-        if form is Format.JSON or form is Format.JSON_LINES:
-            return (verdicts_json.text if form is Format.JSON else verdicts_json.rows)(items, self._view, self._python)
-        if form is Format.GITHUB:
-            return verdicts_github.text(items, self._view)
-        if form is Format.SARIF:
-            of = {item[0].finding: item for item in items}
+        of = {item[0].finding: item for item in items}
 
-            def more(finding: Finding) -> dict[str, object]:
-                return {"verdict": verdicts_json.verdict_entry(of[finding], self._python)}
+        def more(finding: Finding) -> dict[str, object]:
+            return {"verdict": verdicts_json.verdict_entry(of[finding], self._python)}
 
-            return sarif.text(list(of), self._view, more, lambda finding: verdicts_github.remark(of[finding]))
-        return None
+        def said(finding: Finding) -> Remark:
+            return remark(of[finding])
+
+        if self._arguments.output_format is Format.GITHUB:
+            summarise_step(list(of), files, self._view, said, total(items) if items else "")
+        return machine(self._arguments.output_format, list(of), self._view, more, said)
 
 
 def _holds_blocks(stream: TextIO) -> bool:

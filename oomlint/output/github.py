@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.output.view import View
 
-_COMMANDS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
 class Remark(NamedTuple):
@@ -21,6 +21,18 @@ class Remark(NamedTuple):
 
     title: str
     text: str
+    level: str | None = None  # error, warning or notice; None: by its severity
+    fixed: bool = False  # whether it is no longer there, and told for the sake of its verdict
+
+
+def level_of(finding: Finding, remark: Remark | None) -> str:
+    """``error``, ``warning`` or ``notice``."""
+    return (remark.level if remark else None) or _LEVELS[finding.severity]
+
+
+def more_of(finding: Finding, remark: Remark | None) -> list[str]:
+    """What else there is to say: what to do about it, and the remark."""
+    return [*([f"help: {finding.advice}"] if finding.advice else []), *([remark.text] if remark else [])]
 
 
 def text(findings: Iterable[Finding], view: View, remark: Callable[[Finding], Remark | None] = lambda _: None) -> str:
@@ -29,13 +41,14 @@ def text(findings: Iterable[Finding], view: View, remark: Callable[[Finding], Re
     return "".join(command(finding, root, remark(finding)) + "\n" for finding in findings)
 
 
-def command(finding: Finding, root: str, remark: Remark | None = None, level: str | None = None) -> str:
-    """The annotation of a finding; ``level`` is error, warning or notice, by its severity unless given."""
+def command(finding: Finding, root: str, remark: Remark | None = None) -> str:
+    """The annotation of a finding."""
     place = finding.place
     title = f"oomlint ({finding.code})" if finding.code else "oomlint"
     message = finding.message if finding.code else f"cannot check: {finding.message}"
     if remark is not None:
-        title, message = f"{title}: {remark.title}", f"{message}\n{remark.text}"
+        title = f"{title}: {remark.title}"
+    message = "\n".join([message, *more_of(finding, remark)])
     where: dict[str, object] = {"title": title, "file": os.path.relpath(place.path, root).replace(os.sep, "/")}
     if place.cell:
         # GitHub counts the lines of a notebook's JSON, in which a cell's rows have no place.
@@ -48,7 +61,7 @@ def command(finding: Finding, root: str, remark: Remark | None = None, level: st
         else:
             where |= {"endLine": place.end_row}
     properties = ",".join(f"{key}={_property(str(value))}" for key, value in where.items())
-    return f"::{level or _COMMANDS[finding.severity]} {properties}::{_data(message)}"
+    return f"::{level_of(finding, remark)} {properties}::{_data(message)}"
 
 
 def _data(value: str) -> str:

@@ -20,21 +20,22 @@ _MOST: Final = 200  # rows; a page may have 1 MiB
 _LONGEST: Final = 1000  # characters of a message
 
 
-def add(findings: Sequence[Finding], files: int, view: View, remark: Callable[[Finding], Remark | None]) -> None:
+def add(findings: Sequence[Finding], files: int, view: View, remark: Callable[[Finding], Remark | None], verdicts: str = "") -> None:
     """Put the page behind what is in the file already, where there is one to write. Raises OSError."""
     path = os.environ.get(VARIABLE)
     if path:
         with open(path, "a", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text(findings, files, view, remark))
+            stream.write(text(findings, files, view, remark, verdicts))
 
 
-def text(findings: Sequence[Finding], files: int, view: View, remark: Callable[[Finding], Remark | None] = lambda _: None) -> str:
-    """The page, in Markdown. Names are relative to the root of the repository."""
+def text(findings: Sequence[Finding], files: int, view: View, remark: Callable[[Finding], Remark | None] = lambda _: None, verdicts: str = "") -> str:
+    """The page, in Markdown. Names are relative to the root of the repository. ``verdicts`` says what they come to."""
     from_root = View(repository(view.folder))
-    said = f"{counts(findings)} in {where(findings, files)}" if findings else f"No findings in {count(files, 'file')}"
-    lines = ["## oomlint", "", f"{said}.", ""]
+    left = [item for item in findings if not ((about := remark(item)) and about.fixed)]
+    said = f"{counts(left)} in {where(left, files)}" if left else f"No findings in {count(files, 'file')}"
+    lines = ["## oomlint", "", f"{said}.", "", *([verdicts, ""] if verdicts else [])]
     if findings:
-        lines += ["| Place | Rule | Severity | Message |", "| --- | --- | --- | --- |"]
+        lines += ["| Place | Rule | Severity | Message | What to do |", "| --- | --- | --- | --- | --- |"]
         lines += [_row(item, from_root, remark(item)) for item in findings[:_MOST]]
         lines += ["", f"{len(findings) - _MOST} more are not listed.", ""] if len(findings) > _MOST else [""]
     return "\n".join(lines) + "\n"
@@ -43,7 +44,7 @@ def text(findings: Sequence[Finding], files: int, view: View, remark: Callable[[
 def _row(item: Finding, view: View, remark: Remark | None) -> str:
     rule = f"{item.code} {item.name}" if item.code else item.name
     message = f"{item.message[:_LONGEST]}{f' ({remark.title})' if remark else ''}"
-    return f"| {_cell(f'`{view.spot(item.place)}`')} | {rule} | {item.severity.value} | {_cell(message)} |"
+    return f"| {_cell(f'`{view.spot(item.place)}`')} | {rule} | {item.severity.value} | {_cell(message)} | {_cell(item.advice)} |"
 
 
 def _cell(words: str) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Severity
 from oomlint.output.fingerprints import numbered, relative
-from oomlint.output.github import repository
+from oomlint.output.github import level_of, more_of, repository
 from oomlint.output.physical import physical
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.output.github import Remark
     from oomlint.output.view import View
 
-_SEVERITIES: Final = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.NOTE: "minor"}
+_SEVERITIES: Final = {"error": "critical", "warning": "major", "notice": "minor"}
 
 
 def text(findings: Iterable[Finding], view: View, remark: Callable[[Finding], Remark | None] = lambda _: None) -> str:
@@ -30,12 +29,13 @@ def text(findings: Iterable[Finding], view: View, remark: Callable[[Finding], Re
 def _entry(item: Finding, fingerprint: str, root: str, view: View, remark: Remark | None) -> dict[str, object]:
     place = physical(item.place, view)
     cell = f"cell {item.place.cell}, {item.place.row}:{item.place.column}: " if item.place.cell else ""
-    message = f"{cell}{'' if item.code else 'cannot check: '}{item.message}"
+    message = f"{cell}{'' if item.code else 'cannot check: '}{item.message}{f' ({remark.title})' if remark else ''}"
+    more = more_of(item, remark)
     return {
         "description": f"{item.code}: {message}" if item.code else message,
         "check_name": item.name,
         "fingerprint": fingerprint,
-        "severity": _SEVERITIES[item.severity],
+        "severity": _SEVERITIES[level_of(item, remark)],
         "location": {"path": relative(item.place.path, root), "lines": {"begin": place.row, "end": place.end_row}},
-        **({"content": {"body": remark.text}} if remark else {}),
+        **({"content": {"body": "\n\n".join(more)}} if more else {}),
     }

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 def lines(findings: Iterable[Finding], view: View, fixable: Collection[Safety] = (Safety.SAFE,)) -> Iterator[Line]:
     """The files, each with its findings, a line each, and an empty line."""
-    for path, group in groupby(findings, key=lambda item: item.place.path):
+    yield from by_file(((finding, told(finding, fixable)) for finding in findings), view)
+
+
+def by_file(items: Iterable[tuple[Finding, Line]], view: View) -> Iterator[Line]:
+    """The files, each with what is said of its findings."""
+    for path, group in groupby(items, key=lambda item: item[0].place.path):
         yield ((f"{visible(view.name(path))}:", "bold"),)
-        items = [(f"{f'cell {item.place.cell}:' if item.place.cell else ''}{item.place.row}:{item.place.column}", item) for item in group]
-        width = max(len(spot) for spot, _ in items)
-        for spot, item in items:
-            yield ((f"  {spot:<{width}}  ", ""), *told(item, fixable))
+        rows = [(f"{f'cell {item.place.cell}:' if item.place.cell else ''}{item.place.row}:{item.place.column}", line) for item, line in group]
+        width = max(len(spot) for spot, _ in rows)
+        for spot, line in rows:
+            yield ((f"  {spot:<{width}}  ", ""), *line)
         yield ()

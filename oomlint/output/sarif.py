@@ -54,11 +54,15 @@ class _Log:
             "rules": [_rule(item) for item in rules.values()],
         }
         index = {name: number for number, name in enumerate(rules)}
+        fixed = [item for item in findings if (said := self._remark(item)) and said.fixed]
+        numbers = numbered([item for item in findings if item not in fixed], self._view, self._root)
         run = {
             "tool": {"driver": {**driver, **({"informationUri": HOME} if HOME else {})}},
             "columnKind": "unicodeCodePoints",
             "originalUriBaseIds": {_BASE: {"description": {"text": "the root of the repository"}}},
-            "results": [self._result(item, fingerprint, index) for item, fingerprint in numbered(findings, self._view, self._root)],
+            "results": [self._result(item, fingerprint, index) for item, fingerprint in numbers],
+            # What is no longer there is no result: whoever reads those would take it for a finding.
+            **({"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": [self._notice(item, index) for item in fixed]}]} if fixed else {}),
         }
         return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -85,6 +89,17 @@ class _Log:
         if item.fix is not None and item.fix.edits and item.fix.safety is not Safety.DISPLAY:  # who reads `fixes` may apply them
             result["fixes"] = [self._fix(item.fix)]
         return result
+
+    def _notice(self, item: Finding, index: dict[str, int]) -> dict[str, Any]:
+        """That a finding is fixed, with its verdict."""
+        remark, name = self._remark(item), item.code or item.name
+        return {
+            "level": "note",
+            "message": {"text": f"{item.message}\n{remark.text}" if remark else item.message},
+            "locations": [self._location(item.place)],
+            "associatedRule": {"id": name, "index": index[name]},
+            "properties": self._more(item),
+        }
 
     def _flow(self, places: Sequence[Place]) -> dict[str, Any]:
         """The way of a value to the finding."""

@@ -1,33 +1,15 @@
-"""A JSON array of findings with their verdicts, for other programs."""
+"""Verdicts as plain values, for other programs."""
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
-from oomlint.output import json_array
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from oomlint.output.verdicts_numbers import Item, Points
-    from oomlint.output.view import View
     from oomlint.verify.case import Reading, Timeline
-
-
-def text(items: Iterable[Item], view: View, python: str) -> str:
-    """The array, in ASCII, so that any encoding of the stream holds it."""
-    return json.dumps([_entry(item, view, python) for item in items], indent=2) + "\n"
-
-
-def rows(items: Iterable[Item], view: View, python: str) -> str:
-    """The same entries, each on a line."""
-    return "".join(json.dumps(_entry(item, view, python), separators=(",", ":")) + "\n" for item in items)
-
-
-def _entry(item: Item, view: View, python: str) -> dict[str, object]:
-    return {**json_array.entry(item[0].finding, view), "verdict": verdict_entry(item, python)}
 
 
 def verdict_entry(item: Item, python: str) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from oomlint.output.grouped import by_file
 from oomlint.output.verdicts_numbers import amount, bar, bounds, how, measured, middle, sparkline, total
 from oomlint.output.view import one_line
 from oomlint.verify.case import Outcome
@@ -36,6 +37,11 @@ def concise(items: Iterable[Item], view: View) -> Iterator[Line]:
         yield (*_head(item, view), (one_line(item[1].reason), ""))
 
 
+def grouped(items: Iterable[Item], view: View) -> Iterator[Line]:
+    """The same below the names of the files."""
+    yield from by_file(((item[0].finding, (*_outcome(item), (one_line(item[1].reason), ""))) for item in items), view)
+
+
 def full(items: Iterable[Item], view: View, python: str, *, plain: bool = False) -> Iterator[Line]:
     """Each verdict with its evidence. ``plain`` draws charts in ASCII."""
     for item in items:
@@ -64,10 +70,13 @@ def summary(items: Sequence[Item]) -> Line:
 
 
 def _head(item: Item, view: View) -> Line:
+    return ((f"{view.spot(item[0].finding.place)}: ", "bold"), *_outcome(item))
+
+
+def _outcome(item: Item) -> Line:
     case, verdict = item
-    spot = (f"{view.spot(case.finding.place)}: ", "bold")
     cached = " (cached)" if verdict.cached else ""
-    return (spot, (f"{case.code} {verdict.outcome.value}", STYLES[verdict.outcome]), (f"{cached}: ", ""))
+    return ((f"{case.code} {verdict.outcome.value}", STYLES[verdict.outcome]), (f"{cached}: ", ""))
 
 
 def _named(reading: Reading) -> str:

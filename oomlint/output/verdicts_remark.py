@@ -1,19 +1,16 @@
-"""Verdicts as annotations of a change: each stands at its finding."""
+"""What formats that are made for findings say of verdicts: each stands at its finding."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.output.github import Remark, command, repository
+from oomlint.output.github import Remark
 from oomlint.output.verdicts_numbers import title
 from oomlint.output.view import one_line
 from oomlint.verify.case import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from oomlint.output.verdicts_numbers import Item
-    from oomlint.output.view import View
 
 _LEVELS: Final = {
     Outcome.CONFIRMED: None,  # the finding stands until its fix is applied, and is as grave as ever
@@ -25,14 +22,9 @@ _LEVELS: Final = {
 }
 
 
-def text(items: Iterable[Item], view: View) -> str:
-    """One command a verdict."""
-    root = repository(view.folder)
-    return "".join(command(case.finding, root, remark((case, verdict)), _LEVELS[verdict.outcome]) + "\n" for case, verdict in items)
-
-
-def remark(item: Item) -> Remark:
-    """What the annotation of a finding says of its verdict."""
+def remark(item: Item, *, fixed: bool = False) -> Remark:
+    """What is said of the verdict of a finding, which is ``fixed`` or not."""
     _, verdict = item
     what = f" ({verdict.fidelity.value})" if verdict.fidelity else ""
-    return Remark(title(*item), f"{title(*item)}: {one_line(verdict.reason)}{what}")
+    told = f"{title(*item)}: {one_line(verdict.reason)}{what}"
+    return Remark(f"fixed, {title(*item)}", f"fixed; {told}", "notice", fixed=True) if fixed else Remark(title(*item), told, _LEVELS[verdict.outcome])
