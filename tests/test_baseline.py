@@ -65,6 +65,17 @@ def test_what_is_known_is_not_shown(folder: Path, known: Callable[..., Done], ru
     }
 
 
+def test_a_command_writes_it_too(folder: Path, run: Callable[..., Done], capsys: pytest.CaptureFixture[str]) -> None:
+    run("--write-baseline")
+    written = (folder / NAME).read_text()
+    (folder / NAME).unlink()
+    baseline = runs(capsys, "baseline")
+    assert baseline() == (0, "", f"oomlint: wrote 1 finding to {NAME}{HOW}")
+    assert (folder / NAME).read_text() == written
+    assert baseline("--ignore=OOM101", "--baseline", "other.json").err == "oomlint: wrote 0 findings to other.json\n"
+    assert baseline("--fix").status == 2
+
+
 def test_what_is_new_is_shown(folder: Path, known: Callable[..., Done]) -> None:
     (folder / "a.py").write_text(IMPORT + "\n\n# more\n" + NEW + BAD)
     status, out, err = known()

@@ -14,7 +14,7 @@ from oomlint.cli.options import read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS: Final = ("check", "verify", "budget", "trace", "rule", "config", "clean", "server", "mcp", "version")
+COMMANDS: Final = ("check", "baseline", "verify", "budget", "trace", "rule", "config", "clean", "server", "mcp", "version")
 
 
 def run(words: Sequence[str]) -> int:

@@ -87,7 +87,7 @@ class Arguments:
     exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT)
     exit_non_zero_on_fix: bool = flag("Exit with 1 where something was fixed, even if nothing is left.", _OUTPUT)
 
-    baseline: str | None = text("Neither show nor fix the findings that this file knows.", _KNOWN, "FILE")
+    baseline: str | None = text("The file of findings that are known: they are neither shown nor fixed.", _KNOWN, "FILE")
     write_baseline: bool = flag(
         "Write all findings to the baseline: to `oomlint-baseline.json` in the project's root, unless --baseline or the settings name another.", _KNOWN
     )

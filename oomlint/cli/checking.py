@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from oomlint.cli.approval import Approval
-    from oomlint.cli.baseline import Baseline, Scope
     from oomlint.cli.check import Arguments
+    from oomlint.cli.known import Baseline, Scope
     from oomlint.config import Settings
     from oomlint.engine import Report
     from oomlint.finding import Finding
@@ -248,7 +248,7 @@ class _Check:
         arguments, setting = self.arguments, self.settings.baseline
         if arguments.no_baseline or (arguments.baseline is None and setting is None and not arguments.write_baseline):
             return None
-        from oomlint.cli import baseline  # noqa: PLC0415 - few runs have one
+        from oomlint.cli import known  # noqa: PLC0415 - few runs have one
 
         if arguments.baseline is None:
             option, path = "baseline", os.path.relpath(os.path.join(self.root, setting or BASELINE), self.folder)
@@ -256,7 +256,7 @@ class _Check:
             option, path = "--baseline", arguments.baseline
         if arguments.write_baseline:
             self._refuse_unwritable(option, path)
-        return baseline.read(path, option, self.folder, self.overlay, new=arguments.write_baseline)
+        return known.read(path, option, self.folder, self.overlay, new=arguments.write_baseline)
 
     def _refuse_unwritable(self, option: str, path: str | None) -> None:
         refuse_unwritable(option, path, self.paths, self.settings, self.root, force_exclude=self.arguments.force_exclude)
@@ -264,7 +264,7 @@ class _Check:
     # -- what comes out ------------------------------------------------------------------------------------------
 
     def _scope(self) -> Scope:
-        from oomlint.cli.baseline import Scope  # noqa: PLC0415 - see above
+        from oomlint.cli.known import Scope  # noqa: PLC0415 - see above
 
         return Scope(self.settings, chosen(self.settings), self.paths)
 
