@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 import yaml
+
+from oomlint.beside_code import SETTINGS_SUFFIXES, SHELL_SUFFIXES, beside
+from oomlint.discovery import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +49,17 @@ TRAIN: Final = """from torch.utils.data import DataLoader
 from datasets import Clips
 
 loader = DataLoader(Clips("clips.json"), num_workers=8)
+"""
+OPTION: Final = """import argparse
+
+from torch.utils.data import DataLoader
+
+from datasets import Clips
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--workers", type=int, default=0)
+args = parser.parse_args()
+loader = DataLoader(Clips("clips.json"), num_workers=args.workers)
 """
 
 
@@ -131,6 +147,27 @@ def test_hooks_find_and_fix_what_is_staged(name: str, source: tuple[Path, str], 
     assert status == 1, said
     assert "datasets.py:8:9: OOM110" in said, "what a staged file causes in another one"
     assert "train.py:5:10: it happens here" in said
+    git(project, "commit", "--quiet", "--no-verify", "--message", "clips")
+
+    (project / "train.py").write_text(OPTION)
+    (project / "datasets.py").write_text(CLIPS.replace("import json", "import numpy as np").replace("json.load(open(path))", "np.load(path)"))
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--no-verify", "--message", "an option")
+    (project / "sweep.sbatch").write_text("#!/bin/bash\nsrun python train.py --workers 16\n")
+    git(project, "add", "--all")
+    status, said = call("run", "oomlint")
+    assert status == 1, said
+    assert "sweep.sbatch:2:" in said, "a file that has no type of pre-commit's"
+
+
+@pytest.mark.parametrize("hook", yaml.safe_load(HOOKS.read_text()), ids=operator.itemgetter("id"))
+def test_hooks_see_all_files_that_a_check_reads(hook: dict[str, str]) -> None:
+    wanted = [f"a{suffix}" for suffix in (*SUFFIXES, *SHELL_SUFFIXES, *SETTINGS_SUFFIXES)]
+    wanted += ["Makefile", "GNUmakefile", "a.mk", "Dockerfile", "Dockerfile.cuda", "Containerfile", "a.dockerfile", ".vscode/launch.json", "compose.yaml"]
+    assert [name for name in wanted if not (re.search(hook["files"], name) and re.search(hook["files"], f"b/{name}"))] == []
+    assert [name for name in wanted if beside(name) is None] == [f"a{suffix}" for suffix in SUFFIXES]
+    for name in ("README.md", "a.txt", "a.pyc", "a.npy", "makefiles/a", "Dockerfiles"):
+        assert not re.search(hook["files"], name)
 
 
 def test_the_manifest_is_valid() -> None:

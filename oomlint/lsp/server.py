@@ -16,7 +16,9 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from oomlint import __version__, plugins, registry
+from oomlint.beside_code import SETTINGS_SUFFIXES, SHELL_SUFFIXES
 from oomlint.config import ConfigError
+from oomlint.discovery import SUFFIXES
 from oomlint.lsp import translation
 from oomlint.lsp.documents import documents
 from oomlint.lsp.moved import moved
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 _PAUSE: Final = 0.02  # seconds without a change before a file is checked
 _REST: Final = 0.4  # seconds more before it is asked what the file causes in others
 _CODE: Final = re.compile(r"\b[A-Z]{2,}\d+\b")
-_WATCHED: Final = ("**/*.{py,ipynb,toml,yaml,yml,json,sh,bash,slurm,sbatch,mk}", "**/{Makefile,makefile,Dockerfile,.gitignore}")
+_SUFFIXES: Final = ",".join(suffix.removeprefix(".") for suffix in (*SUFFIXES, *SHELL_SUFFIXES, *SETTINGS_SUFFIXES, ".mk"))
+_WATCHED: Final = (f"**/*.{{{_SUFFIXES}}}", "**/{Makefile,makefile,Dockerfile,.gitignore}")
 # Opened, changed, saved, closed.
 _EVENTS: Final = (
     (types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE, types.TEXT_DOCUMENT_DID_SAVE, types.TEXT_DOCUMENT_DID_CLOSE),
