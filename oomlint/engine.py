@@ -86,6 +86,7 @@ class Report:
     checked: tuple[str, ...] = ()  # the files, those that cannot be read included
     known: int = 0  # findings that would be shown but for ``Options.finish``
     told: int = 0  # where repeats are not left out: how many findings there are without them
+    left_out: int = 0  # fixes that were tried, and not applied
     hidden: tuple[Finding, ...] = ()  # what a lower ``severity`` would show beside the findings
 
 
@@ -143,6 +144,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
 def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Container[str], root: str) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
+    report = replace(report, findings=tuple(_within_reach(item, report.checked, reached, root) for item in report.findings))
     every = report.findings
     hidden = report.hidden
     if options.finish is not None:
@@ -165,7 +167,7 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
     if options.causes:
         groups = [list(findings)] if options.once else [[item] for item in findings]
         findings, fixed = [item for group in groups for item in where_given(group, reached)], where_given(fixed, reached)
-        findings = [_within_reach(causes.at_cause(item), report.checked, reached, root) for item in findings]
+        findings = map(causes.at_cause, findings)
         fixed = map(causes.at_cause, fixed)
     left = ordered(findings) if options.once else tuple(sorted(findings, key=lambda item: item.sort_key))
     report = replace(report, known=known, hidden=hidden, findings=left, fixed=tuple(fixed))
@@ -313,7 +315,7 @@ def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks
         left |= {path: items for path, items in by_file.items() if path == change.path or any(_edits(item, change.path) for item in items)}
     written = {change.path for change in changes}
     fixed = tuple(item for item in outcome.fixed if item.fix and all(edit.place.path in written for edit in item.fix.edits))
-    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices))
+    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices), left_out=len(outcome.left_out))
 
 
 def _edits(item: Finding, path: str) -> bool:

@@ -75,6 +75,14 @@ class Place:
         """The same span with another message."""
         return replace(self, message=message, role=role)
 
+    def overlaps(self, other: Place) -> bool:
+        """Whether two spans share a character or begin at the same point."""
+        if (self.path, self.cell) != (other.path, other.cell):
+            return False
+        start, end = (self.row, self.column), (self.end_row, self.end_column)
+        other_start, other_end = (other.row, other.column), (other.end_row, other.end_column)
+        return start == other_start or (start < other_end and other_start < end)
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:
@@ -413,7 +421,7 @@ class Finding:
     consequence: str = ""  # what it costs
     help: str = ""  # what to do about it
     given: tuple[Place, ...] = ()  # where files beside the code give the numbers that cause it, if code itself does not: it is told at the first of them
-    found: Finding | None = None  # as it was found, if it is told at another place, or without its fix
+    found: Finding | None = None  # as it was found, if it is told at another place, without its fix, or with those of others
 
     @property
     def message(self) -> str:

@@ -173,7 +173,7 @@ class _Mender:
                 self._left_out[finding] = next((cause for edit in fix.edits if (cause := self._refusals.get(edit.place.path))), "another file is not checked")
                 continue
             places = [edit.place for edit in fix.edits]
-            if not any(_overlap(one, other) for one in places for other in taken):
+            if not any(one.overlaps(other) for one in places for other in taken):
                 chosen[fix.edits] = _Candidate(fix.edits, [finding])
                 taken += places
         return list(chosen.values())
@@ -330,15 +330,6 @@ def key(finding: Finding) -> tuple[object, ...]:
     """What stays the same of a finding and its fix while lines above it move."""
     contents = tuple(edit.content for edit in finding.fix.edits) if finding.fix else ()
     return (finding.place.path, finding.place.cell, finding.code, finding.message, contents)
-
-
-def _overlap(one: Place, other: Place) -> bool:
-    """Whether two spans share a character or begin at the same point."""
-    if (one.path, one.cell) != (other.path, other.cell):
-        return False
-    start, end = (one.row, one.column), (one.end_row, one.end_column)
-    other_start, other_end = (other.row, other.column), (other.end_row, other.end_column)
-    return start == other_start or (start < other_end and other_start < end)
 
 
 def _harm(before: Findings, after: Findings, mended: list[Finding], bar: int) -> str | None:

@@ -126,6 +126,7 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
         given = [each.saying(GIVEN, Role.BESIDE) for each in first.given if each != place]
         related = dict.fromkeys((first.place.saying(LOADER), *loaders, *given, *first.related))
         shown = [each for each in related if each != place]
+        first = _mending_all(first, others)
         kept.append(replace(first, place=place.saying(""), related=tuple(shown[:_MOST_GIVEN]), found=first.as_found))
     return kept
 
@@ -148,7 +149,22 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     shown = tuple(unique.values())[1 : _MOST_RELATED + 1]
     more = len(calls) - len([place for place in shown if place in calls])
     what = "in {} more loader" if first.of_noun(LoaderFact) else "at {} more place"
-    return replace(first.adding(f"also {what.format(more)}{'s' if more > 1 else ''}") if more else first, related=shown)
+    told = replace(first.adding(f"also {what.format(more)}{'s' if more > 1 else ''}") if more else first, related=shown)
+    return _mending_all(told, ordered)
+
+
+def _mending_all(told: Finding, others: Iterable[Finding]) -> Finding:
+    """A finding that stands for others, with a fix that does what theirs would do: all of them are applied."""
+    fix = told.fix
+    if fix is None or not fix.edits or fix.safety is Safety.DISPLAY:
+        return told
+    edits = list(fix.edits)
+    for item in others:
+        if item.fix is not None and item.code == told.code and item.fix.safety is fix.safety:
+            new = [edit for edit in item.fix.edits if edit not in edits]
+            if not any(edit.place.overlaps(known.place) for edit in new for known in edits):  # of two that overlap the first is applied
+                edits += new
+    return told if len(edits) == len(fix.edits) else replace(told, fix=replace(fix, edits=tuple(edits)), found=told.as_found)
 
 
 # -- copies of the same code in several files ----------------------------------------------------------------------------------
@@ -190,7 +206,8 @@ def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
     copies = [item.place.saying(COPY, Role.BESIDE) for item in others]
     count = len({place.path for place in copies} - {first.place.path})
-    return replace(first.adding(f"also in {count} more file{'s' if count > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related))
+    told = replace(first.adding(f"also in {count} more file{'s' if count > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related))
+    return _mending_all(told, others)
 
 
 def _text(path: str, overlay: Mapping[str, bytes]) -> tuple[str, dict[int, int]]:

@@ -485,7 +485,7 @@ def graded(folder: Path, severity: Severity, safety: Safety | None = None) -> Fi
         ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 1 file (3 checked); 1 fixable with --fix --unsafe-fixes."),
         (
             [(Severity.WARNING, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE)],
-            {"mending": True},
+            {"tried": [Safety.SAFE]},
             "Found 2 warnings in 1 file (3 checked); 1 fixable with --fix --unsafe-fixes.",
         ),
         (None, {}, "1 file could not be checked."),
@@ -499,7 +499,7 @@ def test_the_summary_counts(folder: Path, what: list[tuple[Severity, Safety | No
 
 def test_the_summary_of_a_mended_run(folder: Path, view: View) -> None:
     fixed = [graded(folder, Severity.ERROR, Safety.SAFE)] * 2
-    assert plain(summary.lines([], 3, fixed=fixed, mending=True)) == "Fixed 2 findings in 1 file.\n"
+    assert plain(summary.lines([], 3, fixed=fixed, left_out=2)) == "Fixed 2 findings in 1 file; 2 fixes left out.\n"
     assert plain(summary.fixed_lines(fixed, view)) == "x.py:\n  2 OOM901 made-up\n"
 
 

@@ -179,9 +179,8 @@ class _Check:
             sys.stdout.buffer.write(next((change.after for change in report.changes), *self.overlay.values()))
         known = 0 if self.baseline is None else report.told if self.arguments.write_baseline else report.known
         fixable = (Safety.SAFE, Safety.UNSAFE) if self.settings.unsafe_fixes else (Safety.SAFE,)
-        result = Result(
-            report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix, fixable=fixable, whole=plugins.whole()
-        )
+        shown, tried = ((), fixable) if self.fix else (fixable, ())
+        result = Result(report, self.arguments, self.settings.output_format, view, self.approved, known, fixable=shown, tried=tried, whole=plugins.whole())
         result.write(sys.stderr if mended_input else sys.stdout)
         if self.arguments.diff and not report.changes and not self.arguments.quiet:
             self._say_undone(report)

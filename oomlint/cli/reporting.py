@@ -45,8 +45,8 @@ class Result:
     view: View
     approved: Approval | None = None
     known: int = 0  # findings that the baseline has left out
-    mending: bool = False  # whether fixes were applied
-    fixable: Collection[Safety] = (Safety.SAFE,)  # which fixes would be
+    fixable: Collection[Safety] = (Safety.SAFE,)  # which fixes would be applied
+    tried: Collection[Safety] = ()  # which were, where they could be
     whole: bool = True  # whether no plugin is missing
 
     # -- the report ----------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Result:
             if arguments.fix_only and not (report.findings or report.fixed):
                 printer.line((f"Nothing to fix in {summary.count(report.files, 'file')}.", ""))  # what is left is not told
             else:
-                printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=self.mending))
+                printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, tried=self.tried, left_out=report.left_out))
             if self.form is Format.FULL and not arguments.statistics:
                 printer.lines(summary.explained(report.findings))
             if self.known:
@@ -110,7 +110,7 @@ class Result:
             stream.flush()
             stream.buffer.write(diff.patch(report.changes, self.view))
         if report.fixed and not arguments.quiet:
-            say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
+            say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}{summary.leaving(report.left_out)}")
         self._say_verdicts()
         unread = [item for item in report.findings if item.code is None]
         if unread:

@@ -10,7 +10,7 @@ from oomlint.finding import Safety, Severity
 from oomlint.output.view import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from oomlint.finding import Finding
     from oomlint.output.view import Line, View
@@ -19,10 +19,11 @@ _TOLD: Final = 1 << 20  # bytes that are worth a word
 _HEAVIEST: Final = 3  # findings that are named
 
 
-def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] = (), mending: bool = False) -> Iterator[Line]:
-    """The closing line. ``mending`` says that this run has applied fixes."""
+def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] = (), tried: Collection[Safety] = (), left_out: int = 0) -> Iterator[Line]:
+    """The closing line. ``tried`` are the fixes that this run has applied where it could, ``left_out`` says where it could not."""
     if fixed:
-        yield ((f"Fixed {count(len(fixed), 'finding')} in {count(len({item.place.path for item in fixed}), 'file')}.", "green"),)
+        edited = {path for item in fixed for path in _edited(item)}
+        yield ((f"Fixed {count(len(fixed), 'finding')} in {count(len(edited), 'file')}{leaving(left_out)}.", "green"),)
     if not findings:
         if not fixed:
             yield ((f"No findings in {count(files, 'file')}.", ""),)  # plain: rich would double the time of a clean run
@@ -32,7 +33,7 @@ def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] =
     unreadable = len(findings) - len(known)
     if unreadable:
         text += f"{'; ' if text else ''}{count(unreadable, 'file')} could not be checked"
-    yield ((f"{text}{_fixable(findings, mending=mending)}.", "bold"),)
+    yield ((f"{text}{_fixable(findings, tried)}.", "bold"),)
 
 
 def counts(findings: Iterable[Finding]) -> str:
@@ -80,14 +81,23 @@ def _total(item: Finding) -> int:
 
 
 def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:
-    """What was fixed, by file and rule."""
+    """What was fixed, by file and rule: one finding may stand for places in several files."""
     by_file: dict[str, Counter[tuple[str, str]]] = {}
-    for item in sorted(fixed, key=lambda item: item.sort_key):
-        by_file.setdefault(item.place.path, Counter())[item.code or "", item.name] += 1
-    for path, tally in by_file.items():
+    places: Counter[tuple[str, str, str]] = Counter()
+    for item in fixed:
+        for path, number in _edited(item).items():
+            by_file.setdefault(path, Counter())[item.code or "", item.name] += 1
+            places[path, item.code or "", item.name] += number
+    for path, tally in sorted(by_file.items()):
         yield ((f"{visible(view.name(path))}:", "bold"),)
         for (code, name), number in sorted(tally.items()):
-            yield ((f"  {number} ", ""), (code, "bold green"), (f" {name}", ""))
+            edited = places[path, code, name]
+            yield ((f"  {number} ", ""), (code, "bold green"), (f" {name}{f' (at {edited} places)' if edited > number else ''}", ""))
+
+
+def _edited(item: Finding) -> Counter[str]:
+    """How many places of which files the fix of a finding changes."""
+    return Counter(edit.place.path for edit in item.fix.edits) if item.fix is not None else Counter()
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -95,10 +105,15 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
-def _fixable(findings: Sequence[Finding], *, mending: bool) -> str:
+def leaving(left_out: int) -> str:
+    """How many fixes were tried and not applied, behind how many were."""
+    return f"; {count(left_out, 'fix', 'fixes')} left out" if left_out else ""
+
+
+def _fixable(findings: Sequence[Finding], tried: Collection[Safety]) -> str:
     """The hint at the options that would fix what is left. Which fixes do harm, and are left out, shows only when they are tried."""
     tally = Counter(item.fix.safety for item in findings if item.fix and item.fix.edits)
-    safe, more = 0 if mending else tally[Safety.SAFE], tally[Safety.UNSAFE]
+    safe, more = (0 if safety in tried else tally[safety] for safety in (Safety.SAFE, Safety.UNSAFE))
     parts = [f"{safe} fixable with --fix"] if safe else []
     if more:
         parts.append(f"{more} more with --unsafe-fixes" if safe else f"{more} fixable with --fix --unsafe-fixes")

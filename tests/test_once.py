@@ -1,0 +1,65 @@
+"""What several findings say of the same thing is said once, and what is said of fixes is what is applied."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from commands import Done, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DATA = """\
+import numpy as np
+from torch.utils.data import Dataset
+
+
+class Clips(Dataset):
+    def __init__(self):
+        self.clips = np.load("clips.npy")
+
+    def __getitem__(self, index):
+        return self.clips[index]
+"""
+TRAIN = """\
+from torch.utils.data import DataLoader
+
+from data import Clips
+
+train = DataLoader(Clips(), num_workers=8)
+test = DataLoader(Clips(), num_workers=8, batch_size=4)
+"""
+EVAL = TRAIN.replace("test = ", "\n\ntest = ")
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    for name, text in {"data.py": DATA, "train.py": TRAIN, "eval.py": EVAL}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return runs(capsys, "check", "--isolated", "--select", "OOM114", "--unsafe-fixes")
+
+
+def test_a_finding_that_stands_for_others_has_the_edits_of_all(run: Callable[..., Done], tmp_path: Path) -> None:
+    (found,) = json.loads(run("--output-format", "json").out)
+    edits = {(edit["filename"], edit["location"]["row"]) for edit in found["fix"]["edits"]}
+    said = run("--output-format", "full").out
+    (log,) = json.loads(run("--output-format", "sarif").out)["runs"]
+    changed = {(name, row) for name in ("train.py", "eval.py") for row, line in enumerate((tmp_path / name).read_text().splitlines(), 1) if "8" in line}
+    assert edits == changed
+    assert {each["artifactLocation"]["uri"] for each in log["results"][0]["fixes"][0]["artifactChanges"]} == {"train.py", "eval.py"}
+    assert said.count("\n5 - ") + said.count("\n6 - ") + said.count("\n8 - ") == len(edits)
+    done = run("--fix", "--show-fixes", "--output-format", "concise")
+    rows = "  1 OOM114 workers-over-in-memory-dataset (at 2 places)\n"
+    assert done.out == f"eval.py:\n{rows}train.py:\n{rows}Fixed 1 finding in 2 files.\n"
+    assert "8)" not in (tmp_path / "train.py").read_text() + (tmp_path / "eval.py").read_text()
+
+
+def test_edits_of_files_that_are_not_checked_are_not_promised(run: Callable[..., Done], tmp_path: Path) -> None:
+    (found,) = json.loads(run("--output-format", "json", "train.py").out)
+    assert {edit["filename"] for edit in found["fix"]["edits"]} == {"train.py"}
+    run("--fix", "train.py")
+    assert (tmp_path / "eval.py").read_text() == EVAL
