@@ -34,7 +34,7 @@ from oomlint.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pydantic import BaseModel, ValidationError
 
@@ -52,6 +52,7 @@ __all__ = (
     "key_of",
     "load_own",
     "load_settings",
+    "of_lines",
     "settings_file",
 )
 
@@ -103,7 +104,11 @@ def load_settings(
         more, whole = local([_inside(found[0], each) for each in folders] if found else []) if local else ((), not folders)
         codes = _Known((*codes.codes, *more), whole)
     lines = _lines(over, codes)
-    settings = _settings_of(_origin(found[0]), {**_inherited(*found, codes), **lines}, codes) if found else _settings_of("--config: ", lines, codes)
+    if found:
+        table = _inherited(*found, codes)
+        settings = _settings_of(_origin(found[0]), {**table, **lines, **_joined("verify", table, lines)}, codes)
+    else:
+        settings = _settings_of("--config: ", lines, codes)
     if settings.requires_python is None:
         settings = replace(settings, requires_python=_requires_python(root / "pyproject.toml"))
     return settings, root
@@ -124,8 +129,20 @@ def settings_file(config: Path | None, start: Path) -> tuple[Path, frozenset[str
     if found is None:
         return None
     path, table = found
+    return path, _of_verify(table)
+
+
+def _of_verify(table: Mapping[str, object]) -> frozenset[str]:
+    """The fields that a table sets of the verifier."""
     verify = table.get("verify")
-    return path, frozenset(each.name for each in fields(VerifySettings) if isinstance(verify, dict) and key_of(each.name) in verify)
+    return frozenset(each.name for each in fields(VerifySettings) if isinstance(verify, dict) and key_of(each.name) in verify)
+
+
+def of_lines(lines: Iterable[str]) -> dict[str, Any]:
+    """What lines of TOML say of the verifier, by field. Raises ConfigError."""
+    table = _lines(lines, _ANY)
+    verify = _settings_of("--config: ", table).verify
+    return {name: getattr(verify, name) for name in _of_verify(table)}
 
 
 def load_own(path: Path, data: bytes) -> dict[str, object]:
@@ -135,8 +152,7 @@ def load_own(path: Path, data: bytes) -> dict[str, object]:
     if stray is not None:
         raise ConfigError(f"{_shown(path)}: unknown key {stray!r}: the user's own settings hold the table `verify` and nothing else")
     verify = _settings_of(_origin(path), table).verify
-    given = table.get("verify")
-    return {each.name: getattr(verify, each.name) for each in fields(verify) if isinstance(given, dict) and key_of(each.name) in given}
+    return {name: getattr(verify, name) for name in _of_verify(table)}
 
 
 def json_schema() -> dict[str, object]:
@@ -271,12 +287,20 @@ def _lines(lines: Iterable[str], known: _Known) -> dict[str, object]:
             setting = tomllib.loads(line)
         except (tomllib.TOMLDecodeError, RecursionError):
             raise ConfigError(f"--config: {quoted(line)} is neither a file nor a setting as in TOML, such as 'worker-limit = 8'") from None
-        stray = next((key for key in ("extend", "verify", LOCAL) if key in setting), None)
+        stray = next((key for key in ("extend", LOCAL) if key in setting), None)
         if stray is not None:
             raise ConfigError(f"--config: {stray!r} is a setting of files only")
         _settings_of("--config: ", setting, known)
-        table |= setting
+        table |= setting | {name: value for key in setting for name, value in _joined(key, table, setting).items()}
     return table
+
+
+def _joined(key: str, first: Mapping[str, object], last: Mapping[str, object]) -> dict[str, object]:
+    """A table that is a value of both, with what either says; nothing where it is not."""
+    match first.get(key), last.get(key):
+        case dict(one), dict(other):
+            return {key: {**one, **other}}
+    return {}
 
 
 # Values

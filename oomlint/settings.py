@@ -260,7 +260,10 @@ def _from_option(name: str, value: Any) -> Any:
             expected = ", ".join(repr(str(choice)) for choice in choices[name])
             raise ConfigError(f"{key_of(name)}: {quoted(value)} is not one of {expected}") from None
     if name in CODE_FIELDS:
-        return capitals(name, _split(value))
+        codes = _split(value)
+        if value and not codes:  # an empty variable, say: nothing would be checked
+            raise ConfigError(f"{key_of(name)}: {quoted(', '.join(value))} names no rule")
+        return capitals(name, codes)
     if name == "per_file_ignores":
         return capitals(name, value if isinstance(value, Mapping) else _per_file_ignores(value))
     return tuple(value) if isinstance(value, list | tuple) else value

@@ -5,7 +5,7 @@ Three forms, each with codes or prefixes of codes:
 - ``# noqa: OOM101`` at the end of a line, in any case, as flake8 reads it; a bare ``# noqa`` silences every rule;
 - ``# oomlint: ignore[OOM101]`` at the end of a line, or on a line of its own for the whole logical line below;
 - ``# oomlint: file-ignore[OOM101]`` anywhere, for the whole file. Without brackets, the last two silence every rule. ``# ruff: noqa: OOM101`` and
-  ``# flake8: noqa: OOM101`` do the same.
+  ``# flake8: noqa: OOM101`` do the same, and so does ``# oomlint: ignore`` without codes above the first statement of a program, as mypy reads it.
 
 Where a comment counts: a finding belongs to the logical line in which it begins (of a compound statement, the header). A comment on the first or the
 last physical line of that logical line silences it, and so does one on any physical line that the finding itself covers. A comment beside *another*
@@ -37,7 +37,7 @@ UNUSED_NAME: Final = "unused-suppression"
 
 _MENTION: Final = re.compile(r"(?i:noqa)|oomlint[ \t]*:")
 _OWN_MENTION: Final = re.compile(r"(?i:noqa[ \t]*:[^\r\n]*(?:\boom\d|[a-z0-9]-[a-z])|(?:ruff|flake8)[ \t]*:[ \t]*noqa\b)|oomlint[ \t]*:")
-_IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)\b(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
+_IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)(?![\w-])(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
 # Meant for us, or for the whole file of another linter, and read as nothing.
 _IN_VAIN: Final = re.compile(
     r"#[ \t]*(?:(?P<own>oomlint[ \t]*:[ \t]*(?:noqa|ignore|file-ignore|disable|skip|off)\b[^#]*)|(?i:(?:ruff|flake8)[ \t]*:[ \t]*noqa\b))"
@@ -133,7 +133,7 @@ class Suppressions:
     @cached_property
     def directives(self) -> tuple[Directive, ...]:
         """What the comments ask for."""
-        return tuple(directive for comment in self.scan.comments for directive in _requests(comment)) if self.present else ()
+        return tuple(directive for comment in self.scan.comments for directive in _requests(comment, exact=self.scan.exact)) if self.present else ()
 
     def silencing(self, finding: Finding) -> list[tuple[Directive, frozenset[str]]]:
         """The comments that silence a finding, each with those of its codes that fit."""
@@ -157,8 +157,10 @@ class Suppressions:
         begin, end = (unused.place.cell, unused.place.row, unused.place.column), unused.place.end_column
         return any(begin <= (spot.cell, spot.row, spot.column) and spot.row == unused.place.row and spot.end_column <= end for spot in spots)
 
-    def unused(self, used: Collection[tuple[Directive, str]], selected: Collection[str], known: Collection[str]) -> Iterator[Finding]:
-        """A finding for every comment that names in vain a code of ours."""
+    def unused(
+        self, used: Collection[tuple[Directive, str]], selected: Collection[str], known: Collection[str], gravest: Severity = Severity.NOTE
+    ) -> Iterator[Finding]:
+        """A finding for every comment that names in vain a code of ours. ``gravest`` is what is found in the file beside."""
         if not self.reportable or not self.scan.exact:
             return
         for directive in self.directives:
@@ -167,10 +169,13 @@ class Suppressions:
                 finding = _report(self.source, directive, idle, known)
                 if all(each is directive and UNUSED not in names for each, names in self.silencing(finding)):
                     yield finding
-        yield from (finding for finding in self._in_vain() if not self.silencing(finding))
+        yield from (finding for finding in self._in_vain(gravest) if not self.silencing(finding))
 
-    def _in_vain(self) -> Iterator[Finding]:
-        """A finding for every comment to us that asks for nothing that there is, and a note for the first one to another linter alone."""
+    def _in_vain(self, gravest: Severity) -> Iterator[Finding]:
+        """A finding for every comment to us that asks for nothing that there is, and one for the first to another linter alone.
+
+        That is a note, unless there is something graver in the file, which it may have been meant for.
+        """
         heard = {(each.comment.row, each.start) for each in self.directives}
         others = 0
         for comment in self.scan.comments:
@@ -183,7 +188,9 @@ class Suppressions:
                 row, column = comment.row, comment.column + match.start()
                 written = match[0].strip()
                 place = self.source.place(row, column, row, column + len(written))
-                yield _vain(place, written, own=match["own"] is not None)
+                own = match["own"] is not None
+                severity = Severity.WARNING if own or gravest is not Severity.NOTE else Severity.NOTE
+                yield _vain(place, written, severity, own=own)
 
 
 def apply(findings: Iterable[Finding], suppressions: Suppressions, selected_codes: Collection[str], known_codes: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -201,7 +208,8 @@ def apply(findings: Iterable[Finding], suppressions: Suppressions, selected_code
         if not silencing:
             kept.append(_without_silenced(finding, suppressions, used))
     if UNUSED in selected_codes:
-        kept += suppressions.unused(used, selected_codes, {*known_codes, UNUSED} if known_codes else ())
+        gravest = min((item.severity for item in kept), key=lambda severity: severity.rank, default=Severity.NOTE)
+        kept += suppressions.unused(used, selected_codes, {*known_codes, UNUSED} if known_codes else (), gravest)
     return tuple(kept)
 
 
@@ -269,7 +277,7 @@ def _by_rows(text: str) -> Scan:
     return Scan(tuple(comments), tuple(lines), exact=False)
 
 
-def _requests(comment: Comment) -> Iterator[Directive]:
+def _requests(comment: Comment, *, exact: bool) -> Iterator[Directive]:
     for_line, for_file = _noqa(tuple(slug for _, slug in catalogue()))
     for match in for_line.finditer(comment.text):
         # Like flake8: on a line of its own it speaks of that line, where nothing is, unless it stands between brackets.
@@ -283,7 +291,8 @@ def _requests(comment: Comment) -> Iterator[Directive]:
             continue  # `ignore[]` names nothing
         if match["codes"] is None and re.match(r"[ \t]*(\[|[A-Za-z]+\d)", comment.text[match.end() :]):
             continue  # a code was meant, and a typo must not silence every rule
-        target = None if match["form"] == "file-ignore" else comment.line
+        on_top = exact and comment.alone and comment.line == 0 and comment.row_below == comment.row
+        target = None if match["form"] == "file-ignore" or (on_top and not codes) else comment.line
         row = None if comment.alone and comment.row_below == comment.row else comment.row_below
         yield Directive(comment, match.start(), match.end(), noqa=False, codes=codes, line=target, row=row)
 
@@ -319,6 +328,7 @@ def _report(source: Source, directive: Directive, idle: list[_Code], known: Coll
     edit = _without_directive(source, directive) if whole else _without_codes(source, directive, idle)
     fix = Fix(Safety.SAFE, "remove what silences nothing", (edit,))
     place, cause = place_in(source, directive, start, end), ", and ".join(causes)
+    on_top = directive.line == 0 and directive.comment.alone and not directive.noqa and bool(silent)
     return Finding(
         UNUSED,
         UNUSED_NAME,
@@ -329,15 +339,14 @@ def _report(source: Source, directive: Directive, idle: list[_Code], known: Coll
         fix=fix,
         weight=_WEIGHT,
         consequence=cause,
-        help=fix.message,
+        help=f"{fix.message}{', or write `file-ignore` for the whole file' if on_top else ''}",
     )
 
 
-def _vain(place: Place, written: str, *, own: bool) -> Finding:
+def _vain(place: Place, written: str, severity: Severity, *, own: bool) -> Finding:
     """What is said of a comment that asks for nothing that there is."""
     cause = f"oomlint knows no comment `{written}`" if own else f"`{written}` without a code of oomlint silences other linters only"
     advice = "write `# oomlint: ignore[CODE]` at the end of the line, or `# oomlint: file-ignore[CODE]` for the whole file"
-    severity = Severity.WARNING if own else Severity.NOTE
     return Finding(UNUSED, UNUSED_NAME, "Unused suppression", severity, Confidence.HIGH, place, weight=_WEIGHT, consequence=cause, help=advice)
 
 

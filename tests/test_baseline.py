@@ -128,6 +128,16 @@ def test_what_a_run_does_not_look_at_stays(folder: Path, known: Callable[..., Do
     assert known() == (0, "No findings in 2 files.\n2 known findings not shown.\n", "")
 
 
+@pytest.mark.parametrize("words", [("--per-file-ignores", "*.py:OOM101"), ("--per-file-ignores=a.py:ALL",), ("--config", "small-elements = 9")])
+def test_what_a_run_asks_otherwise_is_not_gone(folder: Path, known: Callable[..., Done], run: Callable[..., Done], words: tuple[str, ...]) -> None:
+    assert known(*words).err == ""
+    (folder / "a.py").write_text(IMPORT + MENDED)
+    assert known(*words).err == ""
+    run("--write-baseline", *words)
+    (folder / "a.py").write_text(IMPORT + BAD)
+    assert known() == (0, "No findings in 1 file.\n1 known finding not shown.\n", "")
+
+
 def test_what_a_broken_file_had_is_not_gone(folder: Path, known: Callable[..., Done], run: Callable[..., Done]) -> None:
     (folder / "a.py").write_text(IMPORT + BAD + "x = (\n")
     assert known("-q").status == 1

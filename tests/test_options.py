@@ -98,6 +98,13 @@ def test_names_stand_for_codes(folder: Path, run: Callable[..., Done], name: str
     assert run().status == 0
 
 
+@pytest.mark.parametrize("option", ["--select", "--ignore", "--extend-select", "--fixable", "--unfixable"])
+def test_a_selector_that_is_empty_is_a_line(run: Callable[..., Done], option: str) -> None:
+    assert run(option, "") == (2, "", f"oomlint: error: {option[2:]}: '' names no rule\n")
+    assert run(option, " , ").status == 2
+    assert run(option, "OOM101,").status in {0, 1}
+
+
 def test_a_name_that_is_none_is_a_line(folder: Path, run: Callable[..., Done]) -> None:
     message = "'persistent-with-workers' is not a rule code or a prefix of one, such as 'OOM101' or 'OOM1'; did you mean 'persistent-without-workers'?"
     assert run("--select", "persistent-with-workers") == (2, "", f"oomlint: error: select: {message}\n")
@@ -121,6 +128,12 @@ def test_a_setting_on_the_line_goes_over_the_file(folder: Path, run: Callable[..
     assert run("--config", "a=b.toml").status == 0
 
 
+def test_settings_of_the_verifier_on_the_line_join_those_of_the_file(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "pyproject.toml").write_text('[tool.oomlint.verify]\ntime-limit = "9s"\nrepeat = 2\n')
+    shown = run("--show-settings", "--config", "verify.repeat = 5", "--config", "verify.disk-cap = '1GiB'").out
+    assert all(row in shown for row in ('time-limit = "9s"', "repeat = 5", 'disk-cap = "1GiB"'))
+
+
 @pytest.mark.parametrize(
     ("given", "cause"),
     [
@@ -128,7 +141,7 @@ def test_a_setting_on_the_line_goes_over_the_file(folder: Path, run: Callable[..
         ("worker-limit='8'", "worker-limit: '8' is not a whole number"),
         ("worker=8", "unknown key 'worker'; did you mean 'workers-over-memory'?"),
         ("extend='x'", "'extend' is a setting of files only"),
-        ("verify.command='x'", "'verify' is a setting of files only"),
+        ("verify.repeat='x'", "verify.repeat: 'x' is not a whole number"),
         ("select=['OOM9']", "select: unknown rule or prefix 'OOM9'"),
     ],
 )

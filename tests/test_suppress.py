@@ -243,6 +243,33 @@ def test_what_asks_for_nothing_is_told(text: str, said: list[tuple[int, Severity
     assert [(each.place.row, each.severity) for each in unused(text)] == said
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("# oomlint: ignore\nimport a\nx = 1\n", []),
+        ('#!/usr/bin/env python\n# oomlint: ignore -- generated\n\n"about"\nx = 1\n', []),
+        ("# oomlint: ignore[OOM101]\nimport a\nx = 1\n", [3]),
+        ("import a\n# oomlint: ignore\n\n\nimport b\nx = 1\n", [6]),
+        ("import a  # oomlint: ignore\nx = 1\n", [2]),
+        ("y = [\n    # oomlint: ignore\n    1,\n]\nx = 1\n", [5]),
+        ("# oomlint: ignore-file\nx = 1\n", [2]),
+        ("# oomlint: ignore_all\nx = 1\n", [2]),
+    ],
+)
+def test_a_comment_above_the_first_statement_is_for_the_file_as_mypy_has_it(text: str, rows: list[int]) -> None:
+    row = text.split("\n").index("x = 1") + 1
+    assert [item.place.row for item in kept(text, finding(row))] == rows
+
+
+def test_what_was_meant_for_the_file_is_told() -> None:
+    (told,) = unused("# oomlint: ignore[OOM101]\nimport a\nx = 1\n")
+    assert told.help == "remove what silences nothing, or write `file-ignore` for the whole file"
+    assert [item.severity for item in unused("# oomlint: ignore-file\nx = 1\n")] == [Severity.WARNING]
+    for text in ("# ruff: noqa\nx = 1\n", "# flake8: noqa\nx = 1\n"):
+        assert [item.severity for item in unused(text)] == [Severity.NOTE]
+        assert [item.severity for item in unused(text, finding(2))] == [Severity.WARNING], "it may have been meant for what is found"
+
+
 def test_a_comment_over_a_finding_is_in_use_wherever_it_stands() -> None:
     for text in ("# oomlint: file-ignore[OOM101, OOM1]\nx = 1  # noqa: OOM101\n", "#\nx = 1  # noqa: OOM1  # oomlint: ignore[OOM101]\n"):
         assert unused(text, finding(2)) == []

@@ -385,6 +385,12 @@ def test_options_win_over_settings(folder: Path, run: Callable[..., Done], judge
     options = judge.around.options
     assert (options.limits.seconds, options.limits.memory, options.repeat, options.factory, options.command) == (0.5, 2**29, 2, "c:make", "python -m train")
     assert judge.around.unsandboxed
+    lines = ("--config", "verify.time-limit = '2s'", "--config", "verify.command = 'python -c pass'", "--config", "verify.factory = 'd:make'")
+    for asked in (("verify", *lines), ("check", "--diff", "--verify", *lines)):
+        done = run(*asked)
+        assert "ignored" not in done.err, "what the line says is the user's own"
+        options = judge.around.options
+        assert (options.limits.seconds, options.limits.memory, options.factory, options.command) == (2, 10**9, "d:make", "python -c pass")
 
 
 @pytest.mark.parametrize(

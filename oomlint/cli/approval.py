@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oomlint import engine
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
-from oomlint.config import ConfigError
+from oomlint.config import ConfigError, of_lines
 from oomlint.finding import Safety
 from oomlint.fixing import key
 from oomlint.output.verdicts_json import verdict_entry
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from oomlint.output.github import Remark
     from oomlint.output.verdicts_numbers import Item
     from oomlint.output.view import View
+
+    Config = tuple[str | None, Sequence[str]]  # the settings file that a line names, and settings that go over those of files
 
 
 class Approval:
@@ -87,15 +89,16 @@ class Approval:
         return min(same, key=lambda item: abs(item[0].finding.place.row - finding.place.row), default=None)
 
 
-def approval(settings: Settings, root: str, options: engine.Options, view: View, arguments: check.Arguments, config: str | None, start: str) -> Approval:
+def approval(settings: Settings, root: str, options: engine.Options, view: View, arguments: check.Arguments, config: Config, start: str) -> Approval:
     """Verify the fixes that ``options`` would apply. Raises ConfigError.
 
-    ``config`` is the settings file that the line names, ``start`` the folder from which settings were looked for.
+    ``config`` is what the line says of settings, ``start`` the folder from which settings were looked for.
     """
     paths = arguments.paths or (".",)
     allowed = {Safety.SAFE, Safety.UNSAFE} if options.unsafe_fixes else {Safety.SAFE}
-    nested = config is None and not arguments.isolated  # a project in the project has its own settings
-    asked = Asked(cache=options.cache, config=config, start=start, isolated=arguments.isolated, trust=arguments.trust)
+    file, lines = config
+    nested = file is None and not arguments.isolated  # a project in the project has its own settings
+    asked = Asked(cache=options.cache, config=file, over=of_lines(lines), start=start, isolated=arguments.isolated, trust=arguments.trust)
     around = surroundings(settings, os.path.abspath(root), asked)
     report = engine.run(paths, settings, root, replace(options, fix=False, write=False, once=False))
     within = [item for item in report.findings if item.fix is not None and item.fix.safety is not Safety.DISPLAY]

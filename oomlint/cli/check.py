@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _FIXES, _RULES, _OUTPUT, _KNOWN, _FILES = "Fixes", "Rules", "Output", "Known findings", "Files and settings"
 
 
+CONFIG = "The settings file, in place of the nearest one; or a setting, such as `worker-limit = 8` or `verify.time-limit = '2s'`, that takes precedence over it."
+
+
 class Verify(StrEnum):
     """What becomes of fixes that are not confirmed."""
 
@@ -96,9 +99,7 @@ class Arguments:
         "Silence all findings by comments beside them; `--add-ignore=REASON` puts words behind the codes.", _KNOWN, "[=REASON]", bare=""
     )
 
-    config: tuple[str, ...] = several(
-        "The settings file, in place of the nearest one; or a setting, such as `worker-limit = 8`, that takes precedence over it.", _FILES, "FILE|KEY=VALUE"
-    )
+    config: tuple[str, ...] = several(CONFIG, _FILES, "FILE|KEY=VALUE")
     isolated: bool = flag("Ignore all settings files.", _FILES)
     exclude: tuple[str, ...] = several("Files and folders to leave out, in place of those in the settings.", _FILES, "PATTERNS")
     extend_exclude: tuple[str, ...] = several("Files and folders to leave out beside the others.", _FILES, "PATTERNS")
@@ -134,6 +135,14 @@ def start_of(paths: Sequence[str], folder: str) -> str:
     except ValueError:  # on several drives
         return folder
     return folder if os.path.dirname(common) == common else common
+
+
+def configuration(given: Sequence[str]) -> tuple[str | None, list[str]]:
+    """What `--config` names: a file, and settings. Raises ConfigError."""
+    files = [each for each in given if "=" not in each or os.path.lexists(each)]
+    if len(files) > 1:
+        raise ConfigError(f"--config: two files are named: {files[0]} and {files[1]}")
+    return (files[0] if files else None), [each for each in given if each not in files]
 
 
 def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> Settings:

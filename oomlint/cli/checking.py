@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint import plugins
-from oomlint.cli.check import overridden, say, start_of, tell_failures, tell_idle, with_plugins
+from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable
 from oomlint.cli.options import STANDARD, with_environment
 from oomlint.cli.reporting import Result, refuse_statistics
@@ -118,6 +118,7 @@ class _Check:
     overlay: dict[str, bytes]
     start: str  # the folder from which settings are looked for
     config: str | None  # the settings file that the line names
+    lines: Sequence[str]  # settings that go over those of files
     settings: Settings
     root: Path
     fix: bool
@@ -130,10 +131,10 @@ class _Check:
         self.folder = current_folder()
         self.paths, self.overlay = _inputs(arguments)
         self.start = start_of(self.paths, self.folder)
-        self.config, lines = _configuration(arguments.config)
+        self.config, self.lines = configuration(arguments.config)
         local = with_plugins(local=not (arguments.isolated or arguments.no_local_rules))
         known = [code for code, _ in catalogue()]
-        settings, self.root = load_settings(Path(self.config) if self.config else None, arguments.isolated, Path(self.start), known, lines, local)
+        settings, self.root = load_settings(Path(self.config) if self.config else None, arguments.isolated, Path(self.start), known, self.lines, local)
         self.settings = _overridden(settings, arguments)
         self.settings.check_codes(code for code, _ in catalogue())
         tell_idle(settings, arguments)
@@ -214,7 +215,7 @@ class _Check:
         if arguments.verify:
             from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
 
-            self.approved = approval(self.settings, str(self.root), options, View(self.folder), arguments, self.config, self.start)
+            self.approved = approval(self.settings, str(self.root), options, View(self.folder), arguments, (self.config, self.lines), self.start)
         return replace(options, approve=_all_of(self._may_fix(), self.approved))
 
     def _fixable(self) -> Collection[str] | None:
@@ -265,7 +266,7 @@ class _Check:
     def _scope(self) -> Scope:
         from oomlint.cli.known import Scope  # noqa: PLC0415 - see above
 
-        return Scope(self.settings, chosen(self.settings), self.paths)
+        return Scope(self.settings, str(self.root), chosen(self.settings), self.paths, usual=not self.lines)
 
     def _write_baseline(self, baseline: Baseline, report: Report, found: Report) -> Report:
         """Write all that was ``found``, wherever it is told: who checks other files finds it there."""
@@ -319,14 +320,6 @@ def _all_of(*questions: Callable[[Finding], bool] | None) -> Callable[[Finding],
     """Whether all say yes; ``None`` where nobody asks."""
     asked = [question for question in questions if question is not None]
     return (lambda finding: all(question(finding) for question in asked)) if asked else None
-
-
-def _configuration(given: Sequence[str]) -> tuple[str | None, list[str]]:
-    """What `--config` names: a file, and settings. Raises ConfigError."""
-    files = [each for each in given if "=" not in each or os.path.lexists(each)]
-    if len(files) > 1:
-        raise ConfigError(f"--config: two files are named: {files[0]} and {files[1]}")
-    return (files[0] if files else None), [each for each in given if each not in files]
 
 
 def _overridden(settings: Settings, arguments: Arguments) -> Settings:

@@ -13,6 +13,7 @@ from oomlint.beside_code import beside
 from oomlint.cache import typed
 from oomlint.cli.files import write_report
 from oomlint.config import ConfigError
+from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Severity
 from oomlint.output.fingerprints import Fingerprints
 from oomlint.output.view import View
@@ -47,8 +48,15 @@ class Scope:
     """What a run looks at: an entry that lies outside of it is not gone because it is not found."""
 
     settings: Settings
+    root: str
     codes: Collection[str]
     paths: Sequence[str]  # that the line names
+    usual: bool = True  # False: settings hold for this run alone, and what it does not find may be found by others
+
+    def leaves_out(self, path: str, code: str) -> bool:
+        """Whether the rule is not asked about the file, or not as other runs ask it."""
+        ignored = PerFileIgnores(self.settings, self.root).codes(path)
+        return not self.usual or "ALL" in ignored or code.startswith(tuple(ignored)) or not (code in self.codes or code not in dict(catalogue()))
 
 
 class Baseline:
@@ -99,7 +107,7 @@ class Baseline:
         if not (path in checked or (named and (beside(path) is not None or not os.path.lexists(path)))):
             return False
         shown = entry.severity.rank <= scope.settings.severity.rank and entry.confidence.rank <= scope.settings.min_confidence.rank
-        return shown and (entry.code in scope.codes or entry.code not in dict(catalogue()))
+        return shown and not scope.leaves_out(path, entry.code)
 
     def _after(self, report: Report) -> Fingerprints:
         """Fingerprints of what a report says, which may be of files that it has changed."""

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ from oomlint.verify.session import Options, Surroundings, nearest
 from oomlint.verify.store import VerdictStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from oomlint.config import Settings
     from oomlint.output.verdicts_numbers import Item
@@ -61,6 +61,7 @@ class Asked:
     start: str | None = None  # the folder from which settings are looked for, where it is not the root
     isolated: bool = False
     trust: bool = False  # the project's settings and environment may name what is run
+    over: Mapping[str, Any] = field(default_factory=dict)  # settings that go over those of files, by field
 
 
 def surroundings(settings: Settings, root: str, asked: Asked) -> Surroundings:
@@ -109,9 +110,9 @@ def _surroundings(settings: Settings, root: str, asked: Asked, own: Own) -> Surr
 def _known(given: VerifySettings, root: str, asked: Asked, own: Own) -> VerifySettings:
     """What settings say of the run: those of the project as far as the user allows, over the user's own. Paths to read are absolute."""
     origin = None if asked.isolated else settings_file(Path(asked.config) if asked.config else None, Path(asked.start or root))
-    fields = {name: getattr(given, name) for name in origin[1]} if origin else {}
+    fields = {**({name: getattr(given, name) for name in origin[1]} if origin else {}), **asked.over}
     if origin and not asked.trust and (asked.config is None or inside(str(origin[0]), interpreters.repository(root) or root)):
-        taken = {name for name in ("python", "command", "factory") if getattr(asked, name)}  # the line says something else
+        taken = {name for name in ("python", "command", "factory") if getattr(asked, name)} | {*asked.over}  # the line says something else
         values = {name: fields[name] for name in trust.GUARDED if fields.get(name) and name not in taken}
         for name in trust.refused(str(origin[0]), values, root, own):
             del fields[name]

@@ -6,7 +6,7 @@ import gc
 import sys
 from dataclasses import dataclass
 
-from oomlint.cli.check import say
+from oomlint.cli.check import CONFIG, say
 from oomlint.cli.options import Color, choice, flag, several, text, with_environment, words
 from oomlint.config import ConfigError, Format
 from oomlint.finding import Confidence, Severity
@@ -56,7 +56,7 @@ class Arguments:
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
     quiet: bool = flag("Show verdicts and nothing else.", _OUTPUT, "-q")
 
-    config: str | None = text("The settings file, in place of the nearest one.", _FILES, "FILE")
+    config: tuple[str, ...] = several(CONFIG, _FILES, "FILE|KEY=VALUE")
     isolated: bool = flag("Ignore all settings files.", _FILES)
     force_exclude: bool = flag("Apply excludes also to the paths given.", _FILES)
     no_cache: bool = flag("Neither read nor write the cache.", _FILES)

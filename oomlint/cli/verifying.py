@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
-from oomlint.cli.check import overridden, say, start_of, tell_failures, tell_idle, with_plugins
+from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.formats import machine, summarise_step
 from oomlint.cli.options import STANDARD
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
-from oomlint.config import FACTORY, ConfigError, Format, load_settings
+from oomlint.config import FACTORY, ConfigError, Format, load_settings, of_lines
 from oomlint.output import concise, summary, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.verdicts_numbers import total
@@ -54,11 +54,12 @@ def verify(arguments: Arguments) -> int:
     paths = list(picks.paths_of(chosen))
     start = start_of(paths, view.folder)
     with_plugins(local=False)  # nothing of theirs is measured, and what a project runs has to be allowed
-    settings, folder = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
+    config, lines = configuration(arguments.config)
+    settings, folder = load_settings(Path(config) if config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()], lines)
     root = _root(str(folder), paths, start)
     given, settings = settings, overridden(settings, arguments)
     tell_idle(given, arguments)
-    asked = _asked(arguments, root, start)
+    asked = _asked(arguments, root, start, config, lines)
     around = surroundings(settings, root, asked)
     if arguments.html == STANDARD:
         raise ConfigError("--html: the page goes to a file, and `-` is none")
@@ -67,7 +68,7 @@ def verify(arguments: Arguments) -> int:
     report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache))
     _tell(report, arguments, view)
     known, picked = ([item.as_found for item in items] for items in (report.findings, picks.picked(report.findings, chosen)))
-    cases = _cases(known, picked, arguments, around, paths)
+    cases = _cases(known, picked, arguments, around, paths, nested=config is None and not arguments.isolated)
     python = shown_python(around.python, view)
     printed = _Printed(arguments, view, python)
     items: list[Item] = []
@@ -92,7 +93,7 @@ def _root(root: str, paths: Sequence[str], start: str) -> str:
     return str(load_settings(None, True, Path(start))[1])  # noqa: FBT003
 
 
-def _asked(arguments: Arguments, root: str, start: str) -> Asked:
+def _asked(arguments: Arguments, root: str, start: str, config: str | None, lines: Sequence[str]) -> Asked:
     if arguments.repeat is not None and not (arguments.repeat.isdecimal() and int(arguments.repeat) > 0):
         raise ConfigError(f"--repeat: {arguments.repeat!r} is not a whole number from 1 on")
     for option, value in (("--python", arguments.python), ("--command", arguments.command), ("--after", arguments.after)):
@@ -113,7 +114,8 @@ def _asked(arguments: Arguments, root: str, start: str) -> Asked:
         unsandboxed=arguments.unsandboxed,
         keep=_kept(arguments.keep, root),
         cache=not arguments.no_cache and arguments.keep is None,  # a verdict from the cache leaves no copies
-        config=arguments.config,
+        config=config,
+        over=of_lines(lines),
         start=start,
         isolated=arguments.isolated,
         trust=arguments.trust,
@@ -144,12 +146,13 @@ def _kept(folder: str | None, root: str) -> str | None:
     return path
 
 
-def _cases(findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Arguments, around: Surroundings, paths: Sequence[str]) -> list[Case]:
+def _cases(
+    findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Arguments, around: Surroundings, paths: Sequence[str], *, nested: bool
+) -> list[Case]:
     if around.settings.verify.mends:
         patches.of_setting(around.root, around.settings.verify.mends)  # wrong settings are told also where they would not be used
         chosen = _besides(chosen, os.path.join(around.root, around.settings.verify.mends))
     if arguments.after is None:
-        nested = arguments.config is None and not arguments.isolated
         return [case for case in cases_of(findings, around.root, around.settings, nested=nested) if case.finding in chosen]
     folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
     tops = list(dict.fromkeys([*folders[:1], around.root, os.getcwd()]))
