@@ -106,6 +106,19 @@ def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
     assert (folder / "train.py").read_text() == BAD
 
 
+def test_what_a_baseline_knows_is_told_and_shown(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nbaseline = "known.json"\n')
+    subprocess.run([sys.executable, "-m", "oomlint", "baseline", "."], cwd=folder, check=True, capture_output=True)
+
+    async def talk(client: ClientSession) -> None:
+        answer = json.loads((await ask(client, "check", paths=["."]))[1])
+        assert answer == {"total": 0, "findings": [], "warnings": ["1 known finding not shown; --no-baseline shows them"]}
+        answer = json.loads((await ask(client, "check", paths=["."], no_baseline=True))[1])
+        assert (answer["total"], "warnings" in answer) == (1, False)
+
+    session(folder, talk)
+
+
 @needs_torch
 def test_code_is_run_where_that_is_allowed(folder: Path) -> None:
     async def talk(client: ClientSession) -> None:

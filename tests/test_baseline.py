@@ -174,7 +174,7 @@ def test_what_is_known_is_not_fixed(folder: Path, known: Callable[..., Done]) ->
     (folder / "a.py").write_text(IMPORT + BAD + NEW)
     status, out, err = known("--fix")
     assert (status, err) == (0, "")
-    assert out == "Fixed 1 finding in 1 file.\n1 known finding not shown.\n"
+    assert out == "Fixed 1 finding in 1 file.\n1 known finding neither shown nor fixed.\n"
     assert (folder / "a.py").read_text() == IMPORT + BAD + NEW.replace(", persistent_workers=True", "")
     (folder / "a.py").write_text(IMPORT + BAD + NEW)
     status, out, _ = known("--diff")
@@ -301,7 +301,8 @@ def test_wrong_options(folder: Path, run: Callable[..., Done], words: tuple[str,
 def test_what_a_setting_knows_is_shown_where_that_is_asked_for(folder: Path, run: Callable[..., Done]) -> None:
     run("--write-baseline")
     (folder / "pyproject.toml").write_text(f'[tool.oomlint]\nselect = ["OOM101"]\nbaseline = "{NAME}"\n')
-    assert run().out == "No findings in 1 file.\n1 known finding not shown.\n"
+    assert run().out == "No findings in 1 file.\n1 known finding not shown (--no-baseline).\n"
+    assert run("--fix").out == "No findings in 1 file.\n1 known finding neither shown nor fixed (--no-baseline).\n"
     assert run("--no-baseline").status == 1
     assert run("--output-format", "json") == (0, "[]\n", "oomlint: 1 known finding not shown; --no-baseline shows them\n")
     assert run("--no-baseline", "--baseline", NAME).status == 2

@@ -268,6 +268,23 @@ def test_what_is_fixed_is_told_with_its_verdict_and_is_no_failure(folder: Path) 
     assert "(fixed, fix confirmed)" in page
 
 
+# -- a bound -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", Format)
+def test_a_report_has_a_bound_where_one_is_asked_for(folder: Path, form: Format, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.py").write_text("from torch.utils.data import DataLoader\n" + "DataLoader(data, num_workers=0, persistent_workers=True)\n" * 3)
+    assert main(["check", "--output-format", form, "--limit", "2"]) == 1
+    said = capsys.readouterr()
+    assert "1 finding left out (--limit)" in said.out + said.err
+    if form in {Format.JSON, Format.JSON_LINES}:
+        entries = json.loads(said.out) if form is Format.JSON else [json.loads(row) for row in said.out.splitlines()]
+        assert [entry.get("left_out") for entry in entries] == [None, 1]
+    assert main(["check", "--output-format", form, "--limit", "3"]) == 1
+    assert "left out" not in "".join(capsys.readouterr())
+    assert main(["check", "--limit", "0"]) == 2
+
+
 # -- fingerprints -----------------------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,7 @@ ROOMS: Final = (
     "model",
     "syntax",
     "scout",
+    "commenting",
     "suppress",
     "discovery",
     "source",

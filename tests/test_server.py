@@ -64,7 +64,7 @@ class Client:
             raise AssertionError(params.message)
 
     async def begin(self) -> types.InitializeResult:
-        await self.client.start_io(sys.executable, "-m", "oomlint", "server", *self.options)
+        await self.client.start_io(sys.executable, "-m", "oomlint", "server", "--stdio", *self.options)
         parameters = types.InitializeParams(types.ClientCapabilities(), root_uri=self.folder.as_uri())
         result = await asyncio.wait_for(self.client.initialize_async(parameters), LIMIT)
         self.client.initialized(types.InitializedParams())
@@ -171,7 +171,17 @@ def test_a_buffer_is_checked_as_it_is_typed_and_fixed(folder: Path) -> None:
         (found,) = await client.shows("train.py", ("OOM101", 1))
         assert (found.source, found.severity) == ("oomlint", types.DiagnosticSeverity.Error)
         assert (found.range.start.character, found.range.end.character) == (9, len(BAD.splitlines()[1]))
-        (fix,) = await client.actions("train.py", found.range)
+        assert found.message.endswith("help: remove `persistent_workers`: this loader has no workers (safe fix)")
+        fix, silence = await client.actions("train.py", found.range)
+        assert silence.title == "OOM101: disable for this line"
+        assert silence.edit
+        assert silence.edit.changes
+        silent = applied(BAD, list(silence.edit.changes[client.uri("train.py")]))
+        assert silent.splitlines()[1].endswith("  # oomlint: ignore[OOM101]")
+        client.change("train.py", silent)
+        await client.shows("train.py")
+        client.change("train.py", BAD)
+        await client.shows("train.py", ("OOM101", 1))
         assert fix.kind == types.CodeActionKind.QuickFix
         assert fix.edit
         assert fix.edit.changes
@@ -296,8 +306,12 @@ def test_a_notebook_is_one_program_with_findings_in_its_cells(folder: Path) -> N
         assert found.range.start == types.Position(0, 9)
         context = types.CodeActionContext([])
         parameters = types.CodeActionParams(types.TextDocumentIdentifier("cell:b"), found.range, context)
-        (fix,) = await client.client.text_document_code_action_async(parameters) or ()
+        fix, silence = await client.client.text_document_code_action_async(parameters) or ()
         assert isinstance(fix, types.CodeAction)
+        assert isinstance(silence, types.CodeAction)
+        assert silence.edit
+        assert silence.edit.changes
+        assert applied(cells["b"], list(silence.edit.changes["cell:b"])) == cells["b"] + "  # oomlint: ignore[OOM101]"
         assert fix.edit
         assert fix.edit.changes
         assert applied(cells["b"], list(fix.edit.changes["cell:b"])) == "loader = DataLoader(x, num_workers=0)"

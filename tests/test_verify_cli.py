@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 HEAD = "from torch.utils.data import DataLoader\n"
 BAD = "DataLoader({}, num_workers=0, persistent_workers=True)\n"
 MENDED = BAD.replace(", persistent_workers=True", "")
+APPLY = "To apply what is confirmed: oomlint check --fix --verify --select=OOM101 a.py\n"
 CYCLE = """\
 from itertools import cycle
 
@@ -371,6 +372,19 @@ def test_mends_that_the_settings_name(folder: Path, run: Callable[..., Done], ju
 # -- how it is run ----------------------------------------------------------------------------------------------------
 
 
+def test_how_to_apply_what_is_confirmed_is_told(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
+    assert run("verify", "a.py:2").out.endswith(f"\n{APPLY}")
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101"]\nbaseline = "known.json"\n')
+    run("baseline")
+    said = run("verify").out
+    assert said.endswith("\nTo apply what is confirmed: oomlint check --fix --verify --no-baseline --select=OOM101 a.py\n")
+    words = said.split("oomlint ")[-1].split()
+    assert "Fixed 3 findings in 1 file.\n" in run(*words).out
+    judge.default = Outcome.REGRESSED
+    (folder / "a.py").write_text(HEAD + BAD.format("new"))
+    assert "To apply" not in run("verify").out
+
+
 def test_options_win_over_settings(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
     (folder / "pyproject.toml").write_text(
         '[tool.oomlint]\nselect = ["OOM101"]\n[tool.oomlint.verify]\ntime-limit = "1m"\nmemory-cap = "1GB"\n'
@@ -486,7 +500,7 @@ def test_formats(folder: Path, run: Callable[..., Done]) -> None:
     full = run("verify", "a.py:2").out
     assert full.startswith("a.py:2:1: OOM101 confirmed: ")
     assert "    before ████████████████████████████████ 1 call\n    after  ▏ 0 calls\n" in full
-    assert full.endswith("\n1 fix verified: 1 confirmed.\n")
+    assert full.endswith(f"\n1 fix verified: 1 confirmed.\n{APPLY}")
     assert run("verify", "a.py:2", "-q", "--output-format", "concise").out == "a.py:2:1: OOM101 confirmed (cached): it was seen\n"
     (entry,) = json.loads(run("verify", "a.py:2", "--output-format", "json").out)
     assert (entry["code"], entry["verdict"]["outcome"], entry["verdict"]["cached"]) == ("OOM101", "confirmed", True)
@@ -494,14 +508,14 @@ def test_formats(folder: Path, run: Callable[..., Done]) -> None:
     assert "\x1b[1;32mOOM101 confirmed\x1b[0m" in run("verify", "a.py:2", "--color", "always").out
     assert run("verify", "a.py:2", "-q", "--output-format", "concise", "--output-file", "-").out == "a.py:2:1: OOM101 confirmed (cached): it was seen\n"
     assert run("verify", "a.py:2", "--output-file", "report.txt") == (0, "", "")
-    assert (folder / "report.txt").read_text(encoding="utf-8") == full.replace("confirmed:", "confirmed (cached):").replace(
+    assert (folder / "report.txt").read_text(encoding="utf-8") == full.replace("OOM101 confirmed:", "OOM101 confirmed (cached):").replace(
         "1 confirmed.", "1 confirmed (1 cached)."
     )
 
 
 def test_a_page_beside_the_report(folder: Path, run: Callable[..., Done]) -> None:
     done = run("verify", "--html", "report.html", "--output-format", "concise")
-    assert done.out.endswith("3 fixes verified: 3 confirmed.\n")
+    assert done.out.endswith(f"3 fixes verified: 3 confirmed.\n{APPLY}")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<section") == 3
     assert "3 fixes verified: 3 confirmed." in page
@@ -527,7 +541,7 @@ def test_verdicts_are_kept(folder: Path, run: Callable[..., Done], judge: Judge)
     assert "(cached)" not in run("verify").out
     done = run("verify")
     assert done.out.count("(cached): ") == 3
-    assert done.out.endswith("3 fixes verified: 3 confirmed (3 cached).\n")
+    assert done.out.endswith(f"3 fixes verified: 3 confirmed (3 cached).\n{APPLY}")
     assert len(judge.cases) == 3
     run("verify", "--no-cache")
     run("verify", "--repeat", "5")

@@ -81,6 +81,7 @@ class Arguments:
     sort: Sort | None = choice(
         "The order of findings: `place`, or `weight`, the gravest and heaviest first; `place` unless the settings say otherwise.", _OUTPUT, Sort
     )
+    limit: str | None = text("Show at most so many findings; how many are left out is told.", _OUTPUT, "N")
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", variable="OOMLINT_OUTPUT_FILE")
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
     watch: bool = flag("Check again whenever a file has changed; needs the extra `watch`.", _OUTPUT)
@@ -125,6 +126,13 @@ def perform(arguments: Arguments) -> int:
     except ConfigError as error:
         say(f"error: {error}")
         return 2
+
+
+def whole_number(option: str, given: str | None) -> int | None:
+    """A number that an option gives, from 1 on. Raises ConfigError."""
+    if given is not None and not (given.isascii() and given.isdecimal() and int(given) > 0):
+        raise ConfigError(f"{option}: {given!r} is not a whole number from 1 on")
+    return None if given is None else int(given)
 
 
 def start_of(paths: Sequence[str], folder: str) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint import plugins
-from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, with_plugins
+from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, whole_number, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable
+from oomlint.cli.formats import PLAIN
 from oomlint.cli.options import STANDARD, with_environment
 from oomlint.cli.reporting import Result, refuse_statistics
 from oomlint.cli.showing import show_files, show_settings
@@ -152,6 +153,7 @@ class _Check:
     def perform(self) -> int:
         """Check, report, and return the exit status."""
         begin = time.perf_counter()
+        limit = whole_number("--limit", self.arguments.limit)
         _refuse_together(self.arguments, self.settings.output_format, fix=self.fix, overlay=bool(self.overlay))
         self._refuse_unwritable("--output-file", self.arguments.output_file)
         self.baseline = self._baseline()
@@ -181,7 +183,18 @@ class _Check:
         known = 0 if self.baseline is None else report.told if self.arguments.write_baseline else report.known
         fixable = (Safety.SAFE, Safety.UNSAFE) if self.settings.unsafe_fixes else (Safety.SAFE,)
         shown, tried = ((), fixable) if self.fix else (fixable, ())
-        result = Result(report, self.arguments, self.settings.output_format, view, self.approved, known, fixable=shown, tried=tried, whole=plugins.whole())
+        result = Result(
+            report,
+            self.arguments,
+            self.settings.output_format,
+            view,
+            self.approved,
+            known,
+            fixable=shown,
+            tried=tried,
+            whole=plugins.whole(),
+            limit=limit,
+        )
         result.write(sys.stderr if mended_input else sys.stdout)
         if self.arguments.diff and not report.changes and not self.arguments.quiet:
             self._say_undone(report)
@@ -307,7 +320,7 @@ class _Check:
             say(_of_python_2([view.name(path) for path in report.old]))
         elif not report.files and not report.findings:
             say(f"warning: no Python files under {', '.join(self.arguments.paths or ('.',))}")
-        if report.known and self.settings.output_format not in {Format.FULL, Format.CONCISE, Format.GROUPED}:
+        if report.known and self.settings.output_format not in PLAIN:
             shown = "; --no-baseline shows them" if self.arguments.baseline is None else ""
             say(f"{summary.count(report.known, 'known finding')} not shown{shown}")
         gone = self.baseline.gone(report, self._scope()) if self.baseline and not self.arguments.write_baseline else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oomlint.cli.check import say
 from oomlint.config import Format
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.output.github import Remark
     from oomlint.output.view import View
+
+PLAIN: Final = frozenset({Format.FULL, Format.CONCISE, Format.GROUPED})  # formats for people
 
 
 def machine(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oomlint import engine
 from oomlint.beside_code import Beside, beside
-from oomlint.cli.comments import comments_for
+from oomlint.commenting import comments_for
 from oomlint.fixing import Change, Notice, WriteRefusedError, write
 from oomlint.model import settings_formats
 from oomlint.model.command_lines import commands_of

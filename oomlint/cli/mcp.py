@@ -20,7 +20,7 @@ def perform(arguments: Arguments) -> int:
     try:
         from oomlint.mcp.server import make  # noqa: PLC0415 - brings an extra's libraries
     except ModuleNotFoundError as error:
-        say(f"error: {error.name} is missing: pip install 'oomlint[mcp]'")
+        say(f"error: `oomlint mcp` needs the extra `mcp` ({error.name} is missing): pip install 'oomlint[mcp]'")
         return 2
     make(allow_run=arguments.allow_run).run("stdio")
     return 0

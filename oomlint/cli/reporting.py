@@ -48,6 +48,7 @@ class Result:
     fixable: Collection[Safety] = (Safety.SAFE,)  # which fixes would be applied
     tried: Collection[Safety] = ()  # which were, where they could be
     whole: bool = True  # whether no plugin is missing
+    limit: int | None = None  # findings that are shown
 
     # -- the report ----------------------------------------------------------------------------------------------
 
@@ -71,6 +72,8 @@ class Result:
         report = self._machine()
         if report is not None:
             stream.write(report)
+            if self._left_out():
+                say(f"{summary.count(self._left_out(), 'finding')} left out (--limit)")
             if self.approved and not self.arguments.statistics:
                 self._say_verdicts()
             return
@@ -95,8 +98,12 @@ class Result:
                 printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, tried=self.tried, left_out=report.left_out))
             if self.form is Format.FULL and not arguments.statistics:
                 printer.lines(summary.explained(report.findings))
+            if self._left_out() and not arguments.statistics:
+                printer.line((f"{summary.count(self._left_out(), 'finding')} left out (--limit).", ""))
             if self.known:
-                printer.line((f"{summary.count(self.known, 'known finding')} not shown.", ""))
+                # Where the line names the baseline, it is to be left out of it.
+                hint = "" if arguments.baseline is not None or arguments.write_baseline else " (--no-baseline)"
+                printer.line((f"{summary.count(self.known, 'known finding')} {'neither shown nor fixed' if self.tried else 'not shown'}{hint}.", ""))
             if report.hidden and not arguments.fix_only:
                 printer.lines(summary.hidden(report.hidden))
 
@@ -130,8 +137,12 @@ class Result:
         return machine(self.form, self._told(), view, self._more, self._remark)
 
     def _told(self) -> Sequence[Finding]:
-        """The findings, and those that were fixed where verdicts have led to that."""
-        return (*self.report.findings, *self.report.fixed) if self.approved else self.report.findings
+        """The findings to show, and those that were fixed where verdicts have led to that."""
+        return ((*self.report.findings, *self.report.fixed) if self.approved else self.report.findings)[: self.limit]
+
+    def _left_out(self) -> int:
+        """How many findings the limit leaves out."""
+        return len(self.report.findings) - len(self.report.findings[: self.limit])
 
     def _text(self) -> Iterator[Line]:
         findings, view = self.report.findings, self.view
@@ -139,6 +150,7 @@ class Result:
             from oomlint.output import statistics  # noqa: PLC0415
 
             return statistics.lines(findings)
+        findings = findings[: self.limit]
         if self.form is Format.CONCISE:
             from oomlint.output import concise  # noqa: PLC0415
 
@@ -159,10 +171,12 @@ class Result:
                     say(line)
 
     def _more(self, finding: Finding) -> dict[str, object]:
+        told = self._told()
+        left_out: dict[str, object] = {"left_out": self._left_out()} if self._left_out() and finding is told[-1] else {}
         if not self.approved:
-            return {}
+            return left_out
         fixed = self._is_fixed(finding)
-        return {**self.approved.entry(finding, fixed=fixed), **({"fixed": True} if fixed else {})}
+        return {**self.approved.entry(finding, fixed=fixed), **({"fixed": True} if fixed else {}), **left_out}
 
     def _remark(self, finding: Finding) -> Remark | None:
         return self.approved.remark(finding, fixed=self._is_fixed(finding)) if self.approved else None

@@ -16,6 +16,7 @@ class Arguments:
     allow_run: bool = flag(
         "Offer to verify the fix of a finding, which runs code of the project in a sandbox. Without it, nothing is executed.", "What is offered"
     )
+    stdio: bool = flag("Serve over standard input and output, as it always does: editors give this option.", "What is offered")
 
 
 def perform(arguments: Arguments) -> int:
@@ -23,7 +24,7 @@ def perform(arguments: Arguments) -> int:
     try:
         from oomlint.lsp.server import serve  # noqa: PLC0415 - brings an extra's libraries
     except ModuleNotFoundError as error:
-        say(f"error: {error.name} is missing: pip install 'oomlint[lsp]'")
+        say(f"error: `oomlint server` needs the extra `lsp` ({error.name} is missing): pip install 'oomlint[lsp]'")
         return 2
     gc.set_threshold(50_000, 20, 50)  # as in a check: trees are no garbage
     return serve(allow_run=arguments.allow_run)

@@ -159,7 +159,7 @@ def refuse_command(label: str, options: Options, root: str, python: str) -> None
             raise ConfigError(f"{label}: there is no program {first!r}")
     file = next((word for word in words[1:2] if word.endswith(".py")), None)
     if file is not None and _PYTHON.fullmatch(os.path.basename(first)) and not os.path.isfile(os.path.join(root, file)):
-        raise ConfigError(f"{label}: there is no file {file!r} in {os.path.relpath(root)}")
+        raise ConfigError(f"{label}: there is no file {file!r} in {os.path.relpath(root)}, the project's root, where commands are run")
 
 
 def shown_python(python: str, view: View) -> str:

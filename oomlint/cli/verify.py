@@ -27,7 +27,9 @@ class Arguments:
     )
 
     python: str | None = text("The interpreter to run code under; that of the project's virtual environment by default.", _RUN, "PATH")
-    command: str | None = text("Run this command of yours, such as `python train.py --epochs 1`, before and after each fix.", _RUN, "COMMAND")
+    command: str | None = text(
+        "Run this command of yours, such as `python train.py --epochs 1`, in a copy of the project's root, before and after each fix.", _RUN, "COMMAND"
+    )
     factory: str | None = text("Take the dataset that this function of yours makes.", _RUN, "MODULE:FUNCTION")
     after: str | None = text("Judge this mended file, or the mended files below this folder, in place of oomlint's own fixes.", _RUN, "PATH")
     time_limit: str | None = text("The time that one run may take, such as `500ms`, `5s` or `2m`; `5s` by default.", _RUN, "TIME")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from contextlib import closing, suppress
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
-from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, with_plugins
+from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, whole_number, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
-from oomlint.cli.formats import machine, summarise_step
+from oomlint.cli.formats import PLAIN, machine, summarise_step
 from oomlint.cli.options import STANDARD
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
 from oomlint.config import FACTORY, ConfigError, Format, load_settings, of_lines
+from oomlint.finding import Safety
 from oomlint.output import concise, summary, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.verdicts_numbers import total
@@ -70,7 +72,7 @@ def verify(arguments: Arguments) -> int:
     known, picked = ([item.as_found for item in items] for items in (report.findings, picks.picked(report.findings, chosen)))
     cases = _cases(known, picked, arguments, around, paths, nested=config is None and not arguments.isolated)
     python = shown_python(around.python, view)
-    printed = _Printed(arguments, view, python)
+    printed = _Printed(arguments, view, python, baseline=settings.baseline is not None)
     items: list[Item] = []
     with closing(verified(cases, around, view, cache=asked.cache, bar=not arguments.quiet, tell=printed.each)) as found:
         items.extend(found)
@@ -94,8 +96,6 @@ def _root(root: str, paths: Sequence[str], start: str) -> str:
 
 
 def _asked(arguments: Arguments, root: str, start: str, config: str | None, lines: Sequence[str]) -> Asked:
-    if arguments.repeat is not None and not (arguments.repeat.isdecimal() and int(arguments.repeat) > 0):
-        raise ConfigError(f"--repeat: {arguments.repeat!r} is not a whole number from 1 on")
     for option, value in (("--python", arguments.python), ("--command", arguments.command), ("--after", arguments.after)):
         if value is not None and not value.strip():
             raise ConfigError(f"{option}: it is empty")
@@ -106,7 +106,7 @@ def _asked(arguments: Arguments, root: str, start: str, config: str | None, line
         time_limit=_amount("--time-limit", amounts.seconds, arguments.time_limit),
         memory_cap=_amount("--memory-cap", amounts.cap, arguments.memory_cap),
         disk_cap=_amount("--disk-cap", amounts.cap, arguments.disk_cap),
-        repeat=int(arguments.repeat) if arguments.repeat else None,
+        repeat=whole_number("--repeat", arguments.repeat),
         command=arguments.command,
         factory=arguments.factory,
         pass_env=arguments.pass_env,
@@ -180,11 +180,13 @@ def _tell(report: Report, arguments: Arguments, view: View) -> None:
 class _Printed:
     """The report. Text goes to the terminal verdict by verdict; a file, and what is for a program, is written when all is known."""
 
-    def __init__(self, arguments: Arguments, view: View, python: str) -> None:
+    def __init__(self, arguments: Arguments, view: View, python: str, *, baseline: bool) -> None:
+        """``baseline`` says that there are known findings, which a check does not fix."""
         self._arguments = arguments
         self._view = view
         self._python = python
-        self._text = arguments.output_format in {Format.FULL, Format.CONCISE, Format.GROUPED}
+        self._baseline = baseline
+        self._text = arguments.output_format in PLAIN
         self._path = None if arguments.output_file == STANDARD else arguments.output_file
         self._at_once = self._text and self._path is None and arguments.output_format is not Format.GROUPED
 
@@ -224,8 +226,21 @@ class _Printed:
             nothing = ((f"Nothing to verify: no findings in {summary.count(files, 'file')}.", ""),)
             printer = Printer(stream, color=wants_color(self._arguments.color, stream))
             printer.line(*(verdicts_text.summary(items) if items else nothing))
+            if applying := self._applying(items):
+                printer.line((applying, ""))
             if unread:
                 printer.line((f"{summary.count(unread, 'file')} could not be checked.", ""))
+
+    def _applying(self, items: Sequence[Item]) -> str:
+        """How what is confirmed is applied; empty where there is nothing to apply."""
+        confirmed = [case for case, verdict in items if verdict.outcome is Outcome.CONFIRMED and not case.by_hand]
+        if not confirmed:
+            return ""
+        unsafe = any(case.finding.fix is not None and case.finding.fix.safety is Safety.UNSAFE for case in confirmed)
+        asked = (("--unsafe-fixes", unsafe), ("--trust", self._arguments.trust), ("--no-baseline", self._baseline))
+        codes, files = ({*each} for each in zip(*((f"--select={case.code}", self._view.name(case.finding.place.path)) for case in confirmed), strict=True))
+        words = [*(option for option, given in asked if given), *sorted(codes), *sorted(files)]
+        return f"To apply what is confirmed: oomlint check --fix --verify {shlex.join(words)}"
 
     def _machine(self, items: Sequence[Item], files: int) -> str | None:
         """The report for another program; ``None`` where a text is asked for."""

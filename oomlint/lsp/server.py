@@ -16,7 +16,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from oomlint import __version__, plugins, registry
-from oomlint.beside_code import SETTINGS_SUFFIXES, SHELL_SUFFIXES
+from oomlint.beside_code import SETTINGS_SUFFIXES, SHELL_SUFFIXES, beside
 from oomlint.config import ConfigError
 from oomlint.discovery import SUFFIXES
 from oomlint.lsp import translation
@@ -325,8 +325,11 @@ def make(*, allow_run: bool) -> Server:
         found: list[types.CodeAction] = []
         if not only or asked(types.CodeActionKind.QuickFix.value):
             translator = server.translator()
-            fixes = map(translator.quick_fix, server.at(params.text_document.uri, params.range))
-            found += [fix for fix in fixes if fix is not None]
+            items = server.at(params.text_document.uri, params.range)
+            document = server.document_at(params.text_document.uri)
+            source = document.source if document and beside(document.path) is None else None
+            offered = [*map(translator.quick_fix, items), *(translator.silencing(item, source) for item in items if source)]
+            found += [action for action in offered if action is not None]
         # It takes a check of its own: only for who asks for such an action.
         if asked(translation.FIX_ALL) and (every := await server.fix_all(params.text_document.uri)):
             found.append(every)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from lsprotocol import types
 
 from oomlint import registry
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.commenting import comments_for
+from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.lsp.documents import uri_of
 from oomlint.output.urls import address_of
 from oomlint.rule import page, status
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
     from pygls.workspace.position_codec import PositionCodec
 
-    from oomlint.finding import Finding, Fix, Place
+    from oomlint.finding import Finding, Place
     from oomlint.lsp.documents import Document
     from oomlint.output.view import View
+    from oomlint.source import Source
 
 SOURCE: Final = "oomlint"
 FIX_ALL: Final = f"{types.CodeActionKind.SourceFixAll.value}.{SOURCE}"
@@ -62,7 +64,7 @@ class Translator:
         address = address_of(finding.code) if finding.code else None
         return types.Diagnostic(
             range=self.range(finding.place),
-            message=finding.message + assumed,
+            message=finding.message + assumed + (f"\nhelp: {finding.advice}" if finding.advice else ""),
             severity=_SEVERITY[finding.severity],
             code=finding.code or finding.name,
             code_description=types.CodeDescription(address) if address else None,
@@ -85,6 +87,14 @@ class Translator:
         title = f"{finding.code}: {fix.message}" + (" (unsafe: numerics, order or memory layout may change)" if fix.safety is Safety.UNSAFE else "")
         kind = types.CodeActionKind.QuickFix
         return types.CodeAction(title, kind, [self.diagnostic(finding)], is_preferred=fix.safety is Safety.SAFE, edit=self.edit(fix))
+
+    def silencing(self, finding: Finding, source: Source) -> types.CodeAction | None:
+        """The action that puts a comment beside a finding; ``None`` where none can stand."""
+        edits = tuple(comments_for(source, [finding]))
+        if not edits:
+            return None
+        kind = types.CodeActionKind.QuickFix
+        return types.CodeAction(f"{finding.code}: disable for this line", kind, [self.diagnostic(finding)], edit=self.edit(Fix(Safety.SAFE, "", edits)))
 
     def replacement(self, before: str, after: str) -> types.TextEdit:
         """The edit of rows that turns one text into the other."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LIMIT: Final = 20  # findings in an answer, unless another number is asked for
 _CODES: Final = re.compile(r"\w[\w-]*")  # codes, prefixes, names: nothing that could be an option, or several
-_WARNING: Final = "oomlint: warning: "
+_SAID: Final = re.compile(r"oomlint: (?:warning: )?(.*)")
 _ABOUT: Final = """Finds the memory bugs of PyTorch training code: workers that copy the dataset, growing lists of tensors, leaked graphs and handles.
 check reads code and runs nothing of it, explain gives the page of a rule. Findings come with the heaviest first. fix.edits are spans with rows and columns
 from 1, the end exclusive."""
@@ -42,6 +42,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         severity: Severity | None = None,
         min_confidence: Confidence | None = None,
         limit: int = _LIMIT,
+        no_baseline: bool = False,  # noqa: FBT001, FBT002 - arguments of tools are given by name
     ) -> str:
         """Check Python files, notebooks and folders for memory bugs. Nothing of them is executed or changed.
 
@@ -50,11 +51,12 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         severity: the lowest severity to show, of error, warning and note; warning unless the settings of the project say otherwise.
         min_confidence: the lowest confidence to show, of high, medium and low; medium unless the settings say otherwise.
         limit: how many findings to show at most.
+        no_baseline: show what the baseline of the project knows, too; without it, a warning says how many findings are known.
         Returns JSON: total, severities (how many findings of each), and findings with code, severity, confidence, message, help, place, related places, facts,
-        weight, and fix with its safety and edits; warnings, where the check has some, such as that a selected rule does not run.
+        weight, and fix with its safety and edits; warnings: what the check says beside them, such as that a selected rule does not run.
         """
         words = ["check", "--no-local-rules", "--output-format", "json", "--sort", "weight", "--exit-zero", *_selected(select, severity, min_confidence)]
-        entries, warnings = await _entries(words, paths)
+        entries, warnings = await _entries([*words, *(["--no-baseline"] if no_baseline else [])], paths)
         return bounded("findings", entries, limit, warnings=warnings)
 
     async def explain(rule: str) -> str:
@@ -104,7 +106,7 @@ def _selected(codes: list[str] | None, severity: Severity | None, confidence: Co
 
 
 async def _entries(words: list[str], paths: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The JSON that a command prints, and its warnings. Raises ToolError with what it says where it prints none."""
+    """The JSON that a command prints, and what it says beside it. Raises ToolError with what it says where it prints none."""
     # Paths stand behind what ends the options: none of them can be one.
     try:
         done = await anyio.run_process([sys.executable, "-m", "oomlint", *words, "--", *(paths or ["."])], check=False, stdin=subprocess.DEVNULL)
@@ -117,4 +119,4 @@ async def _entries(words: list[str], paths: list[str]) -> tuple[list[dict[str, A
     said = done.stderr.decode(errors="replace").strip()
     if not isinstance(found, list):
         raise ToolError(said[-2000:] or f"oomlint has ended with {done.returncode}")
-    return found, [line.removeprefix(_WARNING) for line in said.splitlines() if line.startswith(_WARNING)]
+    return found, [line[1] for line in map(_SAID.fullmatch, said.splitlines()) if line]

@@ -47,6 +47,7 @@ def schema() -> dict[str, Any]:
         "fixed_by": {"enum": ["--fix", "--fix --unsafe-fixes", None]},
         "fixed": {"const": True, "description": "of `oomlint check --fix --verify`: the fix is applied, and the place is that before it"},
         "verdict": {"anyOf": [{"$ref": "#/$defs/verdict"}, {"type": "null"}]},
+        "left_out": {"type": "integer", "minimum": 1, "description": "of the last finding, with `--limit`: how many there are behind it"},
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
