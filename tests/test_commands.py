@@ -144,11 +144,10 @@ def test_commits_are_found_in_plain_files(folder: Path, monkeypatch: pytest.Monk
     (tree / ".git").write_text(f"gitdir: {git}/worktrees/tree\n")
     monkeypatch.setattr(version, "_PACKAGE", str(tree / "oomlint"))
     assert version.text().endswith(" (f12345678)")
-    note = folder / "site" / f"oomlint-{oomlint.__version__}.dist-info"
-    note.mkdir(parents=True)
+    (folder / "site" / "oomlint").mkdir(parents=True)
     monkeypatch.setattr(version, "_PACKAGE", str(folder / "site" / "oomlint"))
     assert version.text() == f"oomlint {oomlint.__version__}"
-    (note / "direct_url.json").write_text(f'{{"url": "https://example.org", "vcs_info": {{"vcs": "git", "commit_id": "{commit}"}}}}')
+    (folder / "site" / "oomlint" / version.COMMIT).write_text(commit)
     assert version.text().endswith(" (012345678)")
 
 

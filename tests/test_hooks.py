@@ -90,7 +90,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """This repository as it stands, also where it is not committed, and the revision to take."""
     folder = tmp_path_factory.mktemp("oomlint")
     shutil.copytree(ROOT / "oomlint", folder / "oomlint", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in (HOOKS.name, "pyproject.toml", "README.md", "LICENSE"):
+    for name in (HOOKS.name, "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / name)
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")

@@ -15,6 +15,8 @@ from typing import Final
 
 import pytest
 
+from oomlint.cli.version import COMMIT, checked_out
+
 ROOT: Final = Path(__file__).parent.parent
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")  # those that pyproject.toml names
 FIXTURE: Final = ROOT / "fixtures" / "incidents" / "voxel_colab"
@@ -54,7 +56,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
         names = set(wheel.namelist())
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"oomlint"}
     wanted = {path.relative_to(ROOT).as_posix() for path in (ROOT / "oomlint").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert {name for name in names if name.startswith("oomlint/")} == wanted
+    assert {name for name in names if name.startswith("oomlint/")} == wanted | ({f"oomlint/{COMMIT}"} if (ROOT / ".git").exists() else set())
 
 
 def test_the_sdist_has_what_tests_need(built: tuple[Path, Path]) -> None:
@@ -79,6 +81,8 @@ def test_the_wheel_checks_a_project(version: str, built: tuple[Path, Path], tmp_
     project = shutil.copytree(FIXTURE, tmp_path / "project")
     done = call(place / "oomlint", "check", "--select", "OOM101", "--output-format", "json", ".", folder=project)
     assert (done.returncode, done.stderr) == (1, "")
+    commit = checked_out(str(ROOT))
+    assert call(place / "oomlint", "--version", folder=project).stdout.endswith(f" ({commit[:9]})\n" if commit else "\n")
     assert [(each["code"], each["filename"]) for each in json.loads(done.stdout)] == [("OOM101", "data/mesh_dataset.py")]
     assert call(place / "oomlint", "rule", "OOM101", folder=project).returncode == 0
     for command, extra in (("server", "lsp"), ("mcp", "mcp")):

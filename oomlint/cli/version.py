@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from contextlib import suppress
@@ -13,6 +12,7 @@ from oomlint import __version__
 
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SHOWN: Final = 9  # characters of a commit
+COMMIT: Final = "commit.txt"  # in the package, where it was built from a repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +27,12 @@ def perform(_: Arguments) -> int:
 
 
 def text() -> str:
-    """Name, version, and the commit where it is known: in a checkout, and where it was installed from a repository."""
-    commit = _checked_out(os.path.dirname(_PACKAGE)) or _installed(os.path.dirname(_PACKAGE))
+    """Name, version, and the commit where it is known: in a checkout, and where the package was built from one."""
+    commit = checked_out(os.path.dirname(_PACKAGE)) or _built()
     return f"oomlint {__version__}{f' ({commit[:_SHOWN]})' if commit else ''}"
 
 
-def _checked_out(folder: str) -> str:
+def checked_out(folder: str) -> str:
     """The commit of the repository whose top a folder is, as far as plain files tell it; empty where they do not."""
     with suppress(OSError, UnicodeDecodeError):
         git = os.path.join(folder, ".git")
@@ -50,11 +50,10 @@ def _checked_out(folder: str) -> str:
     return ""
 
 
-def _installed(folder: str) -> str:
-    """The commit that an installer has noted (PEP 610). importlib.metadata would say the same, and load much more."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        note = json.loads(_content(os.path.join(folder, f"oomlint-{__version__}.dist-info", "direct_url.json")))
-        return str(note["vcs_info"]["commit_id"])
+def _built() -> str:
+    """The commit that the build has noted."""
+    with suppress(OSError, UnicodeDecodeError):
+        return _content(os.path.join(_PACKAGE, COMMIT))
     return ""
 
 
