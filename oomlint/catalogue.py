@@ -38,6 +38,6 @@ def code_of(word: str) -> str:
 
     A family may be written as the documentation does: ``OOM1xx``.
     """
-    if "-" not in word:
+    if word.isalnum():
         return word.upper().removesuffix("XX")
     return next((code for code, slug in catalogue() if slug == word.lower()), word)

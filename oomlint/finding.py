@@ -75,13 +75,14 @@ class Place:
         """The same span with another message."""
         return replace(self, message=message, role=role)
 
-    def overlaps(self, other: Place) -> bool:
-        """Whether two spans share a character or begin at the same point."""
-        if (self.path, self.cell) != (other.path, other.cell):
-            return False
-        start, end = (self.row, self.column), (self.end_row, self.end_column)
-        other_start, other_end = (other.row, other.column), (other.end_row, other.end_column)
-        return start == other_start or (start < other_end and other_start < end)
+
+def overlap(one: Place, other: Place) -> bool:
+    """Whether two spans share a character or begin at the same point."""
+    if (one.path, one.cell) != (other.path, other.cell):
+        return False
+    start, end = (one.row, one.column), (one.end_row, one.end_column)
+    other_start, other_end = (other.row, other.column), (other.end_row, other.end_column)
+    return start == other_start or (start < other_end and other_start < end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Safety
+from oomlint.finding import Safety, overlap
 from oomlint.source import Kind, SourceError, apply_edits, content_digest, read_source, replacements_of
 from oomlint.writing import write_whole
 
@@ -173,7 +173,7 @@ class _Mender:
                 self._left_out[finding] = next((cause for edit in fix.edits if (cause := self._refusals.get(edit.place.path))), "another file is not checked")
                 continue
             places = [edit.place for edit in fix.edits]
-            if not any(one.overlaps(other) for one in places for other in taken):
+            if not any(overlap(one, other) for one in places for other in taken):
                 chosen[fix.edits] = _Candidate(fix.edits, [finding])
                 taken += places
         return list(chosen.values())

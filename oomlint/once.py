@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint.ast_trees import tree_of
-from oomlint.finding import AttributeFact, LoaderFact, Role, Safety
+from oomlint.finding import AttributeFact, LoaderFact, Role, Safety, overlap
 from oomlint.notebooks.cells import NotebookError, read_notebook
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _mending_all(told: Finding, others: Iterable[Finding]) -> Finding:
     for item in others:
         if item.fix is not None and item.code == told.code and item.fix.safety is fix.safety:
             new = [edit for edit in item.fix.edits if edit not in edits]
-            if not any(edit.place.overlaps(known.place) for edit in new for known in edits):  # of two that overlap the first is applied
+            if not any(overlap(edit.place, known.place) for edit in new for known in edits):  # of two that overlap the first is applied
                 edits += new
     return told if len(edits) == len(fix.edits) else replace(told, fix=replace(fix, edits=tuple(edits)), found=told.as_found)
 

@@ -283,7 +283,7 @@ def _meant(name: str) -> str:
     """The name of a rule that was meant, perhaps."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
-    close = get_close_matches(name.lower(), [slug for _, slug in catalogue()], n=1) if "-" in name else []
+    close = get_close_matches(name.lower().replace("_", "-"), [slug for _, slug in catalogue()], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -112,6 +112,43 @@ def test_a_name_that_is_none_is_a_line(folder: Path, run: Callable[..., Done]) -
     assert run().err == f"oomlint: error: pyproject.toml: [tool.oomlint] ignore: {message}\n"
 
 
+def test_a_name_with_underscores_is_quoted_as_it_is_written(run: Callable[..., Done]) -> None:
+    err = run("--select", "persistent_without_workers").err
+    assert err.startswith("oomlint: error: select: 'persistent_without_workers' is not a rule code")
+    assert err.endswith("; did you mean 'persistent-without-workers'?\n")
+
+
+def test_a_switch_in_the_environment_is_yes_or_no(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OOMLINT_PREVIEW", "maybe")
+    assert run() == (2, "", "oomlint: error: OOMLINT_PREVIEW: 'maybe' is not one of 1, true, yes, on, 0, false, no, off\n")
+
+
+def test_options_that_users_of_ruff_type(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "b.py").unlink(missing_ok=True)
+    (folder / ".gitignore").write_text("c.py\n")
+    (folder / "c.py").write_text(BAD)
+    (folder / "a.py").write_text(BAD.rstrip("\n") + "  # noqa\n")
+    settings(folder, 'fixable = ["OOM102"]\nunsafe-fixes = true\nper-file-ignores = {"x.py" = ["OOM2"]}')
+    assert run().status == 0
+    assert "a.py:" in run("--ignore-noqa").out
+    assert "c.py:" in run("--no-respect-gitignore").out
+    assert run("--no-respect-gitignore", "--extend-per-file-ignores", "c.py:OOM101").status == 0
+    assert run("--no-respect-gitignore", "-n", "-e").status == 0
+    shown = run("--show-settings", "--extend-fixable", "OOM101", "--no-unsafe-fixes", "--extend-per-file-ignores=c.py:OOM1,x.py:OOM3").out
+    assert 'fixable = ["OOM102", "OOM101"]' in shown
+    assert "unsafe-fixes = false" in shown
+    run("--no-respect-gitignore", "-o", "report.txt")
+    assert "c.py:" in (folder / "report.txt").read_text()
+
+
+def test_a_note_of_a_rule_that_is_selected_by_itself_is_shown(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2], num_workers=20)\n")
+    assert "OOM120 note" in run("--select", "OOM120").out
+    assert "OOM120 note" in run("--select", "OOM120,OOM101").out
+    assert "OOM120 note" not in run("--select", "OOM12").out
+    assert "OOM120 note" not in run("--select", "OOM120", "--severity", "warning").out
+
+
 # -- settings on the line, and files that build on others ----------------------------------------------------------------
 
 

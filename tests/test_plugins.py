@@ -308,6 +308,14 @@ def test_a_rule_that_fails_is_told_and_the_others_go_on(folder: Path, run: Calla
     assert err.count("\n") == 1
 
 
+def test_a_rule_that_fails_on_many_files_is_told_once(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "lint" / "says.py").write_text(rule(body="raise ValueError('no')"))
+    for name in ("a.py", "b.py", "c.py"):
+        (folder / name).write_text("special = 1\n")
+    err = run("a.py", "b.py", "c.py").err
+    assert err == "oomlint: local rules lint/says.py: LAB101 failed on a.py and 2 more files: ValueError: no (OOMLINT_DEBUG=1 shows where)\n"
+
+
 def test_what_a_plugin_prints_on_its_way_is_in_no_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lint" / "says.py").write_text("print('hello')\n" + rule())
     done = runs(capsys, "check")("--output-format", "json")

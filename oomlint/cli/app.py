@@ -27,6 +27,8 @@ _COMPLETION: Final = "--show-completion"
 def parse(words: Sequence[str]) -> Callable[[], int] | int:
     """What a command line asks for, ready to be done; an exit status where help or an error is all there is to it."""
     chosen: list[Callable[[], int]] = []
+    if words and words[0] == "help":
+        words = [*words[1:], "--help"]
     option, *shell = [*(words[0].split("=", 1) if words else [""]), *words[1:]]
     if option == _COMPLETION and shell:
         return _completion(" ".join(shell))
@@ -69,7 +71,7 @@ def application(choose: Callable[[Callable[[], int]], None]) -> typer.Typer:
     @app.callback()
     def oomlint(
         *,
-        version: Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)] = False,
+        version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.", callback=_version, is_eager=True)] = False,
     ) -> None:
         """Find the memory bugs of PyTorch training code before they kill a run."""
 

@@ -13,8 +13,8 @@ _DOC: Final = """Write all findings to the baseline, which leaves them out of la
     """
 # What says which findings there are, where they go, and how the rest is told; nothing is fixed or shown.
 _TAKEN: Final = (
-    "paths select ignore extend_select preview no_preview per_file_ignores no_local_rules severity min_confidence output_format color quiet verbose "
-    "baseline config isolated exclude extend_exclude force_exclude cache_dir no_cache"
+    "paths select ignore extend_select preview no_preview per_file_ignores extend_per_file_ignores no_local_rules severity min_confidence output_format "
+    "color quiet verbose baseline config isolated exclude extend_exclude force_exclude no_respect_gitignore cache_dir no_cache"
 ).split()
 
 Arguments: Final[Any] = make_dataclass(

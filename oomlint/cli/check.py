@@ -15,11 +15,12 @@ from oomlint.cli.options import Color, choice, flag, several, text, words
 from oomlint.config import ConfigError, Format, Settings, Sort
 from oomlint.finding import Confidence, Severity
 from oomlint.output.view import View, visible
-from oomlint.registry import catalogue, chosen, codes, idle
+from oomlint.registry import catalogue, chosen, codes, idle, is_known
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oomlint.checking import Failure
     from oomlint.cli import verify
     from oomlint.config import Local
     from oomlint.engine import Report
@@ -52,9 +53,11 @@ class Arguments:
     no_fix: bool = flag("Apply no fixes, whatever the settings say.", _FIXES)
     fix_only: bool = flag("Apply safe fixes, and report nothing that is left.", _FIXES)
     unsafe_fixes: bool = flag("With --fix or --diff, apply unsafe fixes too: numerics, order or memory layout may change.", _FIXES)
+    no_unsafe_fixes: bool = flag("Apply no unsafe fixes, whatever the settings say.", _FIXES)
     diff: bool = flag("Show what --fix would change, and write nothing.", _FIXES)
     show_fixes: bool = flag("List what was fixed.", _FIXES)
     fixable: tuple[str, ...] = several("Rules whose fixes may be applied, in place of those in the settings.", _FIXES, "CODES")
+    extend_fixable: tuple[str, ...] = several("Rules whose fixes may be applied beside the others.", _FIXES, "CODES")
     unfixable: tuple[str, ...] = several("Rules whose fixes are shown and not applied.", _FIXES, "CODES")
     verify: Verify | None = choice(
         "With --fix or --diff, run the code before and after each fix and apply only what is confirmed; `--verify=strict` exits with 1 for the rest.",
@@ -70,7 +73,8 @@ class Arguments:
     extend_select: tuple[str, ...] = several("Codes, prefixes and names of rules to check beside the others.", _RULES, "CODES")
     preview: bool = flag("Check also the rules that are in preview.", _RULES, variable="OOMLINT_PREVIEW")
     no_preview: bool = flag("Leave out the rules that are in preview, whatever the settings say.", _RULES)
-    per_file_ignores: tuple[str, ...] = several("Rules to leave out in files that match a pattern.", _RULES, "PATTERN:CODES")
+    per_file_ignores: tuple[str, ...] = several("Rules to leave out in files that match a pattern, in place of those in the settings.", _RULES, "PATTERN:CODES")
+    extend_per_file_ignores: tuple[str, ...] = several("The same, beside those in the settings.", _RULES, "PATTERN:CODES")
     no_local_rules: bool = flag("Load no rules from files of the project, whatever the settings say.", _RULES)
     severity: Severity | None = choice("The lowest severity to show; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to show; `medium` unless the settings say otherwise.", _RULES, Confidence)
@@ -82,13 +86,13 @@ class Arguments:
         "The order of findings: `place`, or `weight`, the gravest and heaviest first; `place` unless the settings say otherwise.", _OUTPUT, Sort
     )
     limit: str | None = text("Show at most so many findings; how many are left out is told.", _OUTPUT, "N")
-    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", variable="OOMLINT_OUTPUT_FILE")
+    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", variable="OOMLINT_OUTPUT_FILE", short="-o")
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
-    watch: bool = flag("Check again whenever a file has changed; needs the extra `watch`.", _OUTPUT)
+    watch: bool = flag("Check again whenever a file has changed; needs the extra `watch`.", _OUTPUT, "-w")
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
     quiet: bool = flag("Show findings, and why a file was not written.", _OUTPUT, "-q")
     verbose: bool = flag("Say which settings, rules and files a run has, and how long it takes; show all related places.", _OUTPUT, "-v")
-    exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT)
+    exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT, "-e")
     exit_non_zero_on_fix: bool = flag("Exit with 1 where something was fixed, even if nothing is left.", _OUTPUT)
 
     baseline: str | None = text("The file of findings that are known: they are neither shown nor fixed.", _KNOWN, "FILE")
@@ -96,6 +100,7 @@ class Arguments:
         "Write all findings to the baseline: to `oomlint-baseline.json` in the project's root, unless --baseline or the settings name another.", _KNOWN
     )
     no_baseline: bool = flag("Show what the baseline of the settings knows, too.", _KNOWN)
+    ignore_noqa: bool = flag("Show also what comments silence.", _KNOWN)
     add_ignore: str | None = text(
         "Silence all findings by comments beside them; `--add-ignore=REASON` puts words behind the codes.", _KNOWN, "[=REASON]", bare=""
     )
@@ -105,11 +110,12 @@ class Arguments:
     exclude: tuple[str, ...] = several("Files and folders to leave out, in place of those in the settings.", _FILES, "PATTERNS")
     extend_exclude: tuple[str, ...] = several("Files and folders to leave out beside the others.", _FILES, "PATTERNS")
     force_exclude: bool = flag("Apply excludes also to the paths given.", _FILES)
+    no_respect_gitignore: bool = flag("Check also what .gitignore files leave out.", _FILES)
     show_files: bool = flag("List the files that would be checked, and check none.", _FILES)
     show_settings: bool = flag("Show the settings in effect, and check nothing.", _FILES)
     stdin_filename: str | None = text("The name of what comes from standard input.", _FILES, "NAME")
     cache_dir: str | None = text("The folder of the cache, in place of that of the settings.", _FILES, "DIR", variable="OOMLINT_CACHE_DIR")
-    no_cache: bool = flag("Neither read nor write the cache.", _FILES, variable="OOMLINT_NO_CACHE")
+    no_cache: bool = flag("Neither read nor write the cache.", _FILES, "-n", variable="OOMLINT_NO_CACHE")
 
 
 def perform(arguments: Arguments) -> int:
@@ -158,7 +164,7 @@ def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> S
     ignores = getattr(arguments, "per_file_ignores", ()) or None
     rest = settings.with_overrides(
         per_file_ignores=ignores,
-        severity=arguments.severity,
+        severity=arguments.severity or (Severity.NOTE if _is_exact(arguments.select) and settings.severity is Severity.WARNING else None),
         min_confidence=arguments.min_confidence,
         sort=getattr(arguments, "sort", None),
         preview=_previews(settings, arguments),
@@ -170,6 +176,12 @@ def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> S
     base = () if arguments.select else codes(settings.select, settings.ignore, settings.extend_select)
     wanted = replace(rest, select=codes(asked.select, asked.ignore, asked.extend_select, base), ignore=(), extend_select=())
     return replace(wanted, select=chosen(wanted))
+
+
+def _is_exact(selectors: Sequence[str]) -> bool:
+    """Whether rules are selected one by one: who does that wants to see what they say, be it a note."""
+    words = [word.strip() for each in selectors for word in each.split(",") if word.strip()]
+    return bool(words) and all(map(is_known, words))
 
 
 def _previews(settings: Settings, arguments: Arguments | verify.Arguments) -> bool:
@@ -192,10 +204,14 @@ def tell_idle(settings: Settings, arguments: Arguments | verify.Arguments) -> No
 
 def tell_failures(report: Report, view: View) -> None:
     """Rules that failed and what was not done, on standard error: also where only findings are asked for."""
+    alike: dict[tuple[str, str, str], list[Failure]] = {}
     for failure in report.failures:
-        say(f"{failure.origin or 'internal error'}: {failure.code} failed on {view.name(failure.path)}: {failure.cause} (OOMLINT_DEBUG=1 shows where)")
+        alike.setdefault((failure.code, failure.origin, failure.cause), []).append(failure)
+    for (code, origin, cause), (first, *others) in alike.items():
+        more = f" and {len(others)} more file{'s' if len(others) > 1 else ''}" if others else ""
+        say(f"{origin or 'internal error'}: {code} failed on {view.name(first.path)}{more}: {cause} (OOMLINT_DEBUG=1 shows where)")
         if os.environ.get("OOMLINT_DEBUG"):
-            sys.stderr.write(failure.trace)
+            sys.stderr.write(first.trace)
     for notice in report.notices:
         say(f"{view.name(notice.path)}: {notice.message}")
 

@@ -25,7 +25,7 @@ from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.view import View
 from oomlint.registry import catalogue, chosen, codes
-from oomlint.settings import BASELINE, Format
+from oomlint.settings import BASELINE, Format, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from oomlint.cli.approval import Approval
     from oomlint.cli.check import Arguments
     from oomlint.cli.known import Baseline, Scope
-    from oomlint.config import Settings
     from oomlint.engine import Report
     from oomlint.finding import Finding
 
@@ -221,6 +220,7 @@ class _Check:
             cache=not arguments.no_cache,
             cache_folder=os.path.abspath(arguments.cache_dir) if arguments.cache_dir else None,
             overlay=self.overlay,
+            suppress=not arguments.ignore_noqa,
             # What is left out because it says the same as something else would be said once that is silent, or gone.
             once=shown,
         )
@@ -300,7 +300,11 @@ class _Check:
 
         done = silence(report, reason, self.paths, str(self.root))
         if not self.arguments.quiet:
-            say(f"silenced {summary.count(len(done.findings), 'finding')} by comments in {summary.count(done.files, 'file')}")
+            # What a report says once of several places is silenced at each of them.
+            places = len(done.findings)
+            whole = report.told if not any(item.code for item in done.report.findings) else places
+            more = f" at {places} places" if places > whole else ""
+            say(f"silenced {summary.count(whole, 'finding')}{more} by comments in {summary.count(done.files, 'file')}")
         return done.report
 
     def _tell_start(self) -> None:
@@ -338,12 +342,16 @@ def _all_of(*questions: Callable[[Finding], bool] | None) -> Callable[[Finding],
 def _overridden(settings: Settings, arguments: Arguments) -> Settings:
     """The settings with all options in place."""
     beside = _patterns(arguments.extend_exclude)
-    return overridden(settings, arguments).with_overrides(
+    found = overridden(settings, arguments)
+    ignores = Settings().with_overrides(per_file_ignores=arguments.extend_per_file_ignores).per_file_ignores
+    return found.with_overrides(
+        per_file_ignores={key: (*found.per_file_ignores.get(key, ()), *ignores.get(key, ())) for key in (*found.per_file_ignores, *ignores)},
         exclude=_patterns(arguments.exclude) or None,
         extend_exclude=(*settings.extend_exclude, *beside) if beside else None,
-        fixable=arguments.fixable or None,
+        fixable=(*(arguments.fixable or found.fixable), *arguments.extend_fixable),
         unfixable=arguments.unfixable or None,
-        unsafe_fixes=arguments.unsafe_fixes or None,
+        unsafe_fixes=False if arguments.no_unsafe_fixes else arguments.unsafe_fixes or None,
+        respect_gitignore=False if arguments.no_respect_gitignore else None,
         output_format=arguments.output_format,
     )
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _Record = TypeVar("_Record")
 STANDARD: Final = "-"  # standard input or output, in place of a file
 _KEY: Final = "option"
+_WORDS: Final = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}  # for a switch in the environment
 
 
 class Color(StrEnum):
@@ -53,9 +54,9 @@ def flag(text: str, panel: str, short: str | None = None, variable: str | None =
     return field(default=False, metadata={_KEY: Option(Kind.FLAG, _with(text, variable), panel, short, variable=variable)})
 
 
-def text(text: str, panel: str, metavar: str, bare: str | None = None, variable: str | None = None) -> Any:
+def text(text: str, panel: str, metavar: str, bare: str | None = None, variable: str | None = None, short: str | None = None) -> Any:
     """A single value."""
-    return field(default=None, metadata={_KEY: Option(Kind.TEXT, _with(text, variable), panel, metavar=metavar, variable=variable, bare=bare)})
+    return field(default=None, metadata={_KEY: Option(Kind.TEXT, _with(text, variable), panel, short, metavar=metavar, variable=variable, bare=bare)})
 
 
 def several(text: str, panel: str, metavar: str) -> Any:
@@ -98,7 +99,9 @@ def with_environment(record: _Record) -> _Record:
         given = os.environ.get(option.variable, "") if option.variable else ""
         if given and getattr(record, name) == default:
             if option.kind is Kind.FLAG:
-                values[name] = given.lower() not in {"0", "false", "no", "off"}
+                if given.lower() not in _WORDS:
+                    raise ValueError(f"{option.variable}: {given!r} is not one of {', '.join(_WORDS)}")
+                values[name] = _WORDS[given.lower()]
                 if not values[name] and hasattr(record, f"no_{name}"):
                     values[f"no_{name}"] = True  # it goes over the settings
             elif not _take(values, name, option, given):

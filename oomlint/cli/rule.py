@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,7 +66,8 @@ def perform(arguments: Arguments) -> int:
     form = arguments.output_format or (Format.TEXT if one_each or arguments.all else Format.CONCISE)
     rules = [registry.load(code) for code in codes]
     if form is Format.CONCISE:
-        sys.stdout.write("".join(f"{line}\n" for line in _lines(rules)))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        sys.stdout.write("".join(f"{line if width is None or len(line) <= width else line[: width - 1] + '…'}\n" for line in _lines(rules)))
         return 0
     if form is Format.JSON:
         entries = [_entry(rule) for rule in rules]

@@ -210,9 +210,14 @@ class Server(LanguageServer):
             wanted.setdefault(seen.document.uri_of(finding.place), []).append(translator.diagnostic(finding))
         for uri, diagnostics in wanted.items():
             if seen.sent.get(uri) != diagnostics:
-                self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+                self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, self._version_of(uri, seen.document)))
         seen.sent = {uri: wanted[uri] for uri in wanted if uri in seen.document.addresses}
         self._refresh_lenses()
+
+    def _version_of(self, uri: str, checked: Document) -> int | None:
+        """The version of a document that was checked, where it is still the one that is open."""
+        current, text = self.document_at(uri), self.workspace.text_documents.get(uri)
+        return text.version if text is not None and current is not None and current.data == checked.data else None
 
     def at(self, uri: str, span: types.Range) -> list[Finding]:
         """The findings at a span, where the document is as it was checked."""
