@@ -15,7 +15,7 @@ import pytest
 
 from oomlint.config import Settings
 from oomlint.projects import Projects
-from oomlint.trace import cgroups, devices, scripts
+from oomlint.trace import cgroups, deepening, devices, scripts
 from oomlint.trace.marks import VARIABLE, watch
 from oomlint.trace.reading import Reader, promote
 from oomlint.trace.roles import About, role_of, script_of
@@ -362,3 +362,33 @@ def test_the_files_of_a_command(tmp_path: Path) -> None:
     project = Projects(str(tmp_path), Settings(), {}, ()).of(found[0])
     names = {os.path.relpath(path, tmp_path) for path in scripts.closure(project, found)}
     assert names == {"train.py", "helper.py", "pack/__init__.py", "pack/data.py", "pack/deep.py"}
+
+
+# -- which lines grow --------------------------------------------------------------------------------------------------
+
+
+def lines_of(tmp_path: Path, totals: dict[int, Sequence[float]]) -> dict[int, deepening.Line]:
+    """What is said of the lines of one process that held these megabytes at one look after the other."""
+    looks = zip(*totals.values(), strict=True)
+    said = (
+        json.dumps({"at": 0.5 * place, "lines": [("train.py", row, int(1e6 * size), 1) for row, size in zip(totals, each, strict=True) if size]})
+        for place, each in enumerate(looks)
+    )
+    (tmp_path / "7.jsonl").write_text("\n".join(said))
+    return {line.row: line for line in deepening.read(str(tmp_path), Trace(("x",), "/", processes=[Process(7, 1, 0, 1, TRAIN)]))}
+
+
+def test_a_line_of_a_function_that_has_returned_is_named(tmp_path: Path) -> None:
+    found = lines_of(tmp_path, {4: [*range(0, 60, 5), 2, 0, 0], 9: [30] * 15})
+    assert set(found) == {4}
+    assert (found[4].first, found[4].last) == (20_000_000, 55_000_000)
+
+
+def test_a_line_that_took_all_at_the_start_is_not_named(tmp_path: Path) -> None:
+    found = lines_of(tmp_path, {729: [0, 5, 10, 15, 20, 25, 30, *[31] * 11], 9: range(18)})
+    assert set(found) == {9}
+
+
+def test_lines_are_not_told_from_two_looks(tmp_path: Path) -> None:
+    assert not lines_of(tmp_path, {4: [0, 50]})
+    assert not lines_of(tmp_path, {4: []})

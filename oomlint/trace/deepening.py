@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 BOOTSTRAP: Final = str(Path(__file__).parent / "deep")
 VARIABLE: Final = "OOMLINT_TRACE_DEEP"  # the folder that snapshots go to
 _MOST: Final = 5
-_ENOUGH: Final = 3  # snapshots
+_ENOUGH: Final = 3  # snapshots after the warm-up
 _PART: Final = 0.05  # of what all lines grew by
+_MOSTLY: Final = 0.7  # of the snapshots
+_GOES_ON: Final = 0.2  # of a rise: in the second half of the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +66,22 @@ def _snapshots(path: str) -> list[dict[str, Any]]:
 
 
 def _lines(snapshots: list[dict[str, Any]], who: str) -> list[Line]:
-    """The lines of one process. The first third is warm-up."""
-    if len(snapshots) < _ENOUGH:
+    """The lines of one process, up to when it held the most: who ends gives back what it has. The first third of the time is warm-up."""
+    if not snapshots:
         return []
-    rest = snapshots[len(snapshots) // 3 :]
+    fullest = max(snapshots[len(snapshots) // 2 :], key=lambda each: sum(size for _, _, size, _ in each["lines"]))
+    begin, end = snapshots[0]["at"], fullest["at"]
+    rest = [each for each in snapshots if begin + (end - begin) / 3 <= each["at"] <= end]
+    if len(rest) < _ENOUGH:
+        return []
     held: list[dict[tuple[str, int], tuple[int, int]]] = [{(path, row): (size, count) for path, row, size, count in each["lines"]} for each in rest]
+    middle = sum(each["at"] <= (rest[0]["at"] + end) / 2 for each in rest) - 1
     found = []
     for place, (size, count) in held[-1].items():
         values = [each.get(place, (0, 0))[0] for each in held]
         rising = sum(later >= earlier for earlier, later in pairwise(values))
-        if rising >= 0.7 * (len(values) - 1):  # most of the time
+        # An import takes much, too, and is over at some time.
+        if rising >= _MOSTLY * (len(values) - 1) and size - values[middle] >= _GOES_ON * (size - values[0]):
             points = tuple((float(each["at"]), float(value)) for each, value in zip(rest, values, strict=True))
             found.append(Line(*place, who, values[0], size, 60 * theil_sen(points), count))
     return found
