@@ -17,9 +17,10 @@ from oomlint.config import Settings
 from oomlint.projects import Projects
 from oomlint.trace import cgroups, deepening, devices, scripts
 from oomlint.trace.marks import VARIABLE, watch
-from oomlint.trace.reading import Reader, promote
+from oomlint.trace.reading import Linux, Reader, promote
 from oomlint.trace.roles import About, role_of, script_of
 from oomlint.trace.timeline import MOST_SAMPLES, Figures, Process, Role, Sample, Trace
+from oomlint.verify import process_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,6 +179,22 @@ class FakeSystem:
 
 def held(size: int) -> Figures:
     return Figures(size, 0, size, size, size, 3)
+
+
+def test_a_light_reading_takes_no_more_off_than_was_the_process_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 900 MB, 600 are shared with two forked workers, so 500 count: 300 of its own, and 200."""
+    before = Figures(500, 0, 300, 900, 950, 3)
+    truth = Figures(430, 0, 300, 690, 740, 3)  # what a full reading would find
+    now = {"mapped": 0}
+    monkeypatch.setattr(process_tree, "in_memory", lambda _: (now["mapped"] + 50, now["mapped"]))
+    monkeypatch.setattr(process_tree, "descriptors", lambda _: 3)
+    monkeypatch.setattr(process_tree, "highest", lambda _: 950)
+    system = Linux()
+    monkeypatch.setattr(system, "figures", lambda _: (truth, 950))
+    for mapped, wanted in {1000: (600, 400), 700: (300, 100), 600: (200, 0), 500: (430, 300), 0: (430, 300)}.items():
+        now["mapped"] = mapped
+        found, _ = system.update(7, before)
+        assert (found.anonymous, found.dirty) == wanted, mapped
 
 
 @pytest.mark.parametrize("by", ["cgroup", "machine"])

@@ -159,7 +159,7 @@ def notes(report: Report) -> Iterator[str]:
         yield f"readings were further apart than {trace.pace.asked:g} s, so that they take no more than {100 * SHARE:.0f} % of one core"
     if trace.pace.readings > 2 * trace.pace.full:
         said = "what processes take is seen at each reading, what they copy of each other at those with proportional shares"
-        yield f"{said}, every {trace.pace.seconds / trace.pace.full:.1f} s, so that reading takes no more than {100 * SHARE:.0f} % of one core"
+        yield f"{said}, at most {gaps(trace, full=True):.1f} s apart, so that reading takes no more than {100 * SHARE:.0f} % of one core"
     if trace.ending is not None and trace.ending.left:
         left = ", ".join(f"{trace.name(index)} (pid {trace.processes[index].pid})" for index in trace.ending.left[:_SHOWN])
         yield f"the command has ended and left {count(len(trace.ending.left), 'process', 'processes')} running: {left}; `--follow` watches until they end, too"

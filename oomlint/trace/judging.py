@@ -225,6 +225,7 @@ def overlooked(trace: Trace) -> list[tuple[int, int, int]]:
     return found
 
 
-def gaps(trace: Trace) -> float:
-    """The longest time between two readings that followed each other, in seconds."""
-    return max((later.at - earlier.at for earlier, later in pairwise(trace.samples)), default=0.0)
+def gaps(trace: Trace, *, full: bool = False) -> float:
+    """The longest time between two readings, or two full ones, that followed each other, in seconds."""
+    times = [sample.at for sample in trace.samples if not (full and sample.light)]
+    return max((later - earlier for earlier, later in pairwise(times)), default=0.0)

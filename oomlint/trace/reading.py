@@ -78,11 +78,13 @@ class Linux:
         return Figures(memory.anonymous, memory.shared, memory.dirty, memory.mapped, memory.resident, descriptors), process_tree.highest(pid)
 
     def update(self, pid: int, figures: Figures) -> tuple[Figures, int]:
-        """What it has taken since is its own; what it has copied since waits for a full reading."""
+        """What it has taken since is its own, and so is what it has given back, if it had that much; what it has copied waits for a full reading."""
         resident, mapped = process_tree.in_memory(pid)
         more = mapped - figures.mapped
-        anonymous, dirty = max(figures.anonymous + more, 0), max(figures.dirty + more, 0)
-        return Figures(anonymous, figures.shared, dirty, mapped, resident, process_tree.descriptors(pid)), process_tree.highest(pid)
+        if min(figures.dirty, figures.anonymous) + more < 0:  # pages that others still map are gone: only a full reading tells whose they are now
+            return self.figures(pid)
+        now = Figures(figures.anonymous + more, figures.shared, figures.dirty + more, mapped, resident, process_tree.descriptors(pid))
+        return now, process_tree.highest(pid)
 
 
 class Portable:
