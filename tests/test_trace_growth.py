@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from oomlint.trace.growth import LEAST_BYTES, Shape, judge, noise_of, tau, theil_sen, with_allocators
+from oomlint.trace.growth import LEAST_BYTES, Course, Shape, judge, noise_of, tau, theil_sen, with_allocators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,10 @@ SHAPES: Final[dict[str, tuple[Shape, Callable[[float], float], dict[str, float]]
     "each step, many readings": (Shape.STEADY, lambda at: 50 * at, {"count": 3000}),
     "each step, with evaluations": (Shape.STEADY, lambda at: 80 * at + 100 * (at * 8 % 1), {}),
     "each step, then the end": (Shape.STEADY, lambda at: 400 * at if at < 0.97 else 0, {}),
+    "each step, then a short end": (Shape.STEADY, lambda at: 60 * min(at / 0.85, 1), {}),
+    "each step, then a long end": (Shape.SETTLED, lambda at: 60 * min(at / 0.7, 1), {}),
     "five stairs": (Shape.STAIRS, lambda at: 20 * int(at * 5), {}),
+    "two stairs": (Shape.STAIRS, lambda at: 20 * ((at > 0.5) + (at > 0.85)), {}),
     "ten stairs": (Shape.STAIRS, lambda at: 20 * int(at * 10), {}),
     "read at first": (Shape.FLAT, lambda at: 300 * min(at / 0.1, 1), {}),
     "read for half of the run": (Shape.SETTLED, lambda at: 300 * min(at / 0.5, 1), {}),
@@ -60,21 +63,45 @@ def test_a_shape_is_told(name: str) -> None:
 def test_amounts_are_right() -> None:
     points = series(lambda at: 60 * at)  # 60 MB in 20 s
     steps = tuple((number * 0.1, float(number)) for number in range(200))
-    trend = judge(points, (0, 5, 10, 15), steps)
+    trend = judge(points, Course((0, 5, 10, 15), steps))
     assert trend.a_minute == pytest.approx(180 * MB, rel=0.05)
     assert trend.a_step == pytest.approx(0.3 * MB, rel=0.05)
     assert trend.an_epoch == pytest.approx(15 * MB, rel=0.1)
 
 
 def test_stairs_at_epochs_are_epochs() -> None:
-    trend = judge(series(lambda at: 20 * int(at * 5)), (0, 4, 8, 12, 16))
+    trend = judge(series(lambda at: 20 * int(at * 5)), Course((0, 4, 8, 12, 16)))
     assert trend.shape is Shape.EPOCHS
     assert trend.an_epoch == pytest.approx(20 * MB, rel=0.05)
-    assert judge(series(lambda at: 20 * int(at * 20), 400), (0, 20, 40, 60)).shape is Shape.STAIRS
+    assert judge(series(lambda at: 20 * int(at * 20), 400), Course((0, 20, 40, 60))).shape is Shape.STAIRS
 
 
 def test_the_first_epoch_is_no_growth() -> None:
-    assert judge(series(lambda at: 300 * min(at / 0.24, 1)), (0, 5, 10, 15)).shape is Shape.FLAT
+    assert judge(series(lambda at: 300 * min(at / 0.24, 1)), Course((0, 5, 10, 15))).shape is Shape.FLAT
+
+
+def test_what_comes_before_the_first_workers_is_no_growth() -> None:
+    """An import that takes most of a run of 20 s on a slow machine."""
+    ramp = series(lambda at: 300 * min(at / 0.6, 1))
+    assert judge(ramp).shape is Shape.SETTLED
+    assert judge(ramp, Course(begun=12.5)).shape is Shape.FLAT
+    assert judge(series(lambda at: 300 * at), Course(begun=18.5)).shape is Shape.SHORT
+    assert judge(series(lambda at: 300 * at), Course(begun=10)).shape is Shape.STEADY
+    hours = series(lambda at: 300 * min(at / 0.9, 1), every=36.0)  # trained without workers, evaluated with some
+    assert judge(hours, Course(begun=0.9 * 3600)).shape is judge(hours).shape
+
+
+def test_what_comes_after_the_work_is_no_verdict() -> None:
+    ends = series(lambda at: 60 * min(at / 0.6, 1))
+    assert judge(ends).shape is Shape.SETTLED
+    assert judge(ends, Course(over=12.0)).shape is Shape.STEADY
+    assert judge(series(lambda _: 0), Course(over=12.0)).shape is Shape.FLAT
+
+
+def test_a_run_of_a_second_says_nothing() -> None:
+    brief = series(lambda at: 50 * at, every=0.02)
+    assert judge(brief).shape is Shape.SHORT
+    assert judge(brief, Course(steps=tuple((number * 0.1, float(number)) for number in range(20)))).shape is Shape.STEADY
 
 
 def test_few_readings_say_nothing() -> None:
@@ -108,3 +135,9 @@ def test_what_the_allocator_keeps_is_told() -> None:
     assert with_allocators(judge(points), points, ((20.0, 1 * MB),)).shape is Shape.SETTLED
     grows = series(lambda at: 100 * at)
     assert with_allocators(judge(grows), grows, ((0.0, 5 * MB), (20.0, 6 * MB))).shape is Shape.STEADY
+
+
+def test_what_each_epoch_frees_and_takes_again_is_not_kept() -> None:
+    points = series(lambda at: 400 * min(at / 0.1, 1))
+    free = tuple((float(at), MB * (400 if at % 4 == 0 else 100 - 25 * (at % 4))) for at in range(21))
+    assert with_allocators(judge(points), points, free).shape is Shape.FLAT

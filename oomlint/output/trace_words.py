@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _MINUTE, _HOUR = 60, 3600
 _SHOWN: Final = 4  # processes that a sentence names
 _CLOSE: Final = 0.95  # of a limit
+_SIGKILL: Final = 9
+_ELSEWHERE: Final = "no kill by the kernel's OOM killer was counted (a job scheduler, or a daemon such as earlyoom, sends it, too)"
 
 
 def command(trace: Trace) -> str:
@@ -52,7 +54,8 @@ def ending(trace: Trace) -> str:
     if trace.ending is None:
         return "it still runs"
     after = f"after {moment(trace.pace.seconds)}"
-    said = f"killed by {_signal(trace.ending.signal)}" if trace.ending.signal else f"status {trace.ending.status}"
+    by = "the OOM killer" if trace.ending.signal == _SIGKILL and trace.kills else _signal(trace.ending.signal)
+    said = f"killed by {by}" if trace.ending.signal else f"status {trace.ending.status}"
     return f"{said} {after}" + (f", interrupted by {_signal(trace.ending.interrupted)}" if trace.ending.interrupted else "")
 
 
@@ -101,7 +104,7 @@ def trend(growth: Growth, trace: Trace) -> str:
         case Shape.FLAT if growth.subject is Subject.WORKERS:
             return f"flat, with {much(growth.held)} of their own at the peak"
         case Shape.FLAT:
-            return f"flat, at {much(growth.held)}" if growth.held else "flat"
+            return f"flat, at {much(growth.held)}{_whole(growth, trace)}" if growth.held else "flat"
         case Shape.SETTLED:
             asked = "" if trace.allocators else ", or freed memory that the allocator keeps (`oomlint.trace.watch()` in the script tells)"
             return f"rises by {much(known.rise)} until {moment(known.since)}, then flat: what the program holds{asked}"
@@ -116,6 +119,12 @@ def trend(growth: Growth, trace: Trace) -> str:
             return f"grows with each {_epoch(trace)}: {_speed(growth, trace)}"
         case _:
             return f"grows steadily: {_speed(growth, trace)}"
+
+
+def _whole(growth: Growth, trace: Trace) -> str:
+    """Why what one process holds is more than its proportional share, where it is."""
+    shares = [figures for index, figures in trace.peak.processes.items() if growth.processes == (index,)] if trace.peak else []
+    return ", counting whole what others share" if any(each.anonymous < _CLOSE * each.mapped for each in shares) else ""
 
 
 def _speed(growth: Growth, trace: Trace) -> str:
@@ -140,12 +149,22 @@ def predicted(report: Report) -> str:
     return f"`oomlint budget` predicts {size(told.bytes)}{'' if told.complete else ' at least'}, at the moment `{told.moment}`"
 
 
-def notes(report: Report) -> Iterator[str]:
-    """What else has to be said: kills, limits, what may be missed, what is left."""
-    trace = report.trace
+def deaths(trace: Trace) -> Iterator[str]:
+    """Who was killed, by whom as far as that is known, and what all held just before: nothing else that is said matters more."""
     yield from (_kill(trace, kill) for kill in trace.kills)
-    if trace.ending is not None and trace.ending.signal == getattr(signal, "SIGKILL", 9) and not trace.kills:
-        yield "SIGKILL came from elsewhere: no kill by the kernel's OOM killer was counted (a job scheduler, or a daemon such as earlyoom, sends it, too)"
+    if trace.kills:
+        return
+    killed = [f"{trace.name(index)} (pid {each.pid})" for index, each in enumerate(trace.processes) if each.signal == _SIGKILL]
+    if killed:
+        more = f" and {len(killed) - _SHOWN} more" if len(killed) > _SHOWN else ""
+        yield f"SIGKILL has ended {', '.join(killed[:_SHOWN])}{more}; {_ELSEWHERE}"
+    elif trace.ending is not None and trace.ending.signal == _SIGKILL:
+        yield f"SIGKILL came from elsewhere: {_ELSEWHERE}"
+
+
+def notes(report: Report) -> Iterator[str]:
+    """What else has to be said: limits, what may be missed, what is left."""
+    trace = report.trace
     if trace.group_limit is not None and trace.group_most:
         close = ", close to what it may have" if trace.group_most >= _CLOSE * trace.group_limit else ""
         yield f"the cgroup may have {size(trace.group_limit)}; it had {size(trace.group_most)} at a reading, page cache included{close}"

@@ -39,9 +39,13 @@ _LEAST_EPOCHS: Final = 3
 _END: Final = 0.1  # of the run
 _LEAVING: Final = 5.0  # seconds that an interpreter with large libraries takes to end
 _LEAVING_SHARE: Final = 0.3  # of the run, at most
+_STARTING: Final = 60.0  # seconds until the first workers of a program: what comes later is a part of its work
+_LEAST_WORK: Final = 2.0  # seconds that tell of growth where no steps are counted
 _STILL: Final = 0.8  # of the most: who holds less is on the way out
 _FEWEST: Final = 3  # readings that tell a level
 _KEPT: Final = 0.5  # of the rise that freed memory accounts for
+_MOSTLY: Final = 0.4  # of what is held
+_LATE: Final = 1 / 3  # of the run, in which freed memory is not taken again
 _MAD: Final = 1.4826  # makes the median deviation of a normal distribution its standard deviation
 
 
@@ -78,17 +82,27 @@ class Trend:
     freed: float = 0.0  # bytes that the allocator keeps
 
 
-def judge(points: Points, epochs: Sequence[float] = (), steps: Points = (), *, least: float = LEAST_BYTES) -> Trend:
-    """The trend of a series. ``least`` is what counts as a rise at all.
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is known of a run beside its figures: what is judged lies between its start and its end."""
 
-    ``epochs`` are the times at which they begin, ``steps`` the steps done by a time; where these are known, the last one is the end of what is judged.
-    """
-    points = _without_end(tuple(point for point in points if point[0] <= steps[-1][0]) if len(steps) >= _ENOUGH else points)
+    epochs: Sequence[float] = ()  # when they begin
+    steps: Points = ()  # that were done by a time
+    begun: float | None = None  # seconds: the first workers are there, so what comes before is the start
+    over: float | None = None  # seconds: it is told to end, or the last workers are gone, so what comes after is the end
+
+
+def judge(points: Points, course: Course = Course(), *, least: float = LEAST_BYTES) -> Trend:
+    """The trend of a series. ``least`` is what counts as a rise at all."""
+    epochs, steps = course.epochs, course.steps
+    last = steps[-1][0] if len(steps) >= _ENOUGH else course.over
+    points = _without_fall(points if last is None else tuple(point for point in points if point[0] <= last))
+    points = points if last is not None else _without_flat_end(points, least)
     if len(points) < _ENOUGH:
         return Trend(Shape.SHORT)
-    begin = _after_warm_up(points, epochs, steps)
+    begin = _after_warm_up(points, course)
     rest = tuple(point for point in points if point[0] >= begin)
-    if len(rest) < _ENOUGH - 2:
+    if len(rest) < _ENOUGH - 2 or (len(steps) < _ENOUGH and rest[-1][0] - begin < _LEAST_WORK):
         return Trend(Shape.SHORT)
     bins = _binned(rest)
     noise = noise_of(bins)
@@ -124,13 +138,16 @@ def with_allocators(trend: Trend, points: Points, free: Points) -> Trend:
     if not free or not points:
         return trend
     held = points[-1][1]
-    last = free[-1][1]
+    # What is free at one moment and taken again at the next, each epoch, is not kept for nothing.
+    late = free[0][0] + (1 - _LATE) * (free[-1][0] - free[0][0])
+    last = min(value for at, value in free if at >= late)
     low = min(value for _, value in points)
     if last < LEAST_BYTES or last < _LEVEL * held:
         return trend
     grown = trend.rise if trend.shape.grows or trend.shape is Shape.SETTLED else held - low
     more = last - min(value for _, value in free) if trend.shape.grows else last
-    if more >= _KEPT * max(grown, LEAST_BYTES) and trend.shape is not Shape.SHORT:
+    much = trend.shape.grows or last >= _MOSTLY * held
+    if more >= _KEPT * max(grown, LEAST_BYTES) and much and trend.shape is not Shape.SHORT:
         return Trend(Shape.KEPT, trend.rise, trend.a_minute, trend.a_step, trend.an_epoch, trend.since, trend.times, trend.noise, last)
     return trend
 
@@ -163,20 +180,22 @@ def noise_of(points: Points) -> float:
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def _after_warm_up(points: Points, epochs: Sequence[float], steps: Points) -> float:
+def _after_warm_up(points: Points, course: Course) -> float:
     """When the warm-up is over: with the first epoch where there are several, after the first tenth of the steps, else after a fifth of the run."""
     start, end = points[0][0], points[-1][0]
-    inside = [at for at in epochs if start <= at < end]
+    steps = course.steps
+    inside = [at for at in course.epochs if start <= at < end]
     if len(inside) >= _LEAST_EPOCHS:
         return inside[1]
     if len(steps) >= _ENOUGH:
         first, last = max(steps[0][0], start), min(steps[-1][0], end)
         if last > first:
             return first + (last - first) / 10
-    return start + _WARM_UP * (end - start)
+    fifth = start + _WARM_UP * (end - start)
+    return max(fifth, course.begun) if course.begun is not None and course.begun <= max(fifth, start + _STARTING) else fifth
 
 
-def _without_end(points: Points) -> Points:
+def _without_fall(points: Points) -> Points:
     """The points without the fall at the end: a program that ends gives back what it has, and that is no part of its run."""
     most = max((value for _, value in points[len(points) // 2 :]), default=0.0)
     last = max((place for place, (_, value) in enumerate(points) if value >= _STILL * most), default=len(points) - 1)
@@ -184,6 +203,18 @@ def _without_end(points: Points) -> Points:
         return points[: last + 1]
     spent = points[-1][0] - points[last][0]
     return points[: last + 1] if spent <= min(_LEAVING, _LEAVING_SHARE * (points[-1][0] - points[0][0])) else points
+
+
+def _without_flat_end(points: Points, least: float) -> Points:
+    """The points with only the beginning of an end in which nothing more is taken: it is as long as a warm-up may be, and as little a part of the work."""
+    if not points:
+        return points
+    threshold = max(least / 4, _NOISE * noise_of(_binned(points)), _LEVEL * median(value for _, value in points[-_FEWEST:]))
+    flat = tuple(point for point in points if point[0] >= _settled(points, threshold))
+    spent, whole = flat[-1][0] - flat[0][0], points[-1][0] - points[0][0]
+    if spent > min(_LEAVING, _WARM_UP * whole) or theil_sen(_binned(flat)) * spent >= threshold / 2:
+        return points
+    return points[: len(points) - len(flat) + len(points) // 20 + _FEWEST]
 
 
 def _binned(points: Points) -> Points:

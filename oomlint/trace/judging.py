@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from oomlint.trace.growth import LEAST_BYTES, LEAST_DESCRIPTORS, Shape, Trend, judge, with_allocators
+from oomlint.trace.growth import LEAST_BYTES, LEAST_DESCRIPTORS, Course, Shape, Trend, judge, with_allocators
 from oomlint.trace.timeline import MarkKind, Role
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _LEAST_COPIED: Final = 24 * 2**20  # bytes in a worker: about ten megabytes any 
 _PART: Final = 0.1  # of the peak: less is not worth a word
 _LARGE: Final = 64 * 2**20  # bytes of which a word is said even where nothing grows
 _LONG: Final = 0.5  # of the longest life among workers
+_ENDING: Final = 0.3  # of a run: without workers for longer, it is still at work
 
 
 class Subject(StrEnum):
@@ -74,35 +75,88 @@ def steps_of(trace: Trace) -> Points:
     return tuple(done)
 
 
+def course_of(trace: Trace) -> Course:
+    """What marks, workers and signals say of when it was at work."""
+    seen = [trace.processes[index] for index in trace.of_role(Role.WORKER) if trace.processes[index].until > trace.processes[index].since]
+    end = trace.samples[-1].at if trace.samples else 0.0
+    gone = max((each.until for each in seen), default=end)
+    asked = trace.ending.asked if trace.ending is not None and trace.ending.asked is not None else end
+    over = min(asked, gone if end - gone <= _ENDING * end else end)
+    return Course(epochs_of(trace), steps_of(trace), min((each.since for each in seen), default=None), over if over < end else None)
+
+
 def _all(trace: Trace) -> Iterator[Growth | None]:
-    epochs, steps = epochs_of(trace), steps_of(trace)
+    course = course_of(trace)
     peak = trace.peak or trace.samples[-1]
+    members = [each for each in _members(trace, course) if each is not None]
     everybody = tuple(range(len(trace.processes)))
-    yield Growth(Subject.TREE, "all processes", judge(_totals(trace), epochs, steps), peak.total, everybody)
+    whole = judge(_totals(trace), course)
+    summed = [each.trend for each in members if each.subject not in {Subject.DESCRIPTORS, Subject.DEVICE}]
+    if whole.shape.grows and not any(trend.shape.grows for trend in summed):
+        # Nobody grows alone: several do together, or come one after the other. If not, they have only started.
+        together = max(_groups(trace, course), key=lambda each: each.trend.rise, default=None)
+        if together is not None:
+            members = [together, *(each for each in members if not (each.subject is Subject.WORKERS is together.subject))]
+        elif any(trend.shape is Shape.SHORT for trend in summed):
+            whole = Trend(Shape.SHORT)
+        else:
+            since = max((trend.since for trend in summed if trend.shape is Shape.SETTLED), default=None)
+            whole = replace(whole, shape=Shape.FLAT) if since is None else replace(whole, shape=Shape.SETTLED, since=since)
+    yield Growth(Subject.TREE, "all processes", whole, peak.total, everybody)
+    yield from members
+
+
+def _groups(trace: Trace, course: Course) -> Iterator[Growth]:
+    """What grows of processes of a kind, taken together: their proportional shares, however many of them there are."""
+    kinds: dict[tuple[Subject, str], list[int]] = {}
+    for index, process in enumerate(trace.processes):
+        if process.role is Role.WORKER:
+            kinds.setdefault((Subject.WORKERS, "workers"), []).append(index)
+        elif process.role in {Role.MAIN, Role.RANK}:
+            kinds.setdefault((Subject.MAIN, "ranks"), []).append(index)
+        else:
+            kinds.setdefault((Subject.OTHER, f"processes of {trace.name(index)}"), []).append(index)
+    for (subject, what), indices in kinds.items():
+        points = trace.sums(indices, "held")
+        trend = judge(points, course)
+        if len(indices) > 1 and trend.shape.grows:
+            methods = tuple(sorted({trace.processes[index].start_method for index in indices} - {""}))
+            yield Growth(
+                subject,
+                f"{len(indices)} {what}" + (f" ({', '.join(methods)})" if methods else ""),
+                trend,
+                max(value for _, value in points),
+                tuple(indices),
+                methods,
+            )
+
+
+def _members(trace: Trace, course: Course) -> Iterator[Growth | None]:
+    peak = trace.peak or trace.samples[-1]
     for index, process in enumerate(trace.processes):
         if process.role not in {Role.WORKER, Role.HELPER}:
             subject = Subject.OTHER if process.role is Role.OTHER else Subject.MAIN
             points = trace.series(index, "mapped")
             if len(points) > 1:
                 free = tuple((each.at, float(each.free)) for each in trace.allocators if each.pid == process.pid and each.free is not None)
-                trend = with_allocators(judge(points, epochs, steps), points, free)
+                trend = with_allocators(judge(points, course), points, free)
                 # What it shares with forked workers is its own; its proportional share would be a part of that.
                 held = peak.processes[index].mapped if index in peak.processes else 0
                 if subject is Subject.MAIN or trend.shape.grows or held > _PART * peak.total:
                     yield Growth(subject, trace.name(index), trend, held, (index,))
-    yield from _workers(trace, epochs, steps)
-    yield _shared(trace, epochs, steps)
-    yield _descriptors(trace, epochs, steps)
+    yield from _workers(trace, course)
+    yield _shared(trace, course)
+    yield _descriptors(trace, course)
     device = trace.of_tree("device")
     if any(value for _, value in device):
-        yield Growth(Subject.DEVICE, trace.device, judge(device, epochs, steps), max(value for _, value in device))
+        yield Growth(Subject.DEVICE, trace.device, judge(device, course), max(value for _, value in device))
 
 
 def _totals(trace: Trace) -> Points:
     return tuple((sample.at, float(sample.total)) for sample in trace.samples)
 
 
-def _workers(trace: Trace, epochs: Sequence[float], steps: Points) -> Iterator[Growth]:
+def _workers(trace: Trace, course: Course) -> Iterator[Growth]:
     """The workers: what they hold, and what each of them copies of its parent."""
     every = trace.of_role(Role.WORKER)
     if not every:
@@ -114,7 +168,7 @@ def _workers(trace: Trace, epochs: Sequence[float], steps: Points) -> Iterator[G
     points = _while_all(trace, together, "mapped")
     if points:
         who = f"{len(together)} workers" if len(together) > 1 else "1 worker"
-        yield Growth(Subject.WORKERS, f"{who} ({', '.join(methods)})", judge(points, epochs, steps), held, together, methods)
+        yield Growth(Subject.WORKERS, f"{who} ({', '.join(methods)})", judge(points, course), held, together, methods)
     copied = _copied(trace, tuple(index for index in together if trace.processes[index].start_method == "fork"))
     if copied and (most := max(value for _, value in copied)) >= _LEAST_COPIED * len(together):
         begin = copied[0][1]
@@ -125,17 +179,14 @@ def _workers(trace: Trace, epochs: Sequence[float], steps: Points) -> Iterator[G
 
 
 def _longest(trace: Trace, every: Sequence[int]) -> tuple[int, ...]:
-    """The workers of one generation: the one that has lived longest."""
-    lives: dict[tuple[int, int], list[int]] = {}
-    for index in every:
-        process = trace.processes[index]
-        lives.setdefault((process.parent, process.generation), []).append(index)
+    """The workers that were there together with the one that has lived longest, whoever has started them, for most of its life."""
+    best = max((trace.processes[index] for index in every), key=lambda each: each.until - each.since)
 
-    def life(members: list[int]) -> float:
-        return max(trace.processes[index].until - trace.processes[index].since for index in members)
+    def shared(index: int) -> float:
+        each = trace.processes[index]
+        return min(each.until, best.until) - max(each.since, best.since)
 
-    best = max(lives.values(), key=life)
-    return tuple(index for index in best if trace.processes[index].until - trace.processes[index].since >= _LONG * life(best))
+    return tuple(index for index in every if shared(index) >= _LONG * (best.until - best.since))
 
 
 def _while_all(trace: Trace, indices: Sequence[int], quantity: str) -> Points:
@@ -171,25 +222,25 @@ def _of_parent(trace: Trace, index: int) -> int:
     return min(near, key=lambda sample: abs(sample.at - process.since)).processes[parent].mapped
 
 
-def _shared(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | None:
+def _shared(trace: Trace, course: Course) -> Growth | None:
     """Shared memory that the processes map. Its file system may have more, of theirs or of others."""
     points = tuple((sample.at, float(sum(each.shared for each in sample.processes.values()))) for sample in trace.samples if not sample.light)
     most = max((value for _, value in points), default=0.0)
     if most < LEAST_BYTES:
         return None
-    trend = judge(points, epochs, steps)
+    trend = judge(points, course)
     peak = trace.peak or trace.samples[-1]
     told = trend.shape.grows or most >= min(_LARGE, _PART * peak.total)
     return Growth(Subject.SHARED, "shared memory", trend, most) if told else None
 
 
-def _descriptors(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | None:
+def _descriptors(trace: Trace, course: Course) -> Growth | None:
     """The process whose descriptors grow most."""
     best: Growth | None = None
     for index in range(len(trace.processes)):
         points = trace.series(index, "descriptors")
         if len(points) > 1:
-            trend = judge(points, epochs, steps, least=LEAST_DESCRIPTORS)
+            trend = judge(points, course, least=LEAST_DESCRIPTORS)
             if trend.shape.grows and (best is None or trend.rise > best.trend.rise):
                 best = Growth(Subject.DESCRIPTORS, trace.name(index), trend, max(value for _, value in points), (index,))
     return best

@@ -27,6 +27,7 @@ GRACE: Final = 1.0  # seconds that the rest of the tree has to end after the com
 _RECENT: Final = 8  # readings whose cost counts
 _KERNEL: Final = 0x80  # `si_code` of a signal that the terminal has sent to all of its foreground group
 _MOST_STEPS: Final = 4000  # marks of steps that are kept
+_STANDARD_ERROR: Final = 2  # its descriptor
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells have it
 _PASSED_ON: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
 
@@ -46,8 +47,11 @@ def run(
     *,
     follow: bool = False,
     extra: Mapping[str, str] | None = None,
+    aside: bool = False,
 ) -> Trace:
     """Run the command to its end. ``tell`` is called after each reading; ``follow`` watches what it leaves running, too.
+
+    ``aside``: what the command writes to standard output goes to standard error.
 
     Raises StartError, and NotHere where the system tells nothing of processes.
     """
@@ -59,16 +63,16 @@ def run(
         gpus = devices.find()
         trace.device = gpus.name if gpus else ""
         start = time.monotonic()
-        process = _start(command, {**os.environ, **(extra or {}), VARIABLE: path})
+        process = _start(command, {**os.environ, **(extra or {}), VARIABLE: path}, aside=aside)
         with arrived.blocked():
             watch = _Watch(trace, process, Reader(trace, source, process.pid, gpus), _Marks(path, start, trace), start)
             watch.until_end(arrived, tell, follow=follow)
     return trace
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], environment: Mapping[str, str], *, aside: bool) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(command, env=environment)  # noqa: S603 - it is what the user asks for
+        return subprocess.Popen(command, env=environment, stdout=_STANDARD_ERROR if aside else None)  # noqa: S603 - it is what the user asks for
     except FileNotFoundError as error:
         raise StartError(_not_found(command, error), NOT_FOUND) from None
     except (PermissionError, NotADirectoryError, OSError) as error:
@@ -100,6 +104,7 @@ class _Watch:
         self._full = 0.0  # seconds that the last full reading took
         self._highest = 0
         self._interrupted = 0
+        self._asked: float | None = None  # when, in seconds since the start
         self._stopped = False  # watching what was left behind is over
 
     def until_end(self, arrived: _Arrived, tell: Callable[[Trace], None], *, follow: bool) -> None:
@@ -130,6 +135,7 @@ class _Watch:
             self._interrupted,
             self._highest,
             self._reader.left(at),
+            self._asked,
         )
 
     def _read(self) -> None:
@@ -162,7 +168,8 @@ class _Watch:
             if number == getattr(signal, "SIGCHLD", 0) and self._ended():
                 return
             if number in _PASSED_ON:
-                self._interrupted = self._interrupted or number
+                if not self._interrupted:
+                    self._interrupted, self._asked = number, time.monotonic() - self._start
                 if self._process.returncode is not None:
                     self._stopped = True
                     return
@@ -196,7 +203,8 @@ class _Watch:
         for process in self._trace.processes:
             if process.pid != self._process.pid:
                 with suppress(ChildProcessError, OSError):
-                    os.waitpid(process.pid, os.WNOHANG)
+                    pid, status = os.waitpid(process.pid, os.WNOHANG)
+                    process.signal = status & 0x7F if pid else process.signal
         return bool(self._reader.left(time.monotonic() - self._start))
 
 

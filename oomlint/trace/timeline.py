@@ -40,6 +40,7 @@ class Process:
     slot: int = 0  # of a worker: its number among those of its parent that live at a time
     generation: int = 0  # of a worker: how many sets of them its parent has had before
     highest: int = 0  # bytes: the largest resident set, as the kernel knows it
+    signal: int = 0  # that has ended it, where it was seen before its parent took its status
 
 
 class Figures(NamedTuple):
@@ -127,6 +128,7 @@ class Ending:
     interrupted: int = 0  # the signal that was sent to it through oomlint, or by the terminal
     highest: int = 0  # bytes: the largest resident set of the first process and those that it has waited for, by the account of the kernel
     left: tuple[int, ...] = ()  # indices of processes that still run
+    asked: float | None = None  # seconds since the start: when that signal was sent
 
 
 @dataclass(slots=True)

@@ -1,0 +1,106 @@
+"""Who of a trace is said to grow: on traces of made-up processes, whose answer is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from oomlint.trace.growth import Shape
+from oomlint.trace.judging import Growth, Subject, growths
+from oomlint.trace.timeline import Ending, Figures, Mark, MarkKind, Process, Role, Sample, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MB: Final = 10**6
+TRAIN: Final = ("python", "train.py")
+MAIN: Final = Process(7, 1, 0.0, 0.0, TRAIN, role=Role.MAIN)
+WORKER: Final = Process(0, 7, 0.0, 0.0, TRAIN, role=Role.WORKER, start_method="fork")
+RANK: Final = Process(0, 1, 0.0, 0.0, TRAIN, role=Role.RANK)
+
+Life = tuple[Process, float, float, "Callable[[float], float]"]  # who, from when, until when, and the megabytes of its own at a time
+
+
+def traced(*lives: Life, every: float = 0.2) -> Trace:
+    """A trace of processes that hold what is said, each its own."""
+    end = max(until for _, _, until, _ in lives)
+    processes = [replace(who, pid=who.pid or 100 + place, since=since, until=until) for place, (who, since, until, _) in enumerate(lives)]
+    trace = Trace(("x",), "/", processes=processes)
+    for number in range(int(end / every) + 1):
+        at = number * every
+        sizes = {place: int(MB * size(at)) for place, (_, since, until, size) in enumerate(lives) if since <= at <= until}
+        trace.add(Sample(at, {place: Figures(size, 0, size, size, size, 3) for place, size in sizes.items()}))
+    trace.marks = [Mark(each.since, MarkKind.PASS, place) for place, each in enumerate(each for each in processes if each.role is Role.WORKER)]
+    trace.ending = Ending(0)
+    return trace
+
+
+def told(trace: Trace) -> dict[str, Shape]:
+    return {each.who: each.trend.shape for each in growths(trace)}
+
+
+def about(trace: Trace, subject: Subject) -> Growth:
+    return next(each for each in growths(trace) if each.subject is subject)
+
+
+def test_a_start_that_takes_most_of_the_run_is_no_growth() -> None:
+    trace = traced((MAIN, 0, 20, lambda at: 150 * min(at / 12.4, 1)), (WORKER, 12.5, 16, lambda _: 14), (WORKER, 12.5, 16, lambda _: 14))
+    assert told(trace) == {"all processes": Shape.FLAT, "main process": Shape.FLAT, "2 workers (fork)": Shape.FLAT}
+
+
+def test_a_run_that_ends_with_its_start_is_too_short() -> None:
+    trace = traced((MAIN, 0, 2.2, lambda at: 150 * min(at / 1.3, 1)), (WORKER, 1.4, 2.2, lambda at: 20 * (at - 1.3)))
+    assert set(told(trace).values()) == {Shape.SHORT}
+
+
+def test_what_a_run_does_at_its_end_hides_no_growth() -> None:
+    """A rank that keeps every batch until its workers are gone, and one that keeps none; the end takes as long as an interpreter with torch does."""
+    trace = traced(
+        (RANK, 0, 30, lambda at: 200 + 5 * min(at, 24)),
+        (replace(RANK, rank=1), 0, 30, lambda _: 200),
+        (replace(WORKER, parent=100), 3, 24, lambda _: 10),
+        (replace(WORKER, parent=101), 3, 24, lambda _: 10),
+    )
+    trace.processes[0].rank = 0
+    assert told(trace) == {"all processes": Shape.STEADY, "rank 0": Shape.STEADY, "rank 1": Shape.FLAT, "2 workers (fork)": Shape.FLAT}
+
+
+def test_what_comes_after_an_interrupt_hides_no_growth() -> None:
+    trace = traced((MAIN, 0, 20, lambda at: 7 * min(at, 12)))
+    assert told(trace)["main process"] is Shape.SETTLED
+    trace.ending = Ending(130, 0, 2, asked=12.0)
+    assert told(trace)["main process"] is Shape.STEADY
+
+
+def test_a_share_that_comes_back_from_workers_is_no_growth() -> None:
+    """Pages of the main process count a third in each while two workers are there, and whole when they have ended."""
+    trace = traced((MAIN, 0, 20, lambda _: 150), (WORKER, 2, 14, lambda _: 12), (WORKER, 2, 14, lambda _: 12))
+    for sample in trace.samples:
+        if len(sample.processes) == 3:
+            sample.processes.update(
+                {0: Figures(50 * MB, 0, 5 * MB, 150 * MB, 150 * MB, 3), **dict.fromkeys((1, 2), Figures(62 * MB, 0, 12 * MB, 162 * MB, 162 * MB, 3))}
+            )
+    assert set(told(trace).values()) == {Shape.FLAT}
+
+
+@pytest.mark.parametrize(
+    ("who", "name"), [(WORKER, "23 workers (fork)"), (Process(0, 7, 0, 0, ("/bin/encode",)), "23 processes of encode")], ids=["workers", "programs"]
+)
+def test_somebody_is_named_where_all_processes_grow(who: Process, name: str) -> None:
+    """Processes that are started one after the other and stay, none of which grows."""
+    found = growths(traced((MAIN, 0, 26, lambda _: 60), *((who, start, 26, lambda _: 15) for start in range(1, 24))))
+    assert [(each.who, each.trend.shape.grows) for each in found[:3]] == [("all processes", True), (name, True), ("main process", False)]
+
+
+def test_workers_of_all_ranks_are_told_together() -> None:
+    found = about(
+        traced(
+            *((replace(RANK, rank=rank), 0, 20, lambda _: 200.0) for rank in range(2)),
+            *((replace(WORKER, parent=100 + rank), 2 + 0.1 * rank, 10, lambda _: 14.0) for rank in range(2)),
+            *((replace(WORKER, parent=100 + rank, generation=1), 11, 18, lambda _: 14.0) for rank in range(2)),
+        ),
+        Subject.WORKERS,
+    )
+    assert (found.who, len(found.processes), found.held) == ("2 workers (fork)", 2, 28 * MB)
