@@ -37,9 +37,13 @@ class Arguments:
 
     html: str | None = text("Write a page with charts to a file, beside the report.", _OUTPUT, "FILE")
     output_format: Format = choice(
-        "How the report is written: `full`, to standard error, or `json`, to standard output.", _OUTPUT, Format, Format.FULL, "FORMAT"
+        "How the report is written: `full`, to standard error, or `json`, to standard output; what the command writes there goes to standard error then.",
+        _OUTPUT,
+        Format,
+        Format.FULL,
+        "FORMAT",
     )
-    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
+    output_file: str | None = text("Write the report to a file; `-` is standard output.", _OUTPUT, "FILE")
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
     quiet: bool = flag("Show no line while the command runs.", _OUTPUT, "-q")
 

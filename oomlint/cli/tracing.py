@@ -72,7 +72,7 @@ def _watched(arguments: Arguments, interval: float) -> Report:
     with tempfile.TemporaryDirectory(prefix="oomlint-trace-") if arguments.deep else nullcontext("") as folder:
         extra = deepening.variables(folder) if arguments.deep else None
         with closing(live) if live else nullcontext():
-            known = running.run(arguments.command, interval, live or (lambda _: None), follow=arguments.follow, extra=extra)
+            known = running.run(arguments.command, interval, live or (lambda _: None), follow=arguments.follow, extra=extra, aside=_alone(arguments))
         lines = deepening.read(folder, known) if arguments.deep else ()
         return replace(report(known, lines, deep=arguments.deep, isolated=arguments.isolated), predicted=_predicted(arguments))
 
@@ -89,8 +89,13 @@ def _predicted(arguments: Arguments) -> Predicted | None:
     return Predicted(told.peak.bytes, str(told.peak.moment), told.host_complete)
 
 
+def _alone(arguments: Arguments) -> bool:
+    """Whether the report goes to standard output, where another program may read it: what the command writes there must not come between."""
+    return arguments.output_file == STANDARD or (arguments.output_file is None and arguments.output_format is Format.JSON)
+
+
 def _write(found: Report, arguments: Arguments, view: View) -> None:
-    """The report: text goes to standard error, since standard output is the command's."""
+    """The report: text goes to standard error, since standard output is the command's where nothing else is asked for."""
     path = None if arguments.output_file == STANDARD else arguments.output_file
     as_json = arguments.output_format is Format.JSON
     if path is not None:
@@ -104,7 +109,7 @@ def _write(found: Report, arguments: Arguments, view: View) -> None:
     elif as_json:
         sys.stdout.write(trace_json.text(found, view))
     else:
-        stream_of_text = sys.stdout if arguments.output_file == STANDARD else sys.stderr
+        stream_of_text = sys.stdout if _alone(arguments) else sys.stderr
         printer = Printer(stream_of_text, color=wants_color(arguments.color, stream_of_text))
         printer.lines(trace_text.lines(found, view, plain=not trace_text.holds(stream_of_text.encoding)))
     if arguments.html is not None:
