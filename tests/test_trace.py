@@ -213,9 +213,11 @@ def test_a_command_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
-    program = "pid = os.fork()\nif not pid: wait(0.5); os.kill(os.getpid(), 9)\nassert os.waitpid(pid, 0)[1] == 9\nwait(0.3); sys.exit(3)"
+    """Its parent takes its status late, as one does that computes."""
+    program = "pid = os.fork()\nif not pid: wait(0.5); os.kill(os.getpid(), 9)\nwait(3)\nassert os.waitpid(pid, 0)[1] == 9\nsys.exit(3)"
     status, report = finished(tmp_path, program)
     assert status == 3
+    assert any(note.startswith("SIGKILL has ended worker 0 (pid ") for note in report["notes"])
     assert [each["role"] for each in report["processes"]] == ["main process", "worker"]
 
 
@@ -385,6 +387,14 @@ def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", [("--output-format", "json"), ("--output-format", "json", "--output-file", "-"), ("--output-file", "-")], ids=" ".join)
+def test_a_report_on_standard_output_is_there_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
+    line = command(*words, "--", "echo", "from the command")
+    done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "from the command\n")
+    assert json.loads(done.stdout)["status"] == 0 if "json" in words else done.stdout.startswith("echo 'from the command': status 0 after")
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
@@ -488,7 +498,7 @@ def test_what_a_budget_predicts_stands_beside_what_was_seen(tmp_path: Path) -> N
     told = json.loads((tmp_path / "report.json").read_text())["predicted"]
     assert 200 * MB < told["bytes"] < 400 * MB  # 200 MB of data, and what Python and torch take
     assert (told["moment"], told["complete"]) == ("first epoch", True)
-    assert re.search(rf'<p id="predicted" data-bytes="{told["bytes"]}">`oomlint budget` predicts ', (tmp_path / "page.html").read_text())
+    assert re.search(rf'<p id="predicted" data-bytes="{told["bytes"]}"><code>oomlint budget</code> predicts ', (tmp_path / "page.html").read_text())
 
 
 def test_a_training_is_explained(tmp_path: Path) -> None:

@@ -170,6 +170,9 @@ class FakeSystem:
     def parent(self, pid: int) -> int:
         return 1 if pid == 7 else 7
 
+    def ended_by(self, pid: int) -> int:
+        return 9 if pid == 8 else 0
+
     def figures(self, pid: int) -> tuple[Figures, int]:
         return self.alive[pid], 0
 
@@ -218,6 +221,7 @@ def test_a_kill_by_the_oom_killer_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     trace.add(reader.read(1.0))
     assert [(kill.by, kill.count, kill.gone, kill.before.total) for kill in trace.kills] == [(by, 1, (1,), 400)]
     assert (trace.group_limit, trace.group_most) == (1000, 500)
+    assert [each.signal for each in trace.processes] == [0, 9]
     system.alive = {}
     reader.gone(2.0)
     assert len(trace.kills) == 1  # the rest has ended by itself

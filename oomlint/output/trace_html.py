@@ -30,7 +30,9 @@ def text(report: Report, view: View) -> str:
     """The page."""
     trace = report.trace
     body = [f"<h1>oomlint trace</h1>\n<pre>{escape(trace_words.command(trace))}</pre>\n"]
-    body.append(f'<p id="ending">{escape(trace_words.ending(trace))}</p>\n<p class="soft">{escape(trace_words.readings(trace))}</p>\n')
+    body.append(f'<p id="ending">{escape(trace_words.ending(trace))}</p>\n')
+    body += (f'<p class="grows">{page.prose(sentence)}</p>\n' for sentence in trace_words.deaths(trace))
+    body.append(f'<p class="soft">{escape(trace_words.readings(trace))}</p>\n')
     if trace.peak is not None:
         body += _memory(report)
         body += _growth(report)
@@ -56,7 +58,7 @@ def _memory(report: Report) -> Iterator[str]:
         f"{escape(trace_words.place(trace, peak.at))}.</p>\n"
     )
     if report.predicted is not None:
-        yield f'<p id="predicted" data-bytes="{report.predicted.bytes}">{escape(trace_words.predicted(report))}.</p>\n'
+        yield f'<p id="predicted" data-bytes="{report.predicted.bytes}">{page.prose(trace_words.predicted(report))}.</p>\n'
     times = [sample.at for sample in trace.samples]
     yield trace_svg.layers(times, _layers(trace), "bytes", spots, trace.group_limit) + "\n"
     what = "epochs" if trace.of_kind(MarkKind.EPOCH) else "passes over loaders, told from the workers that start"
@@ -110,7 +112,7 @@ def _growth(report: Report) -> Iterator[str]:
         known = growth.trend
         style = "grows" if known.shape.grows else "quiet"
         figures = f'data-shape="{escape(known.shape.value)}" data-rise="{known.rise:.0f}" data-minute="{known.a_minute:.0f}"'
-        said = escape(trace_words.trend(growth, report.trace))
+        said = page.prose(trace_words.trend(growth, report.trace))
         who = one_line(growth.who) + (" descriptors" if growth.subject is Subject.DESCRIPTORS else "")
         yield f'<tr><td>{escape(who)}</td><td class="outcome {style}" {figures}>{escape(known.shape.value)}</td><td>{said}</td></tr>\n'
     yield "</table></div>\n"

@@ -84,7 +84,7 @@ def entry(report: Report, view: View) -> dict[str, Any]:
             for line in report.lines
         ],
         "left": list(end.left) if end else [],
-        "notes": list(trace_words.notes(report)),
+        "notes": [*trace_words.deaths(trace), *trace_words.notes(report)],
         "next": list(report.next),
     }
 

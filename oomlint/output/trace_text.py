@@ -30,6 +30,7 @@ def lines(report: Report, view: View, *, plain: bool = False) -> Iterator[Line]:
     """The report. ``plain``: without block characters, for a stream that has none."""
     trace = report.trace
     yield ((f"{trace_words.command(trace)}: ", "bold"), (trace_words.ending(trace), "bold"))
+    yield from (((visible(sentence), "red"),) for sentence in trace_words.deaths(trace))
     yield ((trace_words.readings(trace), ""),)
     if trace.peak is not None:
         yield from _memory(trace, trace.peak, plain=plain)

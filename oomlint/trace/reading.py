@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oomlint.trace.timeline import Trace
 
 _TOGETHER = 2.0  # seconds between the starts of two workers of one set; spawned ones take that long to begin
+_STATUS = 49  # the place of `exit_code` in /proc/PID/stat, after the name
 _SETTLING = 5  # readings after which the command line of a new process is final: between fork and exec it has that of its parent
 
 
@@ -39,6 +40,9 @@ class System(Protocol):
 
     def parent(self, pid: int) -> int:
         """Its parent; 0 where it is gone."""
+
+    def ended_by(self, pid: int) -> int:
+        """The signal that has ended a process whose status nobody has taken yet; 0 where none has, or it is gone."""
 
     def figures(self, pid: int) -> tuple[Figures, int]:
         """What it holds, and the largest resident set that it has had. Raises ProcessLookupError."""
@@ -70,6 +74,15 @@ class Linux:
     def parent(self, pid: int) -> int:
         """Its parent."""
         return process_tree.parent(pid)
+
+    def ended_by(self, pid: int) -> int:
+        """The signal that has ended a process, by the status that waits for its parent."""
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+            return int(fields[_STATUS]) & 0x7F if fields[0] == "Z" else 0
+        except (OSError, IndexError, ValueError):
+            return 0
 
     def figures(self, pid: int) -> tuple[Figures, int]:
         """What it holds."""
@@ -127,6 +140,10 @@ class Portable:
             return int(self._asked(pid, "ppid")[0])
         except ProcessLookupError:
             return 0
+
+    def ended_by(self, pid: int) -> int:  # noqa: ARG002 - it is not told
+        """Nothing."""
+        return 0
 
     def figures(self, pid: int) -> tuple[Figures, int]:
         """What it holds."""
@@ -200,6 +217,9 @@ class Reader:
             self._devices.used({self._trace.processes[index].pid for index in processes}) if self._devices else None,
             bool(before),
         )
+        if self._trace.samples:
+            for index in self._trace.samples[-1].processes.keys() - processes.keys():
+                self._trace.processes[index].signal = self._system.ended_by(self._trace.processes[index].pid)
         self._note_kills(sample)
         promote(self._trace)
         return sample
