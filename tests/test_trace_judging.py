@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from oomlint.cli.trace import Arguments
+from oomlint.cli.tracing import predicted
+from oomlint.output import trace_words
+from oomlint.trace.explaining import Explanation, explain, next_steps
 from oomlint.trace.growth import Shape
 from oomlint.trace.judging import Growth, Subject, growths
-from oomlint.trace.timeline import Ending, Figures, Mark, MarkKind, Process, Role, Sample, Trace
+from oomlint.trace.report import Report
+from oomlint.trace.timeline import Ending, Figures, Kill, Mark, MarkKind, Process, Role, Sample, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,3 +110,40 @@ def test_workers_of_all_ranks_are_told_together() -> None:
         Subject.WORKERS,
     )
     assert (found.who, len(found.processes), found.held) == ("2 workers (fork)", 2, 28 * MB)
+
+
+def test_a_finding_explains_who_was_killed_before_it_could_be_judged() -> None:
+    """Workers that cache what they read, in a run of two seconds."""
+    folder = Path(__file__).parent.parent / "fixtures" / "rules" / "OOM214"
+    script = str(min(folder.glob("bad*.py")))
+    trace = traced((replace(MAIN, words=("python", script), folder=str(folder)), 0, 2.2, lambda _: 60), (WORKER, 1, 2.2, lambda at: 300 * at))
+    assert not [each.finding.code for each in explain(trace, growths(trace), isolated=True).explained]
+    trace.kills.append(Kill(2.2, "cgroup", 1, (1,), trace.samples[-1]))
+    assert [each.finding.code for each in explain(trace, growths(trace), isolated=True).explained] == ["OOM214"]
+
+
+def test_a_command_for_a_shell_is_quoted_in_what_to_look_at_next() -> None:
+    trace = traced((MAIN, 0, 20, lambda at: 30 * at))
+    trace.command = ("sh", "-c", "python train.py > log")
+    steps = next_steps(trace, Explanation(open=tuple(growths(trace)[1:])), deep=False)
+    assert steps[0].startswith("`oomlint trace --deep -- sh -c 'python train.py > log'` shows")
+
+
+def test_a_budget_is_told_what_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each spawned worker has an interpreter and the data of its own; a forked one shares them."""
+    (tmp_path / "train.py").write_text(
+        "import sys\nimport torch\nfrom torch.utils.data import DataLoader, TensorDataset\n\n"
+        "if __name__ == '__main__':\n    data = TensorDataset(torch.zeros(100_000, 500))\n"
+        "    for (x,) in DataLoader(data, batch_size=400, num_workers=2, multiprocessing_context=sys.argv[1]):\n        x.sum()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    arguments = Arguments(command=("python", "train.py", "spawn"), isolated=True)
+    told = {}
+    for method in ("fork", "spawn"):
+        told[method] = predicted(arguments, traced((MAIN, 0, 9, lambda _: 60), *[(replace(WORKER, start_method=method), 2, 9, lambda _: 60.0)] * 2))
+    forked, spawned = told["fork"], told["spawn"]
+    assert forked
+    assert spawned
+    assert (forked.given, spawned.given) == (("start method fork",), ("start method spawn",))
+    assert spawned.bytes > forked.bytes + 2 * 50 * MB
+    assert "for what was seen: start method spawn" in trace_words.predicted(Report(traced((MAIN, 0, 1, lambda _: 1)), predicted=spawned))

@@ -83,6 +83,8 @@ def test_the_main_process_is_the_one_that_holds_most() -> None:
     promote(trace)
     assert [each.role for each in trace.processes] == [Role.OTHER, Role.MAIN, Role.OTHER, Role.WORKER]
     assert [trace.name(index) for index in range(4)] == ["sh", "main process", "python", "worker 0"]
+    trace.processes += [Process(5, 2, 0, 1, SERVER, role=Role.HELPER), Process(6, 2, 0, 1, TRACKER, role=Role.HELPER)]
+    assert [trace.name(index) for index in (4, 5)] == ["forkserver", "resource tracker"]
 
 
 def test_spawned_processes_with_workers_of_their_own_are_ranks() -> None:

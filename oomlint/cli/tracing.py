@@ -24,11 +24,13 @@ from oomlint.output.printer import Printer, wants_color
 from oomlint.output.trace_live import Live
 from oomlint.output.view import View
 from oomlint.trace import deepening, running
+from oomlint.trace.judging import setup_seen
 from oomlint.trace.report import Predicted, Report, report
 from oomlint.verify.process_tree import NotHere
 
 if TYPE_CHECKING:
     from oomlint.cli.trace import Arguments
+    from oomlint.trace.timeline import Trace
 
 _INTERVAL: Final = 0.2  # seconds
 _SHORTEST, _LONGEST = 0.01, 3600.0
@@ -74,19 +76,30 @@ def _watched(arguments: Arguments, interval: float) -> Report:
         with closing(live) if live else nullcontext():
             known = running.run(arguments.command, interval, live or (lambda _: None), follow=arguments.follow, extra=extra, aside=_alone(arguments))
         lines = deepening.read(folder, known) if arguments.deep else ()
-        return replace(report(known, lines, deep=arguments.deep, isolated=arguments.isolated), predicted=_predicted(arguments))
+        return replace(report(known, lines, deep=arguments.deep, isolated=arguments.isolated), predicted=predicted(arguments, known))
 
 
-def _predicted(arguments: Arguments) -> Predicted | None:
-    """What a budget of the command says; ``None`` where it says nothing: no script, no loader, shell syntax."""
+def predicted(arguments: Arguments, trace: Trace) -> Predicted | None:
+    """What a budget of the command says under the start method, the ranks and the workers that were seen.
+
+    It is ``None`` where a budget says nothing: no script, no loader, shell syntax.
+    """
+    method, workers, ranks = setup_seen(trace)
+    asked = budget.Arguments(paths=(shlex.join(arguments.command),), isolated=arguments.isolated)
+    asked = replace(asked, start_method=budget.Method(method) if method else None, ranks=str(ranks) if ranks else None)
+    given = [f"start method {method}"] if method else []
+    given += [f"{ranks} ranks"] if ranks else []
     try:
-        found = budgets(budget.Arguments(paths=(shlex.join(arguments.command),), isolated=arguments.isolated), View(current_folder()))
+        found = budgets(asked, View(current_folder()))
+        if workers and any(None in one.workers for one in found):  # only what the code does not say
+            found = budgets(replace(asked, set=(f"num_workers={workers}",)), View(current_folder()))
+            given.append(f"{workers} workers")
     except (BudgetError, ConfigError):
         return None
     if len(found) != 1:
         return None
     told = found[0].verdict
-    return Predicted(told.peak.bytes, str(told.peak.moment), told.host_complete)
+    return Predicted(told.peak.bytes, str(told.peak.moment), told.host_complete, tuple(given))
 
 
 def _alone(arguments: Arguments) -> bool:

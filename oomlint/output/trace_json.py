@@ -45,7 +45,7 @@ def entry(report: Report, view: View) -> dict[str, Any]:
             "share_of_a_core": round(pace.share, 5),
         },
         "peak": {**_sample(trace.peak), "total": trace.peak.total} if trace.peak else None,
-        "predicted": {"bytes": told.bytes, "moment": told.moment, "complete": told.complete} if told else None,
+        "predicted": {"bytes": told.bytes, "moment": told.moment, "complete": told.complete, "given": list(told.given)} if told else None,
         "limit": {"cgroup": trace.group_limit, "cgroup_peak": trace.group_peak, "machine": trace.machine},
         "device": trace.device or None,
         "processes": [
@@ -179,8 +179,8 @@ def schema() -> dict[str, Any]:
         "readings": object_of({"count": _WHOLE, "full": _WHOLE, **dict.fromkeys(("asked", "mean", "longest", "cost", "share_of_a_core"), _NUMBER)}),
         "peak": _or_null(object_of({**sample, "total": _WHOLE})),
         "predicted": {
-            **_or_null(object_of({"bytes": _WHOLE, "moment": _TEXT, "complete": {"type": "boolean"}})),
-            "description": "what `oomlint budget` says of the command: its peak; `complete` where nothing is left out",
+            **_or_null(object_of({"bytes": _WHOLE, "moment": _TEXT, "complete": {"type": "boolean"}, "given": _TEXTS})),
+            "description": "what `oomlint budget` says of the command: its peak; `complete` where nothing is left out, `given` what was seen and told to it",
         },
         "limit": object_of(dict.fromkeys(("cgroup", "cgroup_peak", "machine"), _or_null(_WHOLE))),
         "device": _or_null(_TEXT),

@@ -146,7 +146,8 @@ def predicted(report: Report) -> str:
     told = report.predicted
     if told is None:
         return ""
-    return f"`oomlint budget` predicts {size(told.bytes)}{'' if told.complete else ' at least'}, at the moment `{told.moment}`"
+    given = f", for what was seen: {', '.join(told.given)}" if told.given else ""
+    return f"`oomlint budget` predicts {size(told.bytes)}{'' if told.complete else ' at least'}, at the moment `{told.moment}`{given}"
 
 
 def deaths(trace: Trace) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -96,10 +97,13 @@ def causes_wanted(trace: Trace, growths: Sequence[Growth]) -> list[Growth]:
 
 def _matched(trace: Trace, asked: Sequence[Growth], findings: Sequence[Finding], files: tuple[str, ...], trouble: str) -> Explanation:
     alone = not trace.of_role(Role.WORKER)
+    killed = bool(trace.kills)
     explained: list[Explained] = []
     unexplained = []
     for growth in asked:
-        fitting = sorted((item for item in findings if fits(growth, item, alone=alone)), key=lambda item: item.weight_key)
+        # Who was killed before it could be judged has hardly been flat.
+        grown = replace(growth, trend=replace(growth.trend, shape=Shape.STEADY)) if killed and growth.trend.shape is Shape.SHORT else growth
+        fitting = sorted((item for item in findings if fits(grown, item, alone=alone)), key=lambda item: item.weight_key)
         for item in fitting:
             known = next((place for place, each in enumerate(explained) if each.finding is item), None)
             if known is None:
@@ -169,7 +173,7 @@ def _counted(code: str) -> frozenset[Quantity]:
 
 def next_steps(trace: Trace, explanation: Explanation, lines: Sequence[Line] = (), *, deep: bool) -> list[str]:
     """What to look at where nothing explains what grew. ``lines`` are those that a deep look has found."""
-    command = " ".join(trace.command)
+    command = shlex.join(trace.command)
     grown = sum(line.last - line.first for line in lines)
     said = []
     for growth in explanation.open[:2]:

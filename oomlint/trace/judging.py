@@ -253,6 +253,18 @@ def sends(growth: Growth, trace: Trace) -> bool:
     return moving and bool(methods - {"fork"}) and growth.trend.times <= len(trace.of_kind(MarkKind.PASS))
 
 
+def setup_seen(trace: Trace) -> tuple[str, int, int]:
+    """How workers were started, the most of one set of them, and how many ranks there were; empty and 0 for what was not seen, or in more than one way."""
+    sets: dict[tuple[int, int], int] = {}
+    methods = set()
+    for index in trace.of_role(Role.WORKER):
+        each = trace.processes[index]
+        if each.until > each.since:
+            sets[each.parent, each.generation] = sets.get((each.parent, each.generation), 0) + 1
+            methods.add(each.start_method)
+    return methods.pop() if len(methods) == 1 else "", max(sets.values(), default=0), len(trace.of_role(Role.RANK))
+
+
 def in_files(trace: Trace) -> int:
     """Bytes that the file system of shared memory got fuller by, beyond what the processes mapped; 0 where that is little."""
     most = max((sample.shm or 0 for sample in trace.samples), default=0)

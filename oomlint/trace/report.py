@@ -21,6 +21,7 @@ class Predicted:
     bytes: int
     moment: str
     complete: bool  # whether nothing is left out
+    given: tuple[str, ...] = ()  # what it was told, as it was seen
 
 
 @dataclass(frozen=True, slots=True)

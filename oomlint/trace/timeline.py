@@ -196,6 +196,8 @@ class Trace:
             return f"worker {process.slot}{of}"
         if process.role is Role.MAIN:
             return process.role.value
+        if process.role is Role.HELPER:
+            return "forkserver" if "forkserver" in " ".join(process.words) else "resource tracker"
         return process.words[0].rpartition("/")[2] if process.words else process.role.value
 
     def of_role(self, *roles: Role) -> tuple[int, ...]:
