@@ -26,6 +26,7 @@ from oomlint.model.values import (
     Frame,
     FunctionRef,
     Instance,
+    Merged,
     ModuleRef,
     Namespace,
     Options,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternative, Value
     from oomlint.syntax.scopes import Scope
 
-_OUTSIDE: Final = (Options, Settings, Namespace)
+_OUTSIDE: Final = (Options, Settings, Merged, Namespace)
 
 
 class Building(Objects):
@@ -198,7 +199,7 @@ class Building(Objects):
     def entries(self, whole: Outside) -> dict[Any, Any]:
         """All that options or settings hold, by name; under a ``Rest`` what else they may."""
         words: list[str] = []
-        known = not isinstance(whole.value, Namespace)
+        known = not isinstance(whole.value, Namespace | Merged)
         if isinstance(whole.value, Options):
             words, known = self.evaluator.options.words(whole.value)
         elif isinstance(whole.value, Settings):

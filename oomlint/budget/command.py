@@ -39,10 +39,7 @@ def refuse_shell(text: str) -> None:
 
 def read(text: str, folder: str) -> Command:
     """The script that a command runs, and what it gives it. Raises BudgetError, whose message says what is wrong."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise BudgetError(f"the command cannot be read: {str(error).lower()}") from None
+    words = words_of(text)
     at = _script_at(words)
     if at is None:
         raise BudgetError("the command runs no Python script that can be seen: it needs a file that ends in `.py`, or `-m` and a module")
@@ -50,6 +47,14 @@ def read(text: str, folder: str) -> Command:
     if run is None:
         raise BudgetError(f"the command runs {words[at]}, which is not there")
     return run
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a command. Raises BudgetError where a quote is left open."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BudgetError(f"the command cannot be read: {str(error).lower()}") from None
 
 
 def of_words(words: list[str], folder: str) -> Command | None:

@@ -11,7 +11,7 @@ import libcst as cst
 
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED
-from oomlint.budget.nouns import LoaderNoun, Program, Source
+from oomlint.budget.nouns import UNKNOWN_METHOD, LoaderNoun, Program, Source
 from oomlint.budget.phases import Phases
 from oomlint.budget.reach import only_as_script
 from oomlint.budget.samples import sample_of
@@ -23,7 +23,8 @@ from oomlint.memory.loaders.loader_calls import Use, is_given, is_true, loaders_
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
-from oomlint.model.values import FREE, Absent, Const, is_usual
+from oomlint.model.questions import is_cpu_count
+from oomlint.model.values import FREE, Absent, Const, ExternalCall, Unknown, Written, is_usual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,6 +158,7 @@ class Finder:
         sampled = any(is_given(a.value) for a in self.loaders.argument(loader, "sampler", frame) if not a.reach)
         methods = start_methods(self.loaders, loader, frame)
         method = ("forkserver" if "forkserver" in methods.counted else min(methods.counted)) if methods.known else ""
+        method = method or (UNKNOWN_METHOD if self._is_method_open(loader, frame) else "")
         module, call = loader.made_at(frame)
         read = self._dataset(loader, frame, ways)
         sources = (self._source(read, known, cell),) if read is not None else ()
@@ -178,6 +180,8 @@ class Finder:
             if alt.reach or not any(alt.under(picks) is not None for picks in ways):
                 continue
             value = alt.value
+            if not is_cpu_count(value) and isinstance(value, Unknown | Written) and is_usual(alt.picks):
+                return Name(name), None  # on a way that nobody can rule out
             number = default if isinstance(value, Absent) or (isinstance(value, Const) and value.value is None) else None
             if isinstance(value, Const) and isinstance(value.value, int):
                 number = int(value.value)
@@ -185,15 +189,28 @@ class Finder:
                 best = (number, alt)
         return best if best is not None else (Name(name), None)
 
+    def _is_method_open(self, loader: Loader, frame: Frame) -> bool:
+        """Whether the code chooses how workers start, and nobody knows what."""
+        asked = [self.loaders.argument(loader, "multiprocessing_context", frame)]
+        for module in {loader.module, *(layer.frame.module for layer in frame.bound or ())}:
+            for call, scope in module.calls_of(("set_start_method",)):
+                asked += [self.evaluator.values(arg.value, self.evaluator.calls.plain_frame(module, scope)) for arg in call.args[:1]]
+        found = [alt for alternatives in asked for alt in alternatives if not alt.reach]
+        return any(not isinstance(alt.value, Const | Absent | ExternalCall) for alt in found)
+
     def _says(self, loader: Loader, frame: Frame, name: str, ways: list[Picks]) -> bool:
         found = self.loaders.argument(loader, name, frame)
         return any(is_true(alt.value) and not alt.reach and any(alt.under(picks) is not None for picks in ways) for alt in found)
 
     def _dataset(self, loader: Loader, frame: Frame, ways: list[Picks]) -> Dataset | None:
-        """The dataset that a plain run reads: the first of its alternatives."""
+        """The dataset that a plain run reads; none where it may be one or another."""
         found = datasets_of(self.project).of(self.loaders, loader, frame)
         usual = [one for one in found if one.alternative is None or any(one.alternative.under(picks) is not None for picks in ways)]
-        return next((one for one in usual if one.alternative is None or not one.alternative.reach), next(iter(usual), None))
+        sure = [one for one in usual if one.alternative is None or not one.alternative.reach] or usual
+        tested = [
+            one for one in sure if one.alternative is not None and any(isinstance(key, tuple) and key[:1] == ("test",) for key, _ in one.alternative.picks)
+        ]
+        return None if len(tested) > 1 else next(iter(sure), None)
 
     def _source(self, dataset: Dataset, known: dict[object, Source], cell: int) -> Source:
         core = _innermost(dataset)
@@ -216,6 +233,11 @@ def _is_unused(loader: Loader, modules: Sequence[Module]) -> bool:
         return False
     name = re.compile(rf"\b{re.escape(bound[0][0])}\b")
     return sum(len(name.findall(module.source.text)) for module in modules) == 1
+
+
+def _is_tested(alt: Alternative) -> bool:
+    """Whether a value holds under a test whose outcome nobody knows."""
+    return any(isinstance(key, tuple) and key[:1] == ("test",) for key, _ in alt.picks)
 
 
 def _numbered(size: Size, number: int) -> Size:

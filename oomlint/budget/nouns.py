@@ -22,6 +22,7 @@ class Moment(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
+UNKNOWN_METHOD = "unknown"  # a start method that the code chooses, nobody knows which
 RUNNING = frozenset({Moment.START, Moment.TRAINING, Moment.EVALUATION, Moment.CHECKPOINT})
 
 
@@ -74,7 +75,7 @@ class LoaderNoun:
     workers_from: Place | None
     persistent: bool
     shuffled: bool
-    method: str  # that the code or the settings name; empty where it is left to the system
+    method: str  # that the code or the settings name, or ``UNKNOWN_METHOD``; empty where it is left to the system
     sources: tuple[Source, ...]
     sample: Size
     pinned: bool = False

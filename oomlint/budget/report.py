@@ -81,6 +81,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
         "filename": name(budget.program.path),
         "cell": budget.program.cell or None,
         "start_method": budget.setup.method,
+        "start_method_known": not budget.setup.method_open,
         "ranks": budget.setup.ranks,
         "loaders": [
             {"name": one.name, "workers": count, "place": _place(one.place, name), "workers_from": _place(one.workers_from, name)}
@@ -164,6 +165,7 @@ def schema() -> dict[str, Any]:
         "filename": _TEXT,
         "cell": {"type": ["integer", "null"], "minimum": 1, "description": "of a notebook"},
         "start_method": {"enum": ["fork", "spawn", "forkserver"]},
+        "start_method_known": {"type": "boolean", "description": "false where the code chooses one that nobody knows"},
         "ranks": {"type": "integer", "minimum": 1},
         "loaders": {"type": "array", "items": _object({"name": _TEXT, "workers": _BYTES, "place": place, "workers_from": place})},
         "rows": {"type": "array", "items": _object(row)},

@@ -26,6 +26,7 @@ class Setup:
     values: Values
     workers: int | None = None  # in place of the number of every loader that has workers
     caps: tuple[tuple[str, int], ...] = ()  # the most that a setting may be
+    method_open: bool = False  # whether the method is assumed, where the code chooses one that nobody knows
 
     def with_workers(self, count: int) -> Setup:
         """The same with another number of workers."""

@@ -112,7 +112,8 @@ def title(budget: Budget, name: Named) -> str:
     """The program, its workers, the start method, the ranks."""
     program = budget.program
     where = f"{name(program.path)}, cell {program.cell}" if program.cell else name(program.path)
-    return f"{where}: {_workers(budget)}, {budget.setup.method}, {_ranks(budget, name)}"
+    method = f"start method unknown ({budget.setup.method} is assumed: --start-method)" if budget.setup.method_open else budget.setup.method
+    return f"{where}: {_workers(budget)}, {method}, {_ranks(budget, name)}"
 
 
 def _workers(budget: Budget) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ _CELL: Final = re.compile(r"(.+\.ipynb):(\d+)")
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "."})
 _COPIES: Final = frozenset({"cp", "ln", "mv", "rsync", "install"})
 _TYPED: Final = "command.sh"  # a command of the command line is read as a script of one line
+_FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\)", re.MULTILINE)  # in which `$1` is something else
 _MOST_CHARACTERS: Final = 1_000_000
 
 
@@ -42,6 +44,7 @@ class Target:
     ranks_open: bool = False  # the command starts several processes, and nobody says how many
     given: Given = field(default_factory=Given)
     asked: str = ""  # the file that the command stands in
+    variables: tuple[tuple[str, str | None], ...] = ()  # of the environment, that the command sets; None where nobody knows to what
 
 
 def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
@@ -58,16 +61,19 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
     if len(words) < 2:  # noqa: PLR2004 - a command has a script, too
         raise BudgetError(f"{word or repr(word)}: there is no such file or folder")
     if words[0] in _SHELLS and os.path.isfile(words[1]):
-        return _of_path(os.path.abspath(words[1]), folder, name)
+        return _of_path(os.path.abspath(words[1]), folder, name, words[2:])
     command.refuse_shell(word)
-    found = list(_started([(one, None) for one in commands_of(_TYPED, word)], "", folder, name))
-    if len(found) == 1:
+    command.words_of(word)
+    typed = commands_of(_TYPED, word)
+    found = list(_started([(one, None) for one in typed], "", folder, name))
+    if found:
         return found
-    run = command.read(word, folder)  # which says what is wrong
+    place = next(_places(typed[0], "", folder)) if typed else folder
+    run = command.read(shlex.join(typed[0].words) if typed else word, place)  # which says what is wrong
     return [Target(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open)]
 
 
-def _of_path(path: str, folder: str, name: Named) -> list[Target]:
+def _of_path(path: str, folder: str, name: Named, arguments: Sequence[str] = ()) -> list[Target]:
     kind = beside(path)
     if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
         return [Target(path)]
@@ -77,7 +83,8 @@ def _of_path(path: str, folder: str, name: Named) -> list[Target]:
         return [Target(path), *_started(_cells(path), path, folder, name)]
     content = _content(path, name)
     commands = manifests.commands(name(path), content) if kind is Beside.SETTINGS else [(one, None) for one in commands_of(path, content)]
-    found = list(_started(commands, path, folder, name))
+    handed = arguments if kind is Beside.SHELL and not _FUNCTION.search(content) else None
+    found = list(_started(commands, path, folder, name, handed))
     if not found:
         raise BudgetError(f"{name(path)}: no command there starts a Python script that can be found")
     return found
@@ -100,9 +107,10 @@ def _cells(path: str) -> list[tuple[Command, None]]:
     return [(one, None) for one in commands_in(source)]
 
 
-def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: str, name: Named) -> Iterator[Target]:
-    """The scripts that commands start, each with what the job gives it. A path is that from the file's folder, or from the current one.
+def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: str, name: Named, arguments: Sequence[str] | None = None) -> Iterator[Target]:
+    """The scripts that commands start, each with what the job gives it. A path is that from the folder that the command is in by then.
 
+    ``arguments`` are those that the file is started with, where they are known.
     A script that a command before has copied to where it is started is the one that was copied.
     """
     seen: set[object] = set()
@@ -111,18 +119,46 @@ def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: s
         if one.words[0] in _COPIES:
             copied |= {os.path.basename(word): word for word in one.words if word.endswith(".py")}
             continue
-        places = dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.dirname(path)), folder) if path else (folder,))
-        copies = [copied.get(os.path.basename(word), word) if word.endswith(".py") else word for word in one.words]
-        run = next((run for words in (one.words, copies) for place in places if (run := command.of_words(words, place)) is not None), None)
+        written = one.filled(arguments)
+        copies = [copied.get(os.path.basename(word), word) if word.endswith(".py") else word for word in written]
+        places = dict.fromkeys(_places(one, path, folder))
+        run = next((run for words in (written, copies) for place in places if (run := command.of_words(words, place)) is not None), None)
         if run is None:
             continue
         ranks = run.ranks or job_limits.tasks(one)
-        target = Target(run.script, run.options, ranks, command=True, ranks_open=run.ranks_open, given=told or _given(one, name), asked=path)
+        variables = tuple(one.variables.items())
+        target = Target(
+            run.script, run.options, ranks, command=True, ranks_open=run.ranks_open, given=told or _given(one, name), asked=path, variables=variables
+        )
         given = target.given
-        key = (run, ranks, *(limit.size if limit is not None else None for limit in (given.ram, given.shm)), given.cores)
+        key = (run, variables, ranks, *(limit.size if limit is not None else None for limit in (given.ram, given.shm)), given.cores)
         if key not in seen:
             seen.add(key)
             yield target
+
+
+def _places(one: Command, path: str, folder: str) -> Iterator[str]:
+    """The folders that a command may be in: what the file goes into, from where it starts. Scripts start in the current folder, other files in theirs.
+
+    Of a folder that begins at the root, or with a variable, the end may be one of the project's.
+    """
+    own = os.path.dirname(path)
+    near = (own, os.path.dirname(own))
+    bases = (folder,) if not path else (folder, *near) if beside(path) is Beside.SHELL else (*near, folder)
+    parts = one.entered.replace("\\", "/").split("/")
+    if one.starts_at_file:
+        first = next(place for place in range(len(parts) + 1) if ")" not in (rest := "/".join(parts[place:])) and "}" not in rest)
+        yield os.path.normpath(os.path.join(own, *parts[first:]))
+        return
+    unknown = max((place for place, part in enumerate(parts) if "$" in part or part == "~"), default=-1)
+    if not os.path.isabs(one.entered) and unknown < 0:
+        yield from (os.path.normpath(os.path.join(base, *parts)) for base in bases)
+        return
+    if unknown < 0:
+        yield one.entered
+    ends = [part for part in parts[unknown + 1 :] if part]
+    for start in range(len(ends) + 1):
+        yield from (os.path.normpath(os.path.join(base, *ends[start:])) for base in bases)
 
 
 def _given(one: Command, name: Named) -> Given:

@@ -107,7 +107,7 @@ def judge(program: Program, setup: Setup, limits: Given) -> Verdict:
     every = rows(program, setup)
     found = totals(every)
     short = short_of(found, limits)
-    least = frozenset(row.group for row in every if row.known is Certainty.AT_LEAST)
+    least = frozenset(row.group for row in every if row.known is Certainty.AT_LEAST) | ({"start method"} if setup.method_open else frozenset())
     fits = [_most(program, setup.under(method), limits) for method in dict.fromkeys((setup.method, *METHODS))] if has_workers(program, setup) else []
     return Verdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits), least)
 

@@ -13,7 +13,7 @@ import libcst as cst
 from oomlint.budget.building import Building, guarded
 from oomlint.budget.building_objects import called
 from oomlint.budget.building_statements import Ended, GaveUp
-from oomlint.budget.parts import Class, Function, Made, Missing, Names, items_of, text_of
+from oomlint.budget.parts import Class, Function, Made, Missing, Names, Outside, items_of, text_of
 from oomlint.model import names
 from oomlint.syntax.nodes import block_of
 
@@ -92,13 +92,20 @@ class Walking(Building):
             if isinstance(function, Class):
                 function = self.of_super(self.blank(function.ref), "__init__", 0)
             if isinstance(function, Function) and function.scope is frame.scope:
-                return self.entered(function, plain, named)
+                return self._filled(self.entered(function, plain, named), frame)
         around = Names(frame.module, frame.scope, frame=frame)
         this, word = frame.this, names.self_name(frame.scope)
         if word is not None and this is not None and this.call is not None and this.at is not None:
             made = self.eval(this.call, self._names(this.at, this.call))
             if isinstance(made, Made):
                 around.known[word] = around.this = made
+        return around
+
+    def _filled(self, around: Names, frame: Frame) -> Names:
+        """The names of a function whose settings a library hands over."""
+        for word in [word for word, value in around.known.items() if isinstance(value, Missing)]:
+            for alt in self.evaluator.settings.entry_parameter(frame, word, ()) or ():
+                around.known[word] = Outside(alt.value)
         return around
 
     def _until(self, body: object, around: Names, way: set[cst.CSTNode]) -> None:

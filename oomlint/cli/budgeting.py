@@ -16,6 +16,7 @@ from oomlint.budget.find import Finder
 from oomlint.budget.fitting import changes, fitting
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.models import Models
+from oomlint.budget.nouns import UNKNOWN_METHOD
 from oomlint.budget.reach import Reach
 from oomlint.budget.row import Setup
 from oomlint.budget.rows import rows
@@ -29,6 +30,7 @@ from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity
+from oomlint.model.asked import Asked
 from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
@@ -70,9 +72,10 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     found = []
     for target, program in programs:
         said = next((one.method for one in program.loaders if one.method), "")
-        method = str(arguments.start_method) if arguments.start_method is not None else said or _default_method(arguments)
+        opened_method = arguments.start_method is None and said == UNKNOWN_METHOD
+        method = str(arguments.start_method) if arguments.start_method is not None else said if said and not opened_method else _default_method(arguments)
         count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
-        setup = Setup(method, count, given)
+        setup = Setup(method, count, given, method_open=opened_method)
         opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and (not target.command or program.ranks_by_code)))
         here = _limits(arguments, target)
         listed = tuple(rows(program, setup))
@@ -190,7 +193,7 @@ def _found(target: Target, paths: Sequence[str], projects: Projects, settings: S
     by_project: dict[int, tuple[Finder, list[str]]] = {}
     for path in paths:
         project = projects.of(path)
-        project.command = target.options
+        project.command = Asked(target.options, path, dict(target.variables))
         by_project.setdefault(id(project), (Finder(project, files), []))[1].append(path)
     for finder, own in by_project.values():
         for path in finder.scripts(own) if os.path.isdir(target.path) else own:

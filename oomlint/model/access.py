@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.asked import is_known
 from oomlint.model.questions import UNKNOWN, Questions, constant, parted, trim, written
 from oomlint.model.values import (
     ABSENT,
@@ -34,6 +35,7 @@ from oomlint.model.values import (
     PartOfEach,
     Settings,
     Several,
+    Step,
     Unknown,
     Value,
 )
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 
 _COPIES = frozenset({"copy.copy", "copy.deepcopy"})  # a copy holds what the original does
+_NOBODY_KNOWS = "_"  # what stands for the words that a variable of the shell may be
 _LITERALS: dict[str, object] = {"True": True, "False": False, "None": None}
 
 
@@ -145,8 +148,11 @@ class Access(Questions):
                 deeper = External(names.canonical(f"{value.name}.{name}"))
                 if deeper.name == "absl.flags.FLAGS":
                     return self.into_value(Options(self.project.any_module(), cst.Pass(), "absl"), rest) if rest else [Alternative(deeper)]
-                return self.reach_into(Alternative(deeper), rest)
-            return [Alternative(UNKNOWN)]
+                return self.reach_into(Alternative(self._of_command(deeper)), rest)
+            if value.name == "os.environ" and isinstance(name, str):
+                return self.reach_into(self.variable(name) or Alternative(UNKNOWN), rest)
+            listed = self._of_command(value)
+            return [Alternative(UNKNOWN)] if listed is value else self.into_value(listed, accessors)
         if isinstance(value, ModuleRef):
             if kind == "attr":
                 return self.reach_into(Alternative(value), rest) if name == "__dict__" else self.module_member(value, str(name), rest)
@@ -181,6 +187,23 @@ class Access(Questions):
         if isinstance(value, ExternalCall):
             return self.sources.member(value, accessors) or [Alternative(Element(value, accessors))]
         return [Alternative(PartOfEach("", value, accessors) if isinstance(value, Each) else UNKNOWN)]
+
+    def variable(self, name: str) -> Alternative | None:
+        """A variable of the environment, where the command that is asked about sets it."""
+        asked = self.project.command
+        if asked is None or name not in asked.variables:
+            return None
+        text = asked.variables[name]
+        step = Step(None, None, f"the command sets `{name}`", kind="option")
+        return Alternative(Const(text) if text is not None else UNKNOWN, (step,))
+
+    def _of_command(self, value: External) -> Value:
+        """The words of the command that is asked about, where a value is ``sys.argv``; else the value itself."""
+        asked = self.project.command
+        if value.name != "sys.argv" or asked is None:
+            return value
+        written = (repr(word) if is_known(word) else f"*{_NOBODY_KNOWS}" for word in (asked.script, *asked.words))
+        return Display(cst.parse_expression(f"[{', '.join(written)}]"), self.module_frame(self.project.any_module()))
 
     def _merged(self, value: Merged, accessors: tuple[Accessor, ...]) -> Alternatives:
         out: Alternatives = []

@@ -121,8 +121,9 @@ class Attributes(Questions):
                 got = self.access(star.node.value, (("item", name), *rest), star.bound.frame)
                 if not all(isinstance(a.value, Absent) for a in got):
                     return got
-        if default is None:
-            return [Alternative(UNKNOWN)]
+        unclaimed = self.options.words_given.unclaimed(name)
+        if default is None or unclaimed is not None:
+            return [Alternative(UNKNOWN, unclaimed.story if unclaimed is not None else ())]
         frame = self.module_frame(module)
         if isinstance(default, cst.Call) and names.last_name(default.func) in {"field", "Field", "ib", "attrib"}:
             inner = arguments.argument_for(default, "default", place=0)

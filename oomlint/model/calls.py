@@ -96,13 +96,13 @@ class Calls:
         return found if most == _MOST_SITES else found[:most]
 
     def _through_tables(self, module: Module, scope: Scope) -> Iterator[Site]:
-        """Calls of a function that its file puts into a table: ``LOADERS[args.dataset]["train"](args)``."""
+        """Calls of a function that its file puts into a table, or into options: ``LOADERS[args.dataset]["train"](args)``, ``args.run(args)``."""
         tables = self._tables.get(module)
         if tables is None:
             tables = self._tables[module] = _tables_of(module)
         for table in tables.get(scope.name, ()):
-            for caller in self.project.mentioning([table.encode()], module.path):
-                yield from self._in(caller, f"{table}[]", scope)
+            for caller in self.project.mentioning([table.removesuffix("[]").encode()], module.path):
+                yield from self._in(caller, table, scope)
 
     def _callers(self, module: Module, scope: Scope, name: str, owner: str) -> Iterator[Module]:
         """Files that may call a function; of a method also those of its base classes, which leave it to the derived ones and know nothing of them."""
@@ -323,16 +323,20 @@ def _named(value: cst.BaseExpression) -> Iterator[str]:
 
 
 def _tables_of(module: Module) -> dict[str, set[str]]:
-    """The names of a module that hold dictionaries or lists of its functions, by these functions."""
+    """What calls of a module's functions are written with that are held by its dictionaries and lists, or by options, by these functions."""
     functions = {scope.name for scope in module.root.children if scope.is_function}
     found: dict[str, set[str]] = {}
     for root, effects in module.root.effects.items():
         for effect in effects:
             for node in descend(effect.value) if effect.kind == "assign" and effect.value is not None else ():
                 if isinstance(node, cst.Element | cst.DictElement) and isinstance(node.value, cst.Name) and node.value.value in functions:
-                    found.setdefault(node.value.value, set()).add(root)
+                    found.setdefault(node.value.value, set()).add(f"{root}[]")
             if effect.kind == "assign" and effect.path and isinstance(effect.value, cst.Name) and effect.value.value in functions:
-                found.setdefault(effect.value.value, set()).add(root)  # `TABLE["train"] = train`
+                found.setdefault(effect.value.value, set()).add(f"{root}[]")  # `TABLE["train"] = train`
+    for call, _ in module.calls_of(("set_defaults",)):  # `parser.set_defaults(run=train)`
+        for arg in call.args:
+            if arg.keyword is not None and isinstance(arg.value, cst.Name) and arg.value.value in functions:
+                found.setdefault(arg.value.value, set()).add(arg.keyword.value)
     return found
 
 

@@ -15,7 +15,7 @@ from oomlint.model import shell_scripts
 from oomlint.rows import span_of, starts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oomlint.model.container_files import Service
     from oomlint.model.project import Project
@@ -32,13 +32,26 @@ _TOKEN: Final = re.compile(
 _QUOTED: Final = re.compile(r"\\(.)|'([^'\n]*)'|\"((?:\\.|[^\"\\\n])*)\"", re.DOTALL)
 _WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+_ANY_DEFAULT: Final = re.compile(r"\$\{(\w+):?-([^{}$]*)\}")
 _DEFAULT: Final = re.compile(r"\$\{(\w+):?-(\d+)\}")
 _LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
 _CPUS_OF_TASK: Final = "SLURM_CPUS_PER_TASK"
 _ASSIGNED: Final = re.compile(
     r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
 )
-_ENTERS: Final = re.compile(r"(?m)(?:^|[;&|(])[ \t]*(?:cd|pushd)[ \t]+(?:\"([^\"\n]*)\"|([^\s;&|()]+))")
+_ENTERS: Final = re.compile(
+    r"""(?:^|[;&|({'"])[ \t]*(?:cd|pushd)[ \t]+(?:--[ \t]+)?
+        (?:"((?:[^"$\n]|\$\([^()]*\)|\$)*)" | '([^'\n]*)' | ((?:\$\([^()\n]*\)|[^\s;&|()'"])+))
+    |^[ \t]*(popd)\b""",
+    re.MULTILINE | re.VERBOSE,
+)
+_WORKS_IN: Final = re.compile(r"(?m)^[ \t]*WORKDIR[ \t]+(\S+)")
+_MOVES: Final = re.compile(r"""(?m)^[ \t]*(?:%cd|cd)[ \t]+["']?([^\s"']+)|\bos\.chdir\([ \t]*(?:["']([^"'\n]*)["'][ \t]*\)|(.))""")  # in a notebook
+_CLOSED: Final = re.compile(r"(?<!\$)\([^()]*\)")
+_OF_FILE: Final = re.compile(r"\$\(dirname[^()]*\)|\$\{(?:BASH_SOURCE|0)[^{}]*\}|\$\{\{[^{}]*\}\}")
+_ARGUMENTS: Final = re.compile(r"\$\{?([@*]|[1-9])\}?")
+_EXPORTS: Final = re.compile(r"(?m)(?:^|[;&|])[ \t]*(?:export|ENV)[ \t]+(\w+)")
+_SETS: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
@@ -67,6 +80,7 @@ class Text:
     row: int = 1  # that the first row of the content is
     column: int = 1
     exact: bool = True  # whether places are those of characters; else all are the whole
+    moved: str = ""  # the folder that a notebook goes into in front of the row
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -133,11 +147,81 @@ class Command:
         """All of it."""
         return self.text.place(self.parts[0].start, self.parts[-1].end)
 
-    @property
+    @cached_property
     def entered(self) -> str:
-        """The folder that the file goes into last in front of the command; empty where it stays."""
-        found = [match[1] or match[2] for match in _ENTERS.finditer(self.text.content, 0, self.parts[0].start)]
-        return found[-1] if found else ""
+        """The folder that the file goes into in front of the command, from the one in which it starts; empty where it stays."""
+        kind, content, start = beside(self.text.path), self.text.content, self.parts[0].start
+        above = content[:start]
+        if kind in {Beside.MAKE, Beside.DOCKER}:  # each row has a shell of its own
+            row = max((match.end() for match in re.finditer(r"(?<!\\)\n", above)), default=0)
+            found = [match[1] for match in _WORKS_IN.finditer(above)] if kind is Beside.DOCKER else []
+            above = above[row:]
+        else:
+            found = [self.text.moved] if self.text.moved else []
+        while (inner := _CLOSED.sub(lambda match: " " * len(match[0]), above)) != above:
+            above = inner
+        for match in _ENTERS.finditer(above):
+            if match[4] or match[3] == "-":
+                found = found[:-1]
+            else:
+                found.append(next(one for one in match.groups() if one is not None))
+        return os.path.join("", *found)
+
+    @cached_property
+    def starts_at_file(self) -> bool:
+        """Whether what ``entered`` says is counted from the folder of the file, wherever that is started."""
+        return bool(_OF_FILE.match(self.entered))
+
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """Variables of its environment that are set in front of the command, with their values; ``None`` where those are not known."""
+        found = {name: given.text if given is not None and "$" not in given.text else None for name, given in self._exported()}
+        for word in self.words:
+            if word.endswith(".py"):
+                break
+            match = _SETS.fullmatch(word)
+            if match is not None:
+                found[match[1]] = match[2] if "$" not in match[2] else None
+        return found
+
+    def _exported(self) -> Iterator[tuple[str, Word | None]]:
+        for name in _EXPORTS.findall(self.text.content):
+            yield name, self.text.set_before(name, self.parts[0].start)
+
+    def filled(self, arguments: Sequence[str] | None) -> list[str]:
+        """The words with what the file sets their variables to. ``arguments`` are those of the file, where they are known.
+
+        What is not in quotes may become several words, or none. A variable that nobody knows stays as it is written.
+        """
+        found: list[str] = []
+        for part in self.parts:
+            written = self.text.content[part.start : part.end] if self.text.exact else part.text
+            if "$" not in part.text or written.startswith("'"):
+                found.append(part.text)
+                continue
+            whole = _ARGUMENTS.fullmatch(part.text)
+            if whole is not None and whole[1] in "@*" and arguments is not None:
+                found += arguments
+                continue
+            text = self._substituted(part, arguments)
+            found += [text] if '"' in written or "=" in written.partition("$")[0] else text.split()
+        return found
+
+    def _substituted(self, part: Word, arguments: Sequence[str] | None) -> str:
+        text = part.text
+        for _ in range(_LONGEST_WAY):
+            before = text
+            text = _VARIABLE.sub(lambda match: self._value(match[1] or match[2] or match[3], part.start, match[0], arguments), text)
+            text = _ANY_DEFAULT.sub(lambda match: match[2] if match[1] not in self.text.assigned else match[0], text)
+            if text == before:
+                break
+        return text
+
+    def _value(self, name: str, index: int, written: str, arguments: Sequence[str] | None) -> str:
+        if name.isdigit() and arguments is not None and 0 < int(name) <= len(arguments):
+            return arguments[int(name) - 1]
+        given = self.text.set_before(name, index)
+        return given.text if given is not None and not (written.startswith("$(") and beside(self.text.path) is not Beside.MAKE) else written
 
     def place_of(self, number: int) -> Place:
         """One word."""
@@ -205,10 +289,10 @@ def _plain(written: str) -> str:
     return _QUOTED.sub(lambda match: next((part for part in match.groups() if part is not None), ""), written)
 
 
-def command_in(path: str, cell: int, row: int, line: str, written: str) -> list[Command]:
-    """The commands of a line of a notebook; ``written`` is the row that it begins in."""
+def command_in(path: str, cell: int, row: int, line: str, written: str, moved: str = "") -> list[Command]:
+    """The commands of a line of a notebook; ``written`` is the row that it begins in, ``moved`` the folder that the notebook is in by then."""
     column = written.find(line)
-    text = Text(path, line if column >= 0 else written, cell, row, max(0, column) + 1, exact=column >= 0)
+    text = Text(path, line if column >= 0 else written, cell, row, max(0, column) + 1, exact=column >= 0, moved=moved)
     if column >= 0:
         return list(scanned(text, 0, len(line)))
     known = Text(path, line)  # continued rows are joined: where the words stand nobody knows
@@ -217,7 +301,13 @@ def command_in(path: str, cell: int, row: int, line: str, written: str) -> list[
 
 def commands_in(source: Source) -> list[Command]:
     """The commands that the cells of a notebook hand to a shell."""
-    return [one for line in source.shell for one in command_in(source.path, line.cell, line.row, line.text, source.line(line.row, line.cell))]
+    found: list[Command] = []
+    for line in source.shell:
+        above = [cell.source for cell in source.cells if cell.number < line.cell]
+        above += ["".join(cell.source.splitlines(keepends=True)[: line.row - 1]) for cell in source.cells if cell.number == line.cell]
+        moves = [match[1] or match[2] or ("" if match[3] is None else "$") for match in _MOVES.finditer("\n".join(above))]
+        found += command_in(source.path, line.cell, line.row, line.text, source.line(line.row, line.cell), os.path.join("", *moves))
+    return found
 
 
 def number_edit(project: Project, place: Place, number: str) -> Edit | None:

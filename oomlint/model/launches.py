@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import libcst as cst
 
 from oomlint.beside_code import Beside, beside
+from oomlint.model.asked import Option, constant_of, is_known, read, spellings
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in, is_named
 from oomlint.model.container_files import services_of, started_by_image
@@ -54,7 +55,7 @@ class Launches:
     def values(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative]) -> list[Alternative]:
         """What an option of this script is by default, and what command lines of the project give it."""
         found = self._launched(flags, script, key, step, defaults, _known)
-        return [*found, *self._by_python(_spellings(flags), os.path.basename(script.path), script, key, step)[:_MOST_LAUNCHES]]
+        return [*found, *self._by_python(spellings(flags), os.path.basename(script.path), script, key, step)[:_MOST_LAUNCHES]]
 
     def switched(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], *, given: bool) -> list[Alternative]:
         """The same of an option without a value, which is ``given`` where a command line has it."""
@@ -64,7 +65,7 @@ class Launches:
         self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], read: Callable[[Command, int, bool], _Given | None]
     ) -> list[Alternative]:
         """One command line has started a run: what it gives to one option goes with what it gives to others, and with the defaults of those it leaves out."""
-        spelt, run = _spellings(flags), ("launch", script.path)
+        spelt, run = spellings(flags), ("launch", script.path)
         found: list[Alternative] = []
         unknown: list[Alternative] = []
         others: list[Command] = []
@@ -97,18 +98,17 @@ class Launches:
 
     def commanded(self, flags: list[str], key: object, step: Step) -> list[Alternative] | None:
         """What the command that is asked about gives to an option: nothing where it leaves it out; ``None`` where no command is asked about."""
-        words = self.project.command
-        if words is None:
+        asked = self.project.command
+        if asked is None:
             return None
-        spelt = _spellings(flags)
-        found: list[Alternative] = []
-        for number, word in enumerate(words):
-            flag, equals, given = word.partition("=")
-            if flag in spelt:
-                text = given if equals else "".join(words[number + 1 : number + 2])
-                at = Step(None, None, f"the command gives `{flag} {text}`", kind="option")
-                found = [picked(Alternative(Const(_constant(text)), (at, step)), key, "command")]  # the last one wins
-        return found
+        found = read(asked.words, [Option("", frozenset(spellings(flags)), "?")])
+        words = found.given.get("")
+        if words is None:
+            return [Alternative(Unknown(f"`{flags[0]}` of the command"), (step,))] if found.opened else []
+        text = "".join(words) or "True"
+        at = Step(None, None, f"the command gives `{flags[0]} {text}`", kind="option")
+        value = Const(constant_of(text)) if is_known(text) else Unknown(text)
+        return [picked(Alternative(value, (at, step)), key, "command")]
 
     def _by_python(self, spelt: set[str], base: str, script: Module, key: object, step: Step) -> list[Alternative]:
         """Values that another script of the project puts behind the option in a list of arguments."""
@@ -261,12 +261,6 @@ def _known(command: Command, number: int, equals: bool) -> _Given | None:  # noq
     return (text, f" {text}", command.place_of(number)) if _SETTINGS.fullmatch(text) else None
 
 
-def _spellings(flags: list[str]) -> set[str]:
-    """The ways in which an option may be written."""
-    spelt = {f for f in flags if f.startswith("-")}
-    return spelt | {f.replace("_", "-") for f in spelt} | {f.replace("-", "_").replace("__", "--", 1) for f in spelt if f.startswith("--")}
-
-
 @finder
 def _programs(path: str, data: bytes, base: str) -> str:
     del data
@@ -282,16 +276,6 @@ def _plain_parts(path: str) -> list[str]:
 def _notebooks(path: str, data: bytes) -> str:
     """A notebook that may run a script, by its content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest() if path.endswith(".ipynb") and b".py" in data else ""
-
-
-def _constant(text: str) -> object:
-    """What a parser makes of the text of an option: a number where it is one."""
-    if _WHOLE_NUMBER.fullmatch(text):
-        return int(text)
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def processes_of(words: list[str], base: str) -> int | Literal[False] | None:

@@ -11,6 +11,7 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.launches import Launches
+from oomlint.model.option_words import OptionWords
 from oomlint.model.values import Alternative, Const, ExternalCall, Frame, Options, Step, Unknown, picked
 from oomlint.syntax.nodes import constant_key, descend
 
@@ -46,6 +47,7 @@ class OptionSource:
         self.project = project
         self.evaluator = evaluator
         self.launches = Launches(project, evaluator)
+        self.words_given = OptionWords(self)
         self._active: set[object] = set()
         self._declared: dict[Module, dict[tuple[str, object], list[Declared]]] = {}  # by style and name
 
@@ -53,9 +55,9 @@ class OptionSource:
 
     def lookup(self, options: Options, name: str) -> list[Alternative]:
         """An attribute of the namespace that a parser returned."""
-        declared = self._declarations(options, name)
+        declared = self.words_given.active(self._declarations(options, name), options.module)
         if not declared:
-            grouped = self._group(options, name)
+            grouped = self.words_given.of_parser(options, name) or self._group(options, name)
             if grouped is not None:
                 return grouped
             return [Alternative(Unknown(f"option {name}"))]
@@ -123,13 +125,13 @@ class OptionSource:
         same = [d for d in here if d.frame.scope is scope]
         if same or here:
             return same or here
-        for module in self._imported(options.module):
+        for module in self.imported(options.module):
             found = self._declared_in(module, name, "argparse")
             if found:
                 return found
         return []
 
-    def _imported(self, module: Module) -> Iterator[Module]:
+    def imported(self, module: Module) -> Iterator[Module]:
         """Modules of the project that this one imports, near ones first."""
         queue, seen = [module], {module.path}
         while queue and len(seen) < _MODULES_SEARCHED:
@@ -166,6 +168,11 @@ class OptionSource:
                     if not path.endswith(os.sep):
                         found.append(path)
         return found
+
+    def all_declared(self, module: Module) -> list[Declared]:
+        """All options that a file declares, in source order of each way to do so."""
+        self._declared_in(module, "", "argparse")
+        return sorted((one for found in self._declared[module].values() for one in found), key=lambda one: module.place(one.call))
 
     def _declared_in(self, module: Module, name: str, style: str) -> list[Declared]:
         known = self._declared.get(module)
@@ -243,11 +250,9 @@ class OptionSource:
             out.append(picked(Alternative(Const(action_name == "store_false"), (at(f"default of `{flag}`"),)), key, "default"))
         elif self._keyword(call, "required") is None:
             out.append(picked(Alternative(Const(None), (at(f"`{flag}` has no default"),)), key, "default"))
-        commanded = self.launches.commanded(flags, key, at(f"option `{flag}`"))
+        commanded = self.words_given.given(one, name, script)
         if commanded is not None:
-            if commanded and action_name in {"store_true", "store_false"}:
-                return [picked(Alternative(Const(action_name == "store_true"), (at(f"the command gives `{flag}`"),)), key, "command")]
-            return self._read(commanded, self._keyword(call, "type")) or out or [Alternative(Unknown(f"option {flag}"))]
+            return commanded or out or [Alternative(Unknown(f"option {flag}"))]
         if action_name in {"store_true", "store_false"}:
             given = action_name == "store_true"
             out = self.launches.switched(flags, script, key, at(f"option `{flag}`"), out, given=given)

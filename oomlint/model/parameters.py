@@ -56,7 +56,7 @@ class Parameters(Questions):
         command = self.options.command_parameter(frame, name)
         if command is not None:
             return [b for a in command for b in self.reach_into(a, accessors)]
-        configured = self.settings.entry_parameter(frame, name, accessors)
+        configured = self.settings.entry_parameter(frame, name, accessors) if accessors else None
         if configured is not None:
             return configured
         filled = self.sources.parameter(frame, name, accessors)
@@ -78,6 +78,9 @@ class Parameters(Questions):
             return [Alternative(Unknown(f"parameter {name}"))]
         outside = scope.parent
         outer = Frame(frame.module, outside) if outside is not None else self.module_frame(frame.module)
+        unclaimed = self.options.words_given.unclaimed(name)
+        if unclaimed is not None:  # a library may call the function with it; where the project does, nobody knows
+            return self.reach_into(unclaimed if doubt else Alternative(Unknown(f"parameter {name}"), unclaimed.story), accessors)
         default = param.default
         if isinstance(default, cst.Call) and names.last_name(default.func) in {"Option", "Argument"}:
             return [b for a in self.options.typer_default(default, name, outer) for b in self.reach_into(a, accessors)]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from oomlint.config import Settings
     from oomlint.finding import Place
+    from oomlint.model.asked import Asked
     from oomlint.model.readings import Search
     from oomlint.source import Source
     from oomlint.syntax.scopes import Scope
@@ -158,7 +159,7 @@ class Project:
         self._parsed = 0  # characters
         self._wanted: Counter[str] = Counter()  # how often each file was asked for since trees were let go of
         self.steps = Steps()
-        self.command: tuple[str, ...] | None = None  # the words behind the script, where it is asked what one certain command does
+        self.command: Asked | None = None  # where it is asked what one certain command does
         self._called: dict[str, frozenset[bytes]] = {}
         self._words: WordIndex | None = None
         self._changed: frozenset[str] = frozenset()  # files that have other contents than when the index was made

@@ -118,6 +118,10 @@ class Questions(ABC):
         """The same without what the value depends on; there is at least one accessor."""
 
     @abstractmethod
+    def variable(self, name: str) -> Alternative | None:
+        """A variable of the environment, where the command that is asked about sets it."""
+
+    @abstractmethod
     def inside(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """An element of a display."""
 

@@ -170,8 +170,8 @@ class Results(Questions):
             return self._extreme(node, frame, least=name == "builtins.min")
         if (name in _MAPPINGS or name in CONTAINERS) and any(a.keyword is not None or a.star == "**" for a in node.args):
             return [Alternative(Display(node, frame))]
-        if name == "os.getenv" and len(node.args) > 1:
-            return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
+        if name == "os.getenv" and first is not None and (told := self._environment(node, frame)) is not None:
+            return told
         if name == "builtins.getattr":
             return self.attribute_by_name(node, frame)
         if name == "builtins.globals":
@@ -194,7 +194,17 @@ class Results(Questions):
                 return [Alternative(path)]
         if name == "builtins.len" and first is not None:
             return self._length(first, frame)
+        if name == "builtins.sum" and first is not None and len(node.args) == 1:
+            return self._sum(first, node, frame)
         return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, "", kind="call"),))]
+
+    def _environment(self, node: cst.Call, frame: Frame) -> Alternatives | None:
+        """What ``os.environ.get("NAME", default)`` gives: what the command sets, else the default, beside which anything may be set."""
+        key = constant_key(node.args[0].value)
+        given = self.variable(key) if isinstance(key, str) else None
+        if given is not None:
+            return [given]
+        return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)] if len(node.args) > 1 else None
 
     @staticmethod
     def _convert(name: str, found: Alternatives) -> Alternatives:
@@ -229,6 +239,17 @@ class Results(Questions):
             elif isinstance(alt.value, ExternalCall) and alt.value.name == "os.sched_getaffinity":
                 value = External("os.sched_getaffinity()")
             out.append(Alternative(value, alt.story, alt.picks, alt.doubt))
+        return out
+
+    def _sum(self, first: cst.BaseExpression, node: cst.Call, frame: Frame) -> Alternatives:
+        """The sum of a list of numbers."""
+        out: Alternatives = []
+        for alt in self.values(first, frame):
+            held = alt.value.node if isinstance(alt.value, Display) and not is_grown(alt.value) else None
+            numbers = [constant_key(one.value) for one in held.elements] if isinstance(held, cst.List | cst.Tuple) else [None]
+            whole = [one for one in numbers if isinstance(one, int)]
+            known = replace(alt, value=Const(sum(whole)))
+            out.append(known if len(whole) == len(numbers) else Alternative(ExternalCall("builtins.sum", node, frame), (), alt.picks))
         return out
 
     def _extreme(self, node: cst.Call, frame: Frame, *, least: bool) -> Alternatives:
@@ -289,8 +310,8 @@ class Results(Questions):
             if key is UNKNOWN_KEY:
                 return None
             base = self.values(func.value, frame)
-            if any(isinstance(a.value, External) and a.value.name == "os.environ" for a in base) and len(node.args) > 1:
-                return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
+            if any(isinstance(a.value, External) and a.value.name == "os.environ" for a in base):
+                return self._environment(node, frame)
             if not any(isinstance(a.value, Display | Settings | Merged | Options | Absent | Unknown) for a in base):
                 return None
             found = self.access(func.value, (("item", key),), frame) if attr != "pop" else self._before_pop(func.value, key, frame)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,15 @@ import libcst as cst
 
 from oomlint.finding import Place
 from oomlint.model import arguments, names
+from oomlint.model.asked import is_known
 from oomlint.model.readings import Memory
 from oomlint.model.settings_formats import SUFFIXES, compose
 from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
 from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
 
@@ -138,6 +142,8 @@ class SettingsReader:
 
         node = value.node
         if isinstance(node, yaml.MappingNode):
+            if value.file.path and (given := self.evaluator.options.words_given.unclaimed(str(key))) is not None:
+                return [Alternative(Unknown("a word of the command"), given.story)]
             for name_node, child in reversed(node.value):
                 if name_node.value == str(key):
                     return [self._alternative(value.file, child, str(key))]
@@ -184,7 +190,7 @@ class SettingsReader:
     def entry_parameter(self, frame: Frame, name: str, accessors: tuple[Accessor, ...]) -> list[Alternative] | None:
         """The first parameter of a function under ``@hydra.main``."""
         node = frame.scope.node
-        if not isinstance(node, cst.FunctionDef) or not accessors:
+        if not isinstance(node, cst.FunctionDef):
             return None
         params = names.parameters(frame.scope)
         if not params or params[0].name.value != name:
@@ -212,6 +218,9 @@ class SettingsReader:
     def _hydra(self, folder: str, base: str) -> Value | None:
         import yaml  # noqa: PLC0415
 
+        told = self.overrides()
+        if told is None:
+            return Unknown("words of the command")
         stem = base.removesuffix(".yaml").removesuffix(".yml")
         root = self.read(os.path.normpath(os.path.join(folder, f"{stem}.yaml"))) or self.read(os.path.normpath(os.path.join(folder, f"{stem}.yml")))
         if root is None:
@@ -221,10 +230,43 @@ class SettingsReader:
         if isinstance(node, yaml.MappingNode):
             for name_node, child in node.value:
                 if name_node.value == "defaults" and isinstance(child, yaml.SequenceNode):
-                    parts.extend(self._defaults(folder, child))
-        return Merged((*parts, root)) if parts else root
+                    parts.extend(self._defaults(folder, child, told))
+        groups = {key for key in told if os.path.isdir(os.path.join(folder, *key.split("/")))}
+        for group in sorted(groups):
+            inner = self.read(os.path.normpath(os.path.join(folder, group, f"{told[group].removesuffix('.yaml')}.yaml")))
+            parts.append(_grouped(group.split("/"), inner) if inner is not None else Unknown("a group of the command"))
+        written = self.dotted({key: text for key, text in told.items() if key not in groups})
+        every = (*parts, root, *([written] if written is not None else []))
+        return Merged(every, deep=True) if len(every) > 1 else root
 
-    def _defaults(self, folder: str, node: Any) -> list[Value]:
+    def overrides(self) -> dict[str, str] | None:
+        """The words ``key=value`` of the command that is asked about, by key; ``None`` where nobody knows what they give."""
+        found: dict[str, str] = {}
+        asked = self.project.command
+        for word in asked.words if asked is not None else ():
+            key, equals, text = word.partition("=")
+            if equals and key.lstrip("+") and not key.startswith(("-", "~")) and is_known(word):
+                found[key.lstrip("+")] = text
+            elif word in {"-m", "--multirun"} or word.startswith("~") or (not is_known(word) and not word.startswith("-")):
+                return None
+        return found
+
+    def dotted(self, given: Mapping[str, str]) -> Settings | None:
+        """Settings of dotted keys, as OmegaConf and Hydra read them."""
+        if not given:
+            return None
+        root: dict[str, Any] = {}
+        for key, text in given.items():
+            *above, last = key.replace("/", ".").split(".")
+            here = root
+            for name in above:
+                deeper = here.setdefault(name, {})
+                here[name] = here = deeper if isinstance(deeper, dict) else {}
+            here[last] = text
+        node = compose(_as_yaml(root), "yaml")
+        return Settings(SettingsFile(""), node) if node is not None else None
+
+    def _defaults(self, folder: str, node: Any, told: Mapping[str, str]) -> list[Value]:
         import yaml  # noqa: PLC0415
 
         found: list[Value] = []
@@ -232,7 +274,7 @@ class SettingsReader:
             if isinstance(item, yaml.MappingNode) and item.value:
                 group, chosen = item.value[0][0].value, item.value[0][1].value
                 group = group.replace("override ", "").replace("optional ", "").strip().lstrip("/")
-                if isinstance(chosen, str) and isinstance(group, str):
+                if isinstance(chosen, str) and isinstance(group, str) and group not in told:
                     inner = self.read(os.path.normpath(os.path.join(folder, group, f"{chosen.removesuffix('.yaml')}.yaml")))
                     if inner is not None:
                         found.append(_grouped(group.split("/"), inner))
@@ -241,6 +283,12 @@ class SettingsReader:
                 if inner is not None:
                     found.append(inner)
         return found
+
+
+def _as_yaml(given: Mapping[str, Any]) -> str:
+    """A mapping of mappings and of what is written as YAML. A value with commas is a sweep, or none that can be read."""
+    parts = (f"{json.dumps(key)}: {_as_yaml(value) if isinstance(value, dict) else value or 'null'}" for key, value in given.items())
+    return f"{{{', '.join(parts)}}}"
 
 
 def _grouped(path: list[str], inner: Settings) -> Settings:

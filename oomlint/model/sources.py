@@ -96,7 +96,9 @@ class Sources:
         if name == "omegaconf.OmegaConf.merge":
             return [Alternative(Merged(tuple(alts[0].value for arg in node.args if (alts := self.evaluator.values(arg.value, frame))), deep=True))]
         if name in {"omegaconf.OmegaConf.from_cli", "omegaconf.OmegaConf.from_dotlist"}:
-            return [Alternative(Merged(()))]
+            told = self.evaluator.settings.overrides()
+            written = self.evaluator.settings.dotted(told) if told else None
+            return [Alternative(Unknown("words of the command") if told is None else written if written is not None else Merged(()))]
         if name in _FILES and node.args:
             text = self.evaluator.settings.path_text(node.args[0].value, frame)
             path = self.evaluator.settings.path_of(text, frame.module) if text is not None else None

@@ -1,0 +1,240 @@
+"""``oomlint budget``: what a command gives reaches the table, what nobody can read of it is unknown, and scripts are those of the folder that it is in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from commands import runs
+from test_budget import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+HEAD: Final = "import argparse, os, sys, torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+TRAIN: Final = "for x in DataLoader(TensorDataset(torch.rand({n}, 1000)), batch_size=8, num_workers={workers}):\n    pass\n"
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    return runs(capsys, "budget")
+
+
+def script(code: str, n: str = "n", workers: str = "workers", path: str = "train.py") -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(HEAD + dedent(code) + TRAIN.format(n=n, workers=workers))
+
+
+def told(found: dict[str, Any]) -> tuple[int | None, int | None]:
+    """The workers, and the rows of the tensor."""
+    (held,) = (row["bytes"] for row in found["rows"] if row["what"] == "`tensors` of TensorDataset")
+    return found["loaders"][0]["workers"], None if held is None else held // 4000
+
+
+ARGPARSE: Final = """
+parser = argparse.ArgumentParser()
+parser.add_argument("-j", "--num-workers", dest="workers", type=int, default=1)
+parser.add_argument("-n", type=int, default=10)
+parser.add_argument("times", nargs="?", type=int, default=1)
+parser.add_argument("--quick", action="store_true")
+a = parser.parse_args()
+workers, n = a.workers, (5 if a.quick else a.n) * a.times
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("-j3 -n20", (3, 20)),
+        ("--num_work 4", (4, 10)),
+        ("-n 20 3", (1, 60)),
+        ("7 --quick", (1, 35)),
+        ("--num-workers=2 -- 6", (2, 60)),
+        ("-n -j", (1, None)),
+    ],
+)
+def test_words_are_read_as_argparse_does(budget: Budget, given: str, wanted: tuple[int | None, int | None]) -> None:
+    script(ARGPARSE)
+    assert told(table(budget, f"python train.py {given}")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ('args="-n 20 --num-workers 3"\npython train.py $args\n', (3, 20)),
+        ("python train.py $args\n", (None, None)),
+        ('python train.py -n 20 "${ARGS[@]}"\n', (None, None)),
+        ('python train.py "${ARGS[@]}" -n 20 -j 2\n', (2, None)),  # what goes before may hold `--quick` or a word by place
+        ("python train.py -n $N 1\n", (1, None)),
+        ('python train.py "$@"\n', (1, 10)),
+        ("python train.py -n ${N:-30}\n", (1, 30)),
+    ],
+)
+def test_variables_of_a_shell_are_followed_or_unknown(budget: Budget, line: str, wanted: tuple[int | None, int | None]) -> None:
+    script(ARGPARSE)
+    Path("run.sh").write_text(line)
+    assert told(table(budget, "run.sh")) == wanted
+
+
+def test_the_words_of_a_shell_script_are_handed_on(budget: Budget) -> None:
+    script(ARGPARSE)
+    Path("run.sh").write_text('python train.py -j $1 "${@}"\n'.replace("${@}", "$@"))
+    assert told(table(budget, "bash run.sh 3")) == (3, 30)
+
+
+@pytest.mark.parametrize(("given", "rows"), [("20", 20), ("20 --debug", 10), ("", 1000)])
+def test_what_sys_argv_holds(budget: Budget, given: str, rows: int) -> None:
+    script("n = int(sys.argv[1]) if len(sys.argv) > 1 else 1000\nif '--debug' in sys.argv:\n    n = 10\n", workers="2")
+    assert told(table(budget, f"python train.py {given}")) == (2, rows)
+
+
+def test_words_that_nobody_knows_choose_no_branch(budget: Budget) -> None:
+    script("n = 1000\nif '--debug' in sys.argv:\n    n = 10\nworkers = 2 if 'fast' in sys.argv else 4\n", workers="int(sys.argv[1])")
+    assert told(table(budget, "bash -c 'python train.py $WORDS'")) == (None, None)
+
+
+@pytest.mark.parametrize("command", ["env NW=6 N=20 python train.py", "bash -c 'NW=6 N=20 python train.py'", "run.sh"])
+def test_variables_of_the_environment_that_the_command_sets(budget: Budget, command: str) -> None:
+    Path("run.sh").write_text("export NW=6\nexport N=20\npython train.py\n")
+    script("workers = int(os.getenv('NW', 2))\nn = int(os.environ['N']) if 'N' in os.environ else 8\n")
+    assert told(table(budget, command)) == (6, 20)
+
+
+@pytest.mark.parametrize("library", ["fire.Fire", "typer.run"])
+def test_a_library_that_calls_a_function_fills_its_parameters(budget: Budget, library: str) -> None:
+    Path("train.py").write_text(
+        f"import {library.partition('.')[0]}\n{HEAD}def main(n=10, workers=2):\n    {TRAIN.format(n='n', workers='workers').replace('pass', '    pass')}"
+        f"{library}(main)\n"
+    )
+    assert told(table(budget, "python train.py --n 40 --workers 3")) == (3, 40)
+    assert told(table(budget, "bash -c 'python train.py $ARGS'")) == (None, None)
+
+
+HYDRA: Final = f"""
+import hydra
+{HEAD}
+@hydra.main(config_path="conf", config_name="config")
+def main(cfg):
+    {TRAIN.format(n="cfg.data.n", workers="cfg.workers").replace("pass", "    pass")}
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("", (3, 50)),
+        ("workers=7", (7, 50)),
+        ("++workers=1 +data.extra=2", (1, 50)),
+        ("data=big", (3, 900)),
+        ("data=big data.n=4", (3, 4)),
+        ("workers=2,4 -m", (None, None)),
+        ("data=gone", (3, None)),
+    ],
+)
+def test_overrides_of_hydra(budget: Budget, given: str, wanted: tuple[int | None, int | None]) -> None:
+    Path("train.py").write_text(HYDRA)
+    for name, text in (("config", "defaults:\n  - data: small\n  - _self_\nworkers: 3\n"), ("data/small", "n: 50\n"), ("data/big", "n: 900\n")):
+        path = Path("conf", f"{name}.yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert told(table(budget, f"python train.py {given}")) == wanted
+
+
+PLACE: Final = """
+parser = argparse.ArgumentParser()
+parser.add_argument("mode", choices=["train", "test"])
+parser.add_argument("--n", type=int, default=10)
+"""
+SUBS: Final = """
+parser = argparse.ArgumentParser()
+subs = parser.add_subparsers(dest="mode")
+train_words, test_words = subs.add_parser("train"), subs.add_parser("test")
+group = train_words.add_argument_group("data")
+group.add_argument("--n", type=int, default=10)
+"""
+RUN: Final = """
+def train(a):
+    for x in DataLoader(TensorDataset(torch.rand(a.n, 1000)), batch_size=8, num_workers=3):
+        pass
+def test(a):
+    for x in DataLoader(TensorDataset(torch.rand(70, 1000)), batch_size=8, num_workers=1):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        PLACE + "a = parser.parse_args()\nif a.mode == 'train':\n    train(a)\nelif a.mode == 'test':\n    test(a)\n",
+        SUBS + "a = parser.parse_args()\nif a.mode == 'train':\n    train(a)\nelse:\n    test(a)\n",
+        SUBS + "train_words.set_defaults(run=train)\ntest_words.set_defaults(run=test)\na = parser.parse_args()\na.run(a)\n",
+    ],
+    ids=["by place", "dest", "set_defaults"],
+)
+def test_a_word_chooses_what_is_run(budget: Budget, ending: str) -> None:
+    Path("train.py").write_text(HEAD + RUN + ending)
+    assert told(table(budget, "python train.py train --n 40")) == (3, 40)
+    assert told(table(budget, "python train.py test")) == (1, 70)
+
+
+def test_a_start_method_that_nobody_knows_is_said_to_be_unknown(budget: Budget) -> None:
+    script("a = argparse.ArgumentParser()\na.add_argument('--how', default='spawn')\n", n="10", workers="2, multiprocessing_context=a.parse_args().how")
+    assert table(budget, "python train.py --how forkserver")["start_method"] == "forkserver"
+    assert table(budget, "python train.py")["start_method_known"]
+    found = table(budget, "bash -c 'python train.py --how $HOW'", "--ram", "4GiB", "--shm", "1GiB")
+    assert not found["start_method_known"]
+    assert not found["verdict"]["complete"]
+    assert "start method unknown" in budget("bash -c 'python train.py --how $HOW'").out
+
+
+# -- folders -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("", "bash -c 'cd sub && python train.py'"),
+        ("run.sh", "cd sub\npython train.py\n"),
+        ("run.sh", "(cd other)\npushd sub\ncd deep\ncd ..\npython train.py\n"),
+        ("scripts/run.sh", "cd sub\npython train.py\n"),
+        ("scripts/run.sh", 'cd "$(dirname "$0")/../sub"\npython train.py\n'),
+        ("run.sh", "cd $HOME/project/sub\npython train.py\n"),
+        ("Makefile", "all:\n\tcd other\n\tcd sub && python train.py\n"),
+        ("Dockerfile", "FROM x\nWORKDIR /app\nWORKDIR sub\nCMD python train.py\n"),
+        ("nb/run.ipynb", ["%cd ../sub", "!python train.py"]),
+        ("nb/run.ipynb", ["import os\nos.chdir('../sub')", "!python train.py"]),
+    ],
+)
+def test_a_script_is_that_of_the_folder_that_the_command_is_in(budget: Budget, name: str, content: str | list[str]) -> None:
+    for place, count in ((".", 10), ("sub", 20), ("scripts", 30), ("nb", 40)):
+        script("", n=str(count), workers="2", path=f"{place}/train.py")
+    if name:
+        cells = [{"cell_type": "code", "source": source, "metadata": {}, "outputs": []} for source in content]
+        Path(name).write_text(content if isinstance(content, str) else json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    found = table(budget, name or str(content))
+    assert found["filename"] == "sub/train.py"
+    assert told(found) == (2, 20)
+
+
+def test_a_shell_script_starts_in_the_current_folder(budget: Budget) -> None:
+    script("", n="10", workers="2")
+    script("", n="20", workers="2", path="scripts/train.py")
+    Path("scripts/run.sh").write_text("python train.py\n")
+    assert told(table(budget, "bash scripts/run.sh")) == (2, 10)
+
+
+def test_a_script_that_is_not_in_the_folder_is_not_another_one(budget: Budget) -> None:
+    script("", n="10", workers="2")
+    Path("sub").mkdir()
+    done = budget("bash -c 'cd sub && python train.py'")
+    assert (done.status, done.err) == (2, "oomlint: error: the command runs train.py, which is not there\n")
