@@ -29,7 +29,7 @@ from oomlint.syntax.nodes import constant_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from oomlint.budget.headers import DataFile
+    from oomlint.budget.headers import Array, DataFile
     from oomlint.budget.sizes import Factor
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.shared.array_shapes import Bytes
@@ -102,12 +102,14 @@ class Containers:
                 else None
             )
         asked = self._asked(holding, owner)
-        filed = self._matched(*asked) if asked is not None and self.files else None
+        filed = self._matched(holding, owner, *asked) if asked is not None and self.files else None
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
         named = "" if asked is None or filed is not None else asked[1] or ""
         if holding.content.size.exact is None and filed is None and is_small(holding.content, self.project.settings):
             return None
-        return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file, named)
+        before = self._before_cast(size, holding, owner, file)
+        same = self._value(holding, owner)
+        return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same)
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
@@ -137,7 +139,7 @@ class Containers:
 
     def _sized(self, holding: Holding, dataset: Dataset, owner: str, items: str) -> tuple[Size, Certainty]:
         content = holding.content
-        item, made = self._item(holding, dataset), self._allocated(holding)
+        item, made = self._item(holding, dataset), self._allocated(holding, dataset)
         if made is not None and item != AS_MADE:
             made = replace(made, item=item)
         if content.size.exact is not None and item != AS_MADE:
@@ -163,14 +165,17 @@ class Containers:
         value = holding.effect.value if holding.effect is not None else None
         if holding.content.kind not in {Kind.ARRAY, Kind.TENSOR} or value is None:
             return AS_MADE
+        read = self.files and self._asked(holding, dataset) is not None
+        if read and (value is holding.content.node or self._key(holding) is not None):
+            return AS_MADE
         return item_of(value, self._frame_of(dataset, holding.module, value), holding.content, self.evaluator)
 
-    def _allocated(self, holding: Holding) -> Bytes | None:
+    def _allocated(self, holding: Holding, owner: Dataset) -> Bytes | None:
         """The shape that an array is made in."""
         content = holding.content
         if content.module is None or not isinstance(content.node, cst.Call):
             return None
-        frame = self._frame(content.module, content.node)
+        frame = self._frame_of(owner, content.module, content.node)
         for alt in self.evaluator.values(content.node, frame)[:2]:
             if isinstance(alt.value, ExternalCall):
                 return allocation(names.canonical(alt.value.name), alt.value.call, self.evaluator, alt.value.frame)
@@ -210,32 +215,49 @@ class Containers:
             return key if isinstance(key, str) else None
         return None
 
-    def _matched(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[Size, Certainty, str] | None:
+    def _matched(self, holding: Holding, owner: Dataset, forms: Sequence[str], path: str | None, key: str | None) -> tuple[Size, Certainty, str] | None:
+        file, array = self._file(forms, path, key)
+        if file is None:
+            return None
+        item = self._item(holding, owner)
+        if array is not None and array.item is not None:
+            return (Size((*array.shape, item or array.item)), Certainty.EXACT, file.path) if item is not None else None
+        if array is None and not file.arrays and file.held is not None:
+            part = holding.effect is not None and (bool(holding.effect.index) or isinstance(holding.effect.value, cst.Subscript))
+            certainty = Certainty.AT_MOST if part else Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
+            return Size((file.held,)), certainty, file.path
+        return None
+
+    def _file(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[DataFile | None, Array | None]:
+        """The data file that is read, and the array of it."""
         wanted = [one for one in self.files if one.format in forms]
         if path is not None and os.path.splitext(path)[1]:
             wanted = [one for one in wanted if os.path.basename(one.path) == os.path.basename(path)] or (wanted if len(wanted) == 1 and key else [])
-        if len(wanted) != 1:
+        return (wanted[0], wanted[0].array(key)) if len(wanted) == 1 else (None, None)
+
+    def _before_cast(self, size: Size, holding: Holding, owner: Dataset, file: str) -> Size | None:
+        """An array that a file was read into, where it becomes one of another type."""
+        asked = self._asked(holding, owner) if file else None
+        array = self._file(*asked)[1] if asked is not None else None
+        changed = array is not None and array.item is not None and size.factors[-1:] != (array.item,)
+        return Size((*array.shape, array.item)) if changed and array is not None and array.item is not None else None
+
+    def _value(self, holding: Holding, owner: Dataset) -> object:
+        """What stands for the memory that an attribute keeps, however many names it has: what made it, and in which frame; None where nobody knows."""
+        node = holding.effect.value if holding.effect is not None and not holding.effect.index else holding.content.node
+        while isinstance(node, cst.Subscript) and any(isinstance(part.slice, cst.Slice) for part in node.slice):
+            node = node.value  # a view keeps all of it
+        if not isinstance(node, cst.BaseExpression) or node is owner.node:
             return None
-        file = wanted[0]
-        array = file.array(key)
-        if array is not None and array.item is not None:
-            return Size((*array.shape, array.item)), Certainty.EXACT, file.path
-        if array is None and not file.arrays and file.held is not None:
-            certainty = Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
-            return Size((file.held,)), certainty, file.path
-        return None
+        found = self.evaluator.values(node, self._frame_of(owner, holding.module, node))
+        return found[0].value if len(found) == 1 and isinstance(found[0].value, ExternalCall) else None
 
     def _frame_of(self, owner: Dataset, module: Module, node: cst.CSTNode) -> Frame:
         """The frame in which the object is built, where the node stands in its code; else one with nothing known of its callers."""
         scope = module.walk.scope_at(node)
-        if owner.instance is not None:
-            for frame in self.datasets.building_frames(owner.instance):
-                if frame.scope is scope:
-                    return frame
-        return self._frame(module, node)
-
-    def _frame(self, module: Module, node: cst.CSTNode) -> Frame:
-        return self.evaluator.calls.plain_frame(module, module.walk.scope_at(node))
+        made = owner.alternative.value if owner.alternative is not None else None
+        frames = self.datasets.building_frames(owner.instance) if owner.instance is not None else [made.frame] if isinstance(made, ExternalCall) else []
+        return next((frame for frame in frames if frame.scope is scope), None) or self.evaluator.calls.plain_frame(module, scope)
 
 
 def _told_apart(one: Container, place: int) -> Container:

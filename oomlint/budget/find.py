@@ -11,7 +11,7 @@ import libcst as cst
 
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED
-from oomlint.budget.nouns import UNKNOWN_METHOD, LoaderNoun, Program, Source
+from oomlint.budget.nouns import UNKNOWN_METHOD, Certainty, LoaderNoun, Program, Source
 from oomlint.budget.phases import Phases
 from oomlint.budget.reach import only_as_script
 from oomlint.budget.samples import sample_of
@@ -27,9 +27,10 @@ from oomlint.model.questions import is_cpu_count
 from oomlint.model.values import FREE, Absent, Const, ExternalCall, Unknown, Written, is_usual
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oomlint.budget.headers import DataFile
+    from oomlint.budget.nouns import Container
     from oomlint.finding import Place
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
@@ -171,7 +172,25 @@ class Finder:
         told = ((WORKERS, worker), (BATCH, batched), (PREFETCH, prefetched))
         literals = tuple((word, where) for word, alt in told if alt is not None and (where := _literal(alt)) is not None)
         pinned = self._says(loader, frame, "pin_memory", ways)
-        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals)
+        without = self._without_workers(loader, frame, persistent=persistent)
+        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals, without)
+
+    def _without_workers(self, loader: Loader, frame: Frame, *, persistent: bool) -> tuple[tuple[Place, str], ...] | None:
+        """What has to become of arguments that only a loader with workers may have, unless a test guards them; None where that cannot be written."""
+        ahead = self.loaders.argument(loader, "prefetch_factor", frame)
+        given = {"prefetch_factor": any(is_given(alt.value) for alt in ahead), "persistent_workers": persistent}
+        found: list[tuple[Place, str]] = []
+        for name in (name for name, is_set in given.items() if is_set):
+            arg, workers = loader.explicit(name), loader.explicit("num_workers")
+            if arg is not None and isinstance(arg.value, cst.IfExp | cst.BooleanOperation | cst.Comparison):
+                continue
+            if arg is None or workers is None or not isinstance(workers.value, cst.Integer | cst.Name | cst.Attribute):
+                return None
+            module, count, value = loader.module, loader.module.code(workers.value), loader.module.code(arg.value)
+            ahead_of = "None" if isinstance(workers.value, cst.Integer) else f"{value} if {count} > 0 else None"
+            stays = "False" if isinstance(workers.value, cst.Integer) else f"{count} > 0" if value == "True" else f"{value} and {count} > 0"
+            found.append((module.place(arg.value), ahead_of if name == "prefetch_factor" else stays))
+        return tuple(found)
 
     def _number(self, found: Sequence[Alternative], ways: list[Picks], default: int, name: str) -> tuple[int | Name, Alternative | None]:
         """The largest number that a plain run gives; a name where none is known."""
@@ -218,12 +237,25 @@ class Finder:
         found = known.get(key)
         if found is None:
             again = sum(one.name == core.words.strip("`") for one in known.values())
-            containers = tuple(replace(one, size=_numbered(one.size, again + 1)) for one in self.containers.of(dataset))
+            held = {one.same for other in known.values() for one in other.containers if one.same is not None}
+            containers = tuple(replace(one, size=_numbered(one.size, again + 1), counted=one.same in held) for one in _each_once(self.containers.of(dataset)))
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
             found = known[key] = Source(core.words.strip("`"), place, containers, cell, again + 1)
         return found
+
+
+def _each_once(found: Iterable[Container]) -> Iterator[Container]:
+    """The containers of a dataset without further names of the same memory. Of parts of one file nobody knows more than the whole: they are one."""
+    seen: dict[object, Container] = {}
+    for number, one in enumerate(found):
+        part = (one.file, one.owner) if one.file and one.certainty is Certainty.AT_MOST else None
+        key = part or one.same or number
+        if part is not None and key in seen:
+            seen[key] = replace(seen[key], name=f"{seen[key].name}, {one.name}")
+        seen.setdefault(key, one)
+    yield from seen.values()
 
 
 def _is_unused(loader: Loader, modules: Sequence[Module]) -> bool:

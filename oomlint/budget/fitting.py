@@ -29,6 +29,7 @@ class Setting:
     most: int
     places: tuple[Place, ...]  # the numbers that the code writes; empty where one of them stands elsewhere
     given: bool = False  # by `--set`: what the code writes has no say
+    more: tuple[tuple[Place, str], ...] = ()  # what else has to be written, so that the program takes it
 
 
 def fitting(program: Program, setup: Setup, limits: Given) -> tuple[Setting, ...]:
@@ -54,7 +55,10 @@ def _of(name: str, program: Program, setup: Setup, limits: Given) -> Setting | N
     places = [place for one in above if (place := dict(one.literals).get(name)) is not None]
     if given is not None:
         return Setting(name, most, (), given=True)
-    return Setting(name, most, tuple(dict.fromkeys(places)) if len(places) == len(above) else ())
+    more = [one.without for one in above] if name == WORKERS and most == 0 else []
+    if len(places) < len(above) or None in more:
+        return Setting(name, most, ())
+    return Setting(name, most, tuple(dict.fromkeys(places)), more=tuple(dict.fromkeys(edit for one in more for edit in one or ())))
 
 
 def _value(loader: LoaderNoun, name: str) -> int | None:
@@ -65,9 +69,9 @@ def _value(loader: LoaderNoun, name: str) -> int | None:
 def changes(settings: Sequence[Setting]) -> Iterator[Change]:
     """What the first of some settings that the code writes changes in its files."""
     first = next((one for one in settings if one.places), None)
-    for path in dict.fromkeys(place.path for place in first.places) if first is not None else ():
+    edits = [Edit(place, text) for place, text in (*((place, str(first.most)) for place in first.places), *first.more)] if first is not None else []
+    for path in dict.fromkeys(edit.place.path for edit in edits):
         source = read_source(path)
-        edits = [Edit(place, str(first.most)) for place in first.places if place.path == path] if first is not None else []
         with open(path, "rb") as file:
             before = file.read()
-        yield Change(path, source.encoding, before, apply_edits(source, edits))
+        yield Change(path, source.encoding, before, apply_edits(source, [edit for edit in edits if edit.place.path == path]))

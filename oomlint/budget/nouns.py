@@ -50,6 +50,9 @@ class Container:
     read: bool  # whether a sample is taken from it
     file: str = ""  # the data file that its shape comes from
     named: str = ""  # the one that the code reads it from, where its shape is not taken from there
+    before: Size | None = None  # the array that it was read into, where that became one of another type
+    same: object = None  # what is equal for all names of one array; None where nobody knows
+    counted: bool = False  # whether another dataset has it, too, and has the row
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class LoaderNoun:
     sample: Size
     pinned: bool = False
     literals: tuple[tuple[str, Place], ...] = ()  # settings whose number the code writes, and where
+    without: tuple[tuple[Place, str], ...] | None = ()  # what has to be written where so that it may have no workers; None where nobody can say
     moments: frozenset[Moment] = frozenset()  # at which loops go through it; empty where nobody has seen one
     alone: bool = False  # whether no other loader is at work while a loop goes through it
 

@@ -38,6 +38,11 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and _workers(loader, setup) != 0}
     for source in program.sources:
         yield from _resident(source, source in sent, program)
+    read = [(one.before.value or 0, one) for source in program.sources for one in source.containers if one.before is not None]
+    if read:
+        _, largest = max(read, key=lambda pair: pair[0])
+        what = f"`{largest.name}` as it is read, until it has its type"
+        yield Row(MAIN_PROCESS, what, largest.before or Size(), Certainty.EXACT, largest.place, frozenset({Moment.CONSTRUCTION}))
     for loader in program.loaders:
         if not loader.sources:
             what = f"what the dataset of `{loader.name}` holds"
@@ -54,7 +59,7 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
 def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
     made = f", made in cell {source.cell}" if source.cell != program.cell else ""
     for one in source.containers:
-        if one.kind in IN_FILE:
+        if one.kind in IN_FILE or one.counted:
             continue
         what = f"`{one.name}` of {one.owner or source.name}{made}"
         group = SHARED if sent and one.kind in SHAREABLE else MAIN_PROCESS

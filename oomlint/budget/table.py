@@ -100,7 +100,7 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
             readable(one.bytes),
             readable(one.shared),
             *((readable(one.device),) if device else ()),
-            _left_out((*one.missing, *one.device_missing)),
+            _left_out(tuple(dict.fromkeys((*one.missing, *one.device_missing)))),
         )
         for one in budget.verdict.totals
     )

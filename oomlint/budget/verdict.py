@@ -88,9 +88,11 @@ def totals(found: Sequence[Row]) -> tuple[Total, ...]:
         if not own and moment not in {Moment.CONSTRUCTION, Moment.TRAINING}:
             continue
         here = at(moment, found)
+        open_rows = [row for row in found if moment in row.moments and row.bytes is None]  # of a loader that takes its turn, too: it may be the heaviest
         host, device = [row for row in here if row.group != DEVICE], [row for row in here if row.group == DEVICE]
+        missing = _missing([row for row in open_rows if row.group != DEVICE]), _missing([row for row in open_rows if row.group == DEVICE])
         shared = sum(row.bytes or 0 for row in host if row.group == SHARED)
-        result.append(Total(moment, _sum(host), shared, _missing(host), _sum(device), _missing(device), _sum([row for row in host if row.group == IN_WORKERS])))
+        result.append(Total(moment, _sum(host), shared, missing[0], _sum(device), missing[1], _sum([row for row in host if row.group == IN_WORKERS])))
     return tuple(result)
 
 

@@ -1,0 +1,133 @@
+"""``oomlint budget``: an array keeps its shape and its type on the way to where it is kept, counts once by all its names; a fix leaves what runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from commands import runs
+from test_budget import npy, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+HEAD: Final = (
+    "import argparse\nimport numpy as np\nimport torch\nfrom torch.utils.data import ConcatDataset, DataLoader, Dataset, TensorDataset, random_split\n"
+)
+KEPT: Final = """
+class Frames(Dataset):
+    def __init__(self, count):
+        {kept}
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        return self.x[i]
+"""
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    return runs(capsys, "budget")
+
+
+def kept(found: dict[str, Any], what: str) -> list[tuple[int | None, str]]:
+    return [(row["bytes"], row["known"]) for row in found["rows"] if what in row["what"] and row["holder"] == "main"]
+
+
+@pytest.mark.parametrize(
+    ("cast", "item"), [("", 4), (".astype('float64')", 8), (".astype(np.float16)", 2), (".astype(np.float32)", 4), (" * 2.0", None), ("[:2]", None)]
+)
+def test_a_file_that_becomes_an_array_of_another_type(budget: Budget, cast: str, item: int | None) -> None:
+    Path("x.npy").write_bytes(npy((50, 30)))
+    Path("train.py").write_text(HEAD + KEPT.format(kept=f"self.x = np.load('x.npy'){cast}") + "loader = DataLoader(Frames(1), num_workers=2)\n")
+    found = table(budget, "train.py", "--data", "x.npy")
+    assert kept(found, "`x` of Frames") == [(None, "unknown") if item is None else (1500 * item, "exact")]
+    assert kept(found, "as it is read, until it has its type") == ([] if item in {4, None} else [(1500 * 4, "exact")])
+
+
+def test_parts_of_one_file_are_no_more_than_the_file(budget: Budget, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"x": torch.zeros(100, 10), "y": torch.zeros(100)}, tmp_path / "d.pt")
+    held = "d = torch.load('d.pt')\n        self.x, self.z = d['x'], d['y']"
+    Path("train.py").write_text(HEAD + KEPT.format(kept=held) + "loader = DataLoader(Frames(1), num_workers=2)\n")
+    found = table(budget, "train.py", "--data", "d.pt")
+    assert kept(found, "`x, z` of Frames") == [(4400, "at most")]
+    assert len(kept(found, "of Frames")) == 1
+
+
+ONCE: Final = {
+    "in another dataset": "class Other(Dataset):\n    def __init__(self, base):\n        self.y = base.x\n    def __getitem__(self, i):\n"
+    "        return self.y[i]\nfirst = Frames(50)\nmade = first, Other(first)\n",
+    "twice in one": "first = Frames(50)\nmade = first, ConcatDataset([first, first])\n",
+    "as tensors": "data = torch.zeros(50, 3000)\nmade = TensorDataset(data), TensorDataset(data), TensorDataset(data[:, :1])\n",
+    "in a part": "data = torch.zeros(50, 3000)\na, b = random_split(TensorDataset(data), [20, 30])\nmade = a, ConcatDataset([b, b])\n",
+}
+
+
+@pytest.mark.parametrize("code", ONCE.values(), ids=ONCE)
+def test_one_array_under_several_names_counts_once(budget: Budget, code: str) -> None:
+    loaders = "".join(
+        f"loader{n} = DataLoader(made[{n}], batch_size=2, num_workers=1)\nfor x in loader{n}:\n    pass\n" for n in range(code.count("TensorDataset(d") or 2)
+    )
+    Path("train.py").write_text(HEAD + KEPT.format(kept="self.x = np.zeros((count, 3000), np.float32)") + code + loaders)
+    assert sum(size or 0 for size, _ in kept(table(budget, "train.py"), "` of ")) == 50 * 3000 * 4
+
+
+def test_two_arrays_of_one_class_are_two(budget: Budget) -> None:
+    made = "".join(f"loader{n} = DataLoader(Frames({n}0), batch_size=2)\nfor x in loader{n}:\n    pass\n" for n in (1, 2))
+    Path("train.py").write_text(HEAD + KEPT.format(kept="self.x = np.zeros((count, 3000), np.float32)") + made)
+    assert kept(table(budget, "train.py"), "`x` of Frames") == [(10 * 12000, "exact"), (20 * 12000, "exact")]
+
+
+@pytest.mark.parametrize("given", ["Frames(40)", "Frames(count=N)", "Frames(a.n)"])
+def test_a_shape_that_arguments_give_is_a_shape_still(budget: Budget, given: str) -> None:
+    parser = "p = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=40)\na = p.parse_args()\nN = 40\n"
+    code = KEPT.format(kept="self.x = np.zeros((count, 300), np.float32)") + parser + f"loader = DataLoader({given}, batch_size=2, num_workers=1)\n"
+    Path("train.py").write_text(HEAD + code)
+    rows = {row["what"]: row["formula"] for row in table(budget, "train.py")["rows"]}
+    assert rows["`x` of Frames"] == "40 * 300 * 4"
+    assert rows["batches in flight of `loader`"] == "(2 * 1 + 1) * 2 * 300 * 4"
+
+
+def test_a_loader_that_takes_its_turn_is_left_out_where_nobody_knows_it(budget: Budget) -> None:
+    loops = "for x in DataLoader(Frames(50), batch_size=2):\n    pass\nfor x in DataLoader(TensorDataset(torch.load('x')), batch_size=2):\n    pass\n"
+    Path("train.py").write_text(HEAD + KEPT.format(kept="self.x = np.zeros((count, 3000), np.float32)") + loops)
+    found = table(budget, "train.py")
+    assert "sample" in found["totals"][-1]["missing"]
+
+
+# -- what would fit ------------------------------------------------------------------------------------------------------
+
+GUARDED: Final = "prefetch_factor=4 if a.workers > 0 else None, persistent_workers=a.workers > 0"
+
+
+@pytest.mark.parametrize(
+    ("workers", "ahead", "wanted"),
+    [
+        ("a.workers", "prefetch_factor=4, persistent_workers=True", f"num_workers=a.workers, {GUARDED}"),
+        ("a.workers", GUARDED, ""),
+        ("8", "prefetch_factor=4, persistent_workers=True", "num_workers=0, prefetch_factor=None, persistent_workers=False"),
+        ("a.workers", "**{'prefetch_factor': 4}", None),
+    ],
+)
+def test_no_workers_are_proposed_with_what_only_workers_may_have(budget: Budget, workers: str, ahead: str, wanted: str | None) -> None:
+    parser = "p = argparse.ArgumentParser()\np.add_argument('--workers', type=int, default=8)\na = p.parse_args()\n"
+    code = KEPT.format(kept="self.x = np.ones((count, 50_000_000), np.uint8)") + parser
+    Path("train.py").write_text(HEAD + code + f"loader = DataLoader(Frames(10), batch_size=1, num_workers={workers}, {ahead})\n")
+    limits = ("--ram", f"{146 + 477 + 1000}MiB", "--shm", "2GiB", "--start-method", "spawn")
+    found = table(budget, "python train.py", *limits)
+    (setting,) = (one for one in found["verdict"]["settings"] if one["name"] == "num_workers")
+    assert setting["most"] == 0
+    assert bool(setting["places"]) is (wanted is not None)
+    change = subprocess.run(
+        [sys.executable, "-m", "oomlint", "budget", "python train.py", *limits, "--diff"], capture_output=True, text=True, check=False
+    ).stdout
+    assert (wanted or "") in change
