@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _FIXES, _RULES, _OUTPUT, _KNOWN, _FILES = "Fixes", "Rules", "Output", "Known findings", "Files and settings"
 
 
-CONFIG = "The settings file, in place of the nearest one; or a setting, such as `worker-limit = 8` or `verify.time-limit = '2s'`, that takes precedence over it."
+CONFIG = "The settings file instead of the nearest one; or a setting, such as `worker-limit = 8` or `verify.time-limit = '2s'`, that takes precedence over it."
 
 
 class Verify(StrEnum):
