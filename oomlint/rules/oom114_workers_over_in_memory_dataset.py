@@ -25,8 +25,8 @@ class WorkersOverInMemoryDataset(Rule):
     Checks for a `DataLoader` with four workers or more (a setting) over a dataset that lies wholly in memory, such as a `TensorDataset` or a
     class that reads all arrays in `__init__`, where no sharper rule (OOM110, OOM112, OOM113) speaks.
 
-    It is silent where the data are proven small. Where `__getitem__` does real work (decodes, transforms at random, tokenises) it takes twice as
-    many workers, or a start method that is known to send them the data; data that all counted start methods share are no finding then.
+    It is silent where the data are proven small, and where `__getitem__` does real work (decodes, transforms at random, tokenises) on data
+    that all counted start methods share.
 
     ## Why is this bad
 

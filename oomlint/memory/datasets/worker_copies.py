@@ -348,9 +348,7 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     if not whole or _is_served_unseen(dataset):
         return None
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
-    # Who computes something for each sample wants some workers, and twice as many where nobody knows that they are sent the data.
-    few = not methods.known and 0 <= count < 2 * settings.workers_over_memory
-    if dataset.does_work and (few or all(h.content.kind in shared for h in whole)):
+    if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None
     holding = min(whole, key=lambda h: (_is_beside(h.content), h.content.kind in shared, h.content.doubt))
     costs = f"costs {FORKED_MIB} MiB plus its batches in flight"
