@@ -735,4 +735,4 @@ def test_an_option_that_may_go_without_a_value(run: Callable[..., Done]) -> None
         assert arguments.args[0].verify == words[1].partition("=")[2] or "confirmed"
     done = run("check", "--fix", "--verify=maybe")
     assert done.status == 2
-    assert "Invalid value for '--verify'" in done.err
+    assert done.err == "oomlint: error: --verify: 'maybe' is not one of confirmed, strict\n"

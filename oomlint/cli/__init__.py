@@ -7,6 +7,7 @@ errors, and for whatever is written in a less usual way; it is built from the sa
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Final
 
 from oomlint.cli.options import read
@@ -21,7 +22,11 @@ def run(words: Sequence[str]) -> int:
     """Run a command line and return its exit status."""
     if words and words[0] in COMMANDS:
         command = importlib.import_module(f"oomlint.cli.{words[0]}")
-        arguments = read(command.Arguments, words[1:])
+        try:
+            arguments = read(command.Arguments, words[1:])
+        except ValueError as error:
+            sys.stderr.write(f"oomlint: error: {error}\n")
+            return 2
         if arguments is not None:
             status: int = command.perform(arguments)
             return status

@@ -120,7 +120,10 @@ def spelling(name: str) -> str:
 
 
 def read(record: type[_Record], line: Sequence[str]) -> _Record | None:
-    """The record that a command line means; ``None`` where it asks for help, is wrong, or is written in a way that is left to typer."""
+    """The record that a command line means; ``None`` where it asks for help, is wrong, or is written in a way that is left to typer.
+
+    Raises ValueError for a value that is none of the choices: one line says more than what typer makes of it.
+    """
     options = options_of(record)
     names = {spelling(name): name for name, (option, _) in options.items() if option.kind not in {Kind.WORDS, Kind.REST}}
     names |= {option.short: name for name, (option, _) in options.items() if option.short}
@@ -154,7 +157,7 @@ def read(record: type[_Record], line: Sequence[str]) -> _Record | None:
                 return None
             value = waiting.pop(0)
         if not _take(values, name, option, value):
-            return None
+            raise ValueError(f"{word}: {value!r} is not one of {', '.join(map(str, option.choices or ()))}")
     return record(**values)
 
 
