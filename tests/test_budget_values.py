@@ -131,3 +131,36 @@ def test_no_workers_are_proposed_with_what_only_workers_may_have(budget: Budget,
         [sys.executable, "-m", "oomlint", "budget", "python train.py", *limits, "--diff"], capture_output=True, text=True, check=False
     ).stdout
     assert (wanted or "") in change
+
+
+# -- what cannot be priced -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "name"),
+    [
+        ("parts = [np.load(f'{i}.npy') for i in range(4)]\n        self.x = np.concatenate(parts)", "x"),
+        ("self.rows = [np.load(f'{i}.npy') for i in range(4)]\n        self.x = {len(r): r for r in self.rows}", "x"),
+        ("self.x = []\n        for path in open('list'):\n            self.x.append({'name': path, 'array': np.load(path)})", "x"),
+        ("self.x = []\n        for i in range(count):\n            self.x.append({'name': str(i), 'array': np.load(f'{i}.npy')})", "arrays in one of x"),
+    ],
+)
+def test_an_attribute_that_nobody_can_price_has_a_name(budget: Budget, kept_by: str, name: str) -> None:
+    Path("train.py").write_text(HEAD + KEPT.format(kept=kept_by) + "loader = DataLoader(Frames(50), num_workers=1)\n")
+    found = table(budget, "train.py")
+    assert name in found["totals"][0]["missing"]
+
+
+@pytest.mark.parametrize("cap", ["", " --max_samples 50"])
+def test_a_limit_of_samples_takes_no_row_away(budget: Budget, cap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parent.parent / "fixtures" / "incidents")
+    rows = {row["what"]: row["formula"] for row in table(budget, f"python voxel_colab/train.py{cap}")["rows"]}
+    assert rows["`arrays in samples` of VoxelMeshDataset"] == ("50 * 131072" if cap else "len(samples) * 131072")
+    assert "`samples` of VoxelMeshDataset" in rows
+
+
+def test_two_datasets_that_a_function_reads_apart_are_two(budget: Budget) -> None:
+    read = "def read(part):\n    return np.load(f'{part}.npy'), np.load('labels.npy')\n"
+    made = "".join(f"loader{n} = DataLoader(Frames('{n}'), batch_size=2)\nfor x in loader{n}:\n    pass\n" for n in (1, 2))
+    Path("train.py").write_text(HEAD + read + KEPT.format(kept="self.x, self.z = read(count)") + made)
+    assert len(kept(table(budget, "train.py"), "`x` of Frames")) == 2

@@ -18,10 +18,10 @@ from oomlint.budget.sizes import Name, Size, named
 from oomlint.finding import ContentKind
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
-from oomlint.memory.datasets.worker_copies import is_small, owner_of
+from oomlint.memory.datasets.worker_copies import owner_of
 from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_shapes import allocation, commented
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import IN_MEMORY, Kind
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
 from oomlint.syntax.nodes import constant_key
@@ -42,6 +42,7 @@ _COUNT: Final = re.compile(r"len\(self\.(\w+)\)|self\.(\w+)\.(?:shape\[0\]|size\
 _READS: Final = frozenset({"read", "read_bytes", "read_text"})
 _BYTES: Final = frozenset({"builtins.bytes", "builtins.bytearray"})
 _MANY: Final = 10_000  # of which one may be large
+_SMALL: Final = 1 << 20  # bytes
 _NUMPY: Final = frozenset({"npy", "npz"})
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
@@ -61,9 +62,9 @@ class Containers:
         repeated = Counter(holding.name for holding in dataset.holdings)
         for holding in dataset.every():
             one = self._of(holding, owner_of(dataset, holding))
-            if one is not None:
-                found.append((holding, one))
-                found.extend((holding, part) for part in self._arrays_in(holding, one, owner_of(dataset, holding)))
+            inner = list(self._arrays_in(holding, one, owner_of(dataset, holding))) if one is not None else []
+            if one is not None and (inner or not _is_light(holding, one)):
+                found += [(holding, one), *((holding, part) for part in inner)]
         found = [(holding, _told_apart(one, place)) if repeated[holding.name] > 1 else (holding, one) for place, (holding, one) in enumerate(found)]
         first = {(one.owner, one.name): one.size.factors[0] for _, one in found if len(one.size.factors) > 1}
         for holding, one in found:
@@ -105,8 +106,6 @@ class Containers:
         filed = self._matched(holding, owner, *asked) if asked is not None and self.files else None
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
         named = "" if asked is None or filed is not None else asked[1] or ""
-        if holding.content.size.exact is None and filed is None and is_small(holding.content, self.project.settings):
-            return None
         before = self._before_cast(size, holding, owner, file)
         same = self._value(holding, owner)
         return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same)
@@ -114,13 +113,16 @@ class Containers:
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
         value = holding.effect.value if holding.effect is not None else None
-        if value is None or holding.content.kind not in {Kind.TEXT, Kind.UNKNOWN}:
+        if value is None or holding.content.kind not in {Kind.TEXT, Kind.UNKNOWN, Kind.SMALL} or holding.content.size.exact is not None:
             return False
         if (holding.content.count or 0) >= _MANY:
             return True
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _READS:
             return True
-        made = (alt.value for alt in self.evaluator.values(value, self._frame_of(owner, holding.module, value))[:4])
+        frame = self._frame_of(owner, holding.module, value)
+        if any(self.datasets.contents.of(one, frame).kind in IN_MEMORY for one in _taken(value)):
+            return True
+        made = (alt.value for alt in self.evaluator.values(value, frame)[:4])
         parts = (names.canonical(one.name).split(".") for one in made if isinstance(one, ExternalCall))
         return any((part[0] in {"numpy", "torch"} and part[-1] in UNCOUNTED) or ".".join(part) in _BYTES for part in parts)
 
@@ -132,7 +134,10 @@ class Containers:
         frame = self._frame_of(owner, record.module, record.node)
         values = (part.value for part in record.node.elements if isinstance(part, cst.DictElement | cst.Element))
         contents = [(value, self.datasets.contents.of(value, frame)) for value in values]
-        arrays = sum(bytes_of(each, value, frame, self.evaluator) or 0 for value, each in contents if each.kind in {Kind.ARRAY, Kind.TENSOR})
+        sizes = [bytes_of(each, value, frame, self.evaluator) for value, each in contents if each.kind in {Kind.ARRAY, Kind.TENSOR}]
+        arrays: int | Name = sum(size or 0 for size in sizes)
+        if not arrays and sizes and one.size.value is not None:
+            arrays = Name(f"arrays in one of {one.name}", one.owner)
         if arrays:
             count = holding.content.count if holding.content.count is not None else Name(f"len({one.name})", one.owner)
             yield replace(one, name=f"arrays in {one.name}", kind=ContentKind.ARRAYS, items="", size=Size((count, arrays)), certainty=Certainty.AT_LEAST)
@@ -250,7 +255,9 @@ class Containers:
         if not isinstance(node, cst.BaseExpression) or node is owner.node:
             return None
         found = self.evaluator.values(node, self._frame_of(owner, holding.module, node))
-        return found[0].value if len(found) == 1 and isinstance(found[0].value, ExternalCall) else None
+        value = found[0].value if len(found) == 1 else None
+        # A function that nobody knows the caller of may be called more than once.
+        return value if isinstance(value, ExternalCall) and (value.frame.scope.parent is None or value.frame.bound) else None
 
     def _frame_of(self, owner: Dataset, module: Module, node: cst.CSTNode) -> Frame:
         """The frame in which the object is built, where the node stands in its code; else one with nothing known of its callers."""
@@ -258,6 +265,20 @@ class Containers:
         made = owner.alternative.value if owner.alternative is not None else None
         frames = self.datasets.building_frames(owner.instance) if owner.instance is not None else [made.frame] if isinstance(made, ExternalCall) else []
         return next((frame for frame in frames if frame.scope is scope), None) or self.evaluator.calls.plain_frame(module, scope)
+
+
+def _is_light(holding: Holding, one: Container) -> bool:
+    """Whether it is a container of a few objects, which are not worth a row."""
+    counted = one.kind in {ContentKind.OBJECTS, ContentKind.PATHS} and not one.file and holding.content.size.exact is None
+    return counted and one.size.value is not None and one.size.value < _SMALL
+
+
+def _taken(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """What a method, a function of a module or a comprehension makes its value of."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        yield from (node.func.value, *(arg.value for arg in node.args[:1] if not isinstance(arg.value, cst.List | cst.Tuple)))
+    elif isinstance(node, cst.BaseComp):
+        yield node.for_in.iter
 
 
 def _told_apart(one: Container, place: int) -> Container:

@@ -199,7 +199,7 @@ class Finder:
             if alt.reach or not any(alt.under(picks) is not None for picks in ways):
                 continue
             value = alt.value
-            if not is_cpu_count(value) and isinstance(value, Unknown | Written) and is_usual(alt.picks):
+            if not is_cpu_count(value) and isinstance(value, Unknown | Written) and is_usual(alt.picks) and (_is_tested(alt) or len(found) == 1):
                 return Name(name), None  # on a way that nobody can rule out
             number = default if isinstance(value, Absent) or (isinstance(value, Const) and value.value is None) else None
             if isinstance(value, Const) and isinstance(value.value, int):
