@@ -151,6 +151,28 @@ def test_an_attribute_that_nobody_can_price_has_a_name(budget: Budget, kept_by: 
     assert name in found["totals"][0]["missing"]
 
 
+LOOSE: Final = """
+def main():
+    loader = DataLoader(TensorDataset(torch.ones(100, 1000)), batch_size=50)
+    keep = []
+    table = torch.ones(50000, 1000)
+    for (x,) in loader:
+        KEPT
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "missing", "said"), [("keep.append(torch.ones(10_000_000))", ["len(keep)"], "What is known fits"), ("keep.append(x.shape)", [], "It fits")]
+)
+def test_what_the_script_itself_keeps_has_rows(budget: Budget, kept_by: str, missing: list[str], said: str) -> None:
+    Path("train.py").write_text(HEAD + LOOSE.replace("KEPT", kept_by))
+    found = table(budget, "train.py")
+    assert kept(found, "`table`") == [(200_000_000, "exact")]
+    assert next(one["missing"] for one in found["totals"] if one["moment"] == "first epoch") == missing
+    assert said in budget("train.py", "--ram", "4GiB").out
+
+
 @pytest.mark.parametrize("cap", ["", " --max_samples 50"])
 def test_a_limit_of_samples_takes_no_row_away(budget: Budget, cap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parent.parent / "fixtures" / "incidents")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import size
-from oomlint.budget import headers, held, limits, profiles, report, table
+from oomlint.budget import headers, held, limits, loose, profiles, report, table
 from oomlint.budget.find import Finder
 from oomlint.budget.fitting import changes, fitting
 from oomlint.budget.mistakes import BudgetError
@@ -207,7 +207,9 @@ def _found(target: Target, paths: Sequence[str], projects: Projects, settings: S
             trained = tuple(Models(finder.project).of(reached, reach.runs))
             for one in programs:
                 containers = [container for source in one.sources for container in source.containers]
-                found.append(replace(one, held=(*held.of_findings(said, containers), *checkpoints), trained=trained))
+                told = tuple(held.of_findings(said, containers))
+                beside = loose.arrays(finder.project, reached[0], one.sources, told)
+                found.append(replace(one, held=(*told, *beside, *checkpoints), trained=trained))
     return found
 
 
