@@ -186,3 +186,23 @@ def test_two_datasets_that_a_function_reads_apart_are_two(budget: Budget) -> Non
     made = "".join(f"loader{n} = DataLoader(Frames('{n}'), batch_size=2)\nfor x in loader{n}:\n    pass\n" for n in (1, 2))
     Path("train.py").write_text(HEAD + read + KEPT.format(kept="self.x, self.z = read(count)") + made)
     assert len(kept(table(budget, "train.py"), "`x` of Frames")) == 2
+
+
+@pytest.mark.parametrize("way", ["torch.from_numpy(raw.astype(np.float16))", "torch.from_numpy(raw).half().clone()", "np.asarray(raw, np.float16)"])
+def test_a_file_that_is_read_into_a_name_first_is_offered_and_followed(budget: Budget, way: str) -> None:
+    Path("raw.npy").write_bytes(npy((50, 30)))
+    code = KEPT.format(kept=f"raw = np.load('raw.npy')\n        self.x = {way}")
+    Path("train.py").write_text(HEAD + code + "loader = DataLoader(Frames(1), num_workers=2)\n")
+    known = "asarray" not in way
+    assert ("--data raw.npy" in budget("train.py").out) is known
+    assert kept(table(budget, "train.py", "--data", "raw.npy"), "`x` of Frames") == [(1500 * 2, "exact") if known else (None, "unknown")]
+
+
+def test_a_script_of_a_folder_that_is_beyond_counting_takes_no_table_away(budget: Budget) -> None:
+    loader = "loader = DataLoader(Frames(50), batch_size=2)\n"
+    Path("train.py").write_text(HEAD + KEPT.format(kept="self.x = np.zeros((count, 3000), np.float32)") + loader)
+    Path("huge.py").write_text(HEAD + KEPT.format(kept="self.x = np.zeros((10**12, 10**12), np.float32)") + loader)
+    done = budget(".")
+    assert "train.py: 0 workers" in done.out
+    assert "error: huge.py: 1000000000000 * 1000000000000 * 4" in done.err
+    assert budget("huge.py").status == 2

@@ -51,6 +51,31 @@ def item_of(node: cst.BaseExpression, frame: Frame, content: Content, evaluator:
     return _of_values(node, frame, content, evaluator, depth) if isinstance(node, cst.Call | cst.Name | cst.Attribute) else None
 
 
+def origin(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> cst.BaseExpression:
+    """What an array was before it was cast, handed on and named: an expression with as many elements."""
+    for _ in range(_DEEPEST):
+        before = _before(node, frame, evaluator)
+        if before is None:
+            break
+        node = before
+    return node
+
+
+def _before(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> cst.BaseExpression | None:
+    if isinstance(node, cst.Name):
+        found = evaluator.values(node, frame)
+        value = found[0].value if len(found) == 1 else None
+        if isinstance(value, Written):
+            return value.node if value.node is not node and value.frame == frame else None
+        return value.call if isinstance(value, ExternalCall) and value.frame == frame else None
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return None
+    method = node.func.attr.value
+    if method in AS_ARRAY and len(node.args) == 1:
+        return node.args[0].value
+    return node.func.value if method in _SAME | _CASTS.keys() | _TYPED else None
+
+
 def _of_values(node: cst.BaseExpression, frame: Frame, content: Content, evaluator: Questions, depth: int) -> int | None:
     """The same of what a name or a call of the project stands for; of several ways, where all agree."""
     found: set[int | None] = set()

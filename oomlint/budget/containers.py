@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import SAME_PATH
-from oomlint.budget.casts import AS_MADE, UNCOUNTED, bytes_of, item_of
+from oomlint.budget.casts import AS_MADE, UNCOUNTED, bytes_of, item_of, origin
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.sizes import Name, Size, named
@@ -170,10 +170,19 @@ class Containers:
         value = holding.effect.value if holding.effect is not None else None
         if holding.content.kind not in {Kind.ARRAY, Kind.TENSOR} or value is None:
             return AS_MADE
-        read = self.files and self._asked(holding, dataset) is not None
-        if read and (value is holding.content.node or self._key(holding) is not None):
-            return AS_MADE
-        return item_of(value, self._frame_of(dataset, holding.module, value), holding.content, self.evaluator)
+        content = holding.content
+        if self.files and self._asked(holding, dataset) is not None:
+            content = replace(content, node=self._origin(holding, dataset))
+            if value is content.node or self._key(holding) is not None:
+                return AS_MADE
+        return item_of(value, self._frame_of(dataset, holding.module, value), content, self.evaluator)
+
+    def _origin(self, holding: Holding, owner: Dataset) -> cst.BaseExpression:
+        """The expression that has read or made what is kept."""
+        value, node = holding.effect.value if holding.effect is not None and not holding.effect.index else None, holding.content.node
+        found = origin(value, self._frame_of(owner, holding.module, value), self.evaluator) if value is not None else None
+        reads = isinstance(found, cst.Call) and names.last_name(found.func) in _READERS
+        return found if found is not None and (reads or not isinstance(node, cst.BaseExpression)) else node  # type: ignore[return-value]
 
     def _allocated(self, holding: Holding, owner: Dataset) -> Bytes | None:
         """The shape that an array is made in."""
@@ -195,7 +204,7 @@ class Containers:
         """The formats, the path and the entry that what is kept may be read with; None where it is not read from a data file."""
         if holding.content.module is None or not isinstance(holding.content.node, cst.BaseExpression):
             return None
-        module, node = holding.content.module, holding.content.node
+        module, node = holding.content.module, self._origin(holding, owner)
         frame = self._frame_of(owner, module, node)
         read = whole_reads_of(self.project).whole(node, frame)
         if read is not None and read.what.path is not None:

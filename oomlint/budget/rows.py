@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork, pickled
 from oomlint.budget.device import rows as trained_rows
+from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.nouns import RUNNING, Certainty, Moment
 from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active
 from oomlint.budget.sizes import Name, Size, Sum
@@ -25,7 +26,16 @@ def rows(program: Program, setup: Setup) -> list[Row]:
     """The rows, in the order of the table."""
     alone = {number for number, loader in enumerate(program.loaders) if loader.alone}
     filled = (replace(row, size=row.size.filled(setup.values), alone=row.loader in alone) for row in _rows(program, setup))
-    return [_whole(row, setup.ranks) for row in filled if row.bytes != 0]
+    return [_whole(row, setup.ranks) for row in filled if _bytes(row) != 0]
+
+
+def _bytes(row: Row) -> int | None:
+    """Bytes of a row. Raises BudgetError, with its place."""
+    try:
+        return row.bytes
+    except BudgetError as error:
+        error.place = row.place
+        raise
 
 
 def _whole(row: Row, ranks: int) -> Row:

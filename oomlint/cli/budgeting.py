@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from oomlint.budget.headers import DataFile
     from oomlint.budget.nouns import Program
     from oomlint.budget.targets import Target
+    from oomlint.budget.values import Values
     from oomlint.cli.budget import Arguments
     from oomlint.config import Settings
     from oomlint.finding import Finding
@@ -69,19 +70,31 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     files = tuple(headers.read(path) for path in arguments.data)
     programs = _all_programs(asked, files, arguments)
     given.refuse_unknown(name for _, program in programs for name in program.names)
-    found = []
+    found, wrong = [], []
     for target, program in programs:
-        said = next((one.method for one in program.loaders if one.method), "")
-        opened_method = arguments.start_method is None and said == UNKNOWN_METHOD
-        method = str(arguments.start_method) if arguments.start_method is not None else said if said and not opened_method else _default_method(arguments)
-        count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
-        setup = Setup(method, count, given, method_open=opened_method)
-        opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and (not target.command or program.ranks_by_code)))
-        here = _limits(arguments, target)
-        listed = tuple(rows(program, setup))
-        offered = report.offered(program, listed, (current_folder(), os.path.dirname(program.path)))
-        found.append(report.Budget(program, setup, listed, judge(program, setup, here), here, files, opened, fitting(program, setup, here), offered))
+        try:
+            found.append(_budget(target, program, arguments, given, ranks, files))
+        except BudgetError as error:
+            wrong.append(f"{table.spot(error.place, view.name) or view.name(program.path)}: {error}")
+    if not found:
+        raise BudgetError(wrong[0])
+    for line in wrong:
+        say(f"error: {line}")
     return found
+
+
+def _budget(target: Target, program: Program, arguments: Arguments, given: Values, ranks: int | None, files: tuple[DataFile, ...]) -> report.Budget:
+    """What one program takes. Raises BudgetError."""
+    said = next((one.method for one in program.loaders if one.method), "")
+    opened_method = arguments.start_method is None and said == UNKNOWN_METHOD
+    method = str(arguments.start_method) if arguments.start_method is not None else said if said and not opened_method else _default_method(arguments)
+    count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
+    setup = Setup(method, count, given, method_open=opened_method)
+    opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and (not target.command or program.ranks_by_code)))
+    here = _limits(arguments, target)
+    listed = tuple(rows(program, setup))
+    offered = report.offered(program, listed, (current_folder(), os.path.dirname(program.path)))
+    return report.Budget(program, setup, listed, judge(program, setup, here), here, files, opened, fitting(program, setup, here), offered)
 
 
 def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> None:
@@ -190,6 +203,7 @@ def _why_none(target: Target, projects: Projects, files: Sequence[DataFile]) -> 
 
 def _found(target: Target, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:
     found: list[Program] = []
+    wrong: list[BudgetError] = []
     by_project: dict[int, tuple[Finder, list[str]]] = {}
     for path in paths:
         project = projects.of(path)
@@ -197,7 +211,11 @@ def _found(target: Target, paths: Sequence[str], projects: Projects, settings: S
         by_project.setdefault(id(project), (Finder(project, files), []))[1].append(path)
     for finder, own in by_project.values():
         for path in finder.scripts(own) if os.path.isdir(target.path) else own:
-            programs = [one for one in finder.programs(path) if not target.cell or one.cell == target.cell]
+            try:
+                programs = [one for one in finder.programs(path) if not target.cell or one.cell == target.cell]
+            except BudgetError as error:
+                wrong.append(BudgetError(f"{View(current_folder()).name(path)}: {error}"))
+                continue
             if not programs:
                 continue
             reached = finder.reached(path)
@@ -210,6 +228,10 @@ def _found(target: Target, paths: Sequence[str], projects: Projects, settings: S
                 told = tuple(held.of_findings(said, containers))
                 beside = loose.arrays(finder.project, reached[0], one.sources, told)
                 found.append(replace(one, held=(*told, *beside, *checkpoints), trained=trained))
+    if wrong and not found:
+        raise wrong[0]
+    for mistake in wrong:
+        say(f"error: {mistake}")
     return found
 
 
