@@ -252,7 +252,7 @@ def _each_once(found: Iterable[Container]) -> Iterator[Container]:
     for number, one in enumerate(found):
         part = (one.file, one.owner) if one.file and one.certainty is Certainty.AT_MOST else None
         key = part or one.same or number
-        if part is not None and key in seen:
+        if key in seen and (part is not None or one.size.value is None):
             seen[key] = replace(seen[key], name=f"{seen[key].name}, {one.name}")
         seen.setdefault(key, one)
     yield from seen.values()
