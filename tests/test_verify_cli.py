@@ -179,7 +179,7 @@ def test_an_interruption_keeps_what_was_reported(run: Callable[..., Done], judge
         (("a.py:1",), "a.py:1: no finding on this line; the file has some at 2, 3, 4"),
         (("a.py:5-9",), "a.py:5-9: no finding on these lines; the file has some at 2, 3, 4"),
         (("a.py", "a.py:1"), "a.py:1: no finding on this line"),
-        (("a.py:0",), "a.py:0: lines and cells begin at 1"),
+        (("a.py:0",), "a.py:0: lines and cells are counted from 1"),
         (("a.py:4-2",), "a range must not end before it begins"),
         (("--time-limit", "5x"), "--time-limit: '5x' is not a time such as '5s', '500ms' or '2m'"),
         (("--memory-cap", "3"), "--memory-cap: '3' is 3 bytes, too small for anything to run in; a size is written with its unit, such as '2GiB'"),

@@ -128,7 +128,7 @@ class SharedMemoryTooSmall(Rule):
             ranks = needed // case.bytes
             many = f"{case.batches} batches in each of {ranks} ranks" if ranks > 1 else f"{case.batches} batches"
             has = f"{readable(int(limit.amount))}{' by default' if limit.default else ''}"
-            headline = f"Batches of {readable(needed)} exceed `/dev/shm` of the container ({has})"
+            headline = f"Batches of {readable(needed)} exceed the container's `/dev/shm` ({has})"
             message = Message(headline, f"up to {many} wait there; a worker that finds no room dies of a bus error")
             related = (place.saying("the container that starts it"), *case.related)
             weighs = Weighs(Consequence.CRASHES, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.batches),))
