@@ -183,6 +183,9 @@ class Buffers:
         tag = id(store.node)
         if any(tag in event.tags for event in record.backwards):
             return None  # the sum or the list is what gets differentiated
+        made = [event for event in record.forwards if id(event.node) in sources]
+        if made and not any(loop in event.loops for event in made):
+            return None  # one pass in front of the loop made the graph: rounds take parts of it
         passes = [event for event in record.backwards if event.sources & sources and loop in event.loops]
         # What the same round differentiates cannot be differentiated once more, whoever is given the list.
         later = store.kind in {"append", "extend", "item", "augment"} and all(event.retain for event in passes)
