@@ -226,9 +226,7 @@ class Finder:
         found = datasets_of(self.project).of(self.loaders, loader, frame)
         usual = [one for one in found if one.alternative is None or any(one.alternative.under(picks) is not None for picks in ways)]
         sure = [one for one in usual if one.alternative is None or not one.alternative.reach] or usual
-        tested = [
-            one for one in sure if one.alternative is not None and any(isinstance(key, tuple) and key[:1] == ("test",) for key, _ in one.alternative.picks)
-        ]
+        tested = [one for one in sure if one.alternative is not None and _is_tested(one.alternative)]
         return None if len(tested) > 1 else next(iter(sure), None)
 
     def _source(self, dataset: Dataset, known: dict[object, Source], cell: int) -> Source:
