@@ -10,7 +10,7 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.flow_methods import FlowMethods, takes_data
 from oomlint.model.flow_state import instance_of, makes_step, module_of
-from oomlint.model.held import UNKNOWN, Device, Graph, Held, Kind, Size, join_all, mixed, tags_of, tensor
+from oomlint.model.held import MAP, UNKNOWN, Device, Graph, Held, Kind, Size, join_all, mixed, tags_of, tensor
 from oomlint.model.torch_tables import BACKWARD_NAME, FROZEN_NAME, HARMLESS_CALL, LOSS_NAME, MODULE_NAME
 from oomlint.model.values import Alternative, ClassRef, Display, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial
 
@@ -103,7 +103,7 @@ class FlowCalls(FlowMethods):
                 return self.call_function(method, node, args, self._home(func), state) if method is not None else self.unknown_call(node, written, args, state)
             if isinstance(value, ExternalCall):
                 if self._gives_images(value):
-                    return tensor(size=Size.DENSE, device=Device.HOST)
+                    return tensor(size=Size.DENSE, device=Device.HOST, dims=MAP)
                 held = self.made_outside(names.canonical(value.name), value.call, value.frame)
                 if held.kind is Kind.MODULE:
                     return self.forward(node, held, state, args)

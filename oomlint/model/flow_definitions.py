@@ -161,7 +161,8 @@ class FlowDefinitions(Flowing):
             base.startswith(("torch.nn.", "torch_geometric.nn.", "transformers.")) and not base.endswith(("Trainer", "Config", "Arguments", "Tokenizer"))
             for base in outside
         ) or any(base.endswith(("LightningModule", "torch.nn.Module")) for base in outside):
-            return module_of(value=value)
+            own = self.evaluator.method(value, "forward")
+            return module_of(value=value, dims=0 if own is not None else max((_axes(base.rpartition(".")[2]) for base in outside), default=0))
         if "torch.autograd.Function" in outside:
             return Held(Kind.OBJECT, value=value)
         return Held(Kind.OBJECT, value=value, sure=True)
@@ -218,9 +219,8 @@ class FlowDefinitions(Flowing):
 
         0 where the axes depend on what it is given. `Size.SMALL` for a few numbers, as the last layer of a classifier gives.
         """
-        told = AXES.search(last)
-        if told is not None:
-            return int(next(filter(None, told.groups()), 2)) + 2, Size.UNKNOWN
+        if axes := _axes(last):
+            return axes, Size.UNKNOWN
         if last in SEQUENCES:
             return MAP, Size.UNKNOWN
         if last == "Linear":
@@ -264,6 +264,12 @@ class FlowDefinitions(Flowing):
             if isinstance(alt.value, External) and alt.value.name in {"builtins.float", "builtins.int"}:
                 return PLAIN
         return None
+
+
+def _axes(layer: str) -> int:
+    """How many axes the result of a layer of torch has by its class; 0 where that depends on what it is given."""
+    told = AXES.search(layer)
+    return int(next(filter(None, told.groups()), 2)) + 2 if told is not None else 0
 
 
 def _likeliest(parts: Iterable[Held | None]) -> Held:

@@ -12,7 +12,7 @@ from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.freezing import ADDS_MODULE
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, join_all, mixed, pack, smaller, tags_of, tensor
-from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
+from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, axes_of, pixels, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SCORES, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
 from oomlint.syntax.nodes import UNKNOWN_KEY, beginning, constant_key
@@ -241,6 +241,8 @@ class FlowLibraries(FlowValues):
             return found.having(kind=Kind.TENSOR, sure=True, moved="unit")
         if functional and last in {"interpolate", "upsample"}:
             return found.having(kind=Kind.TENSOR, sure=True, dims=max(found.dims, resized(node)))
+        if functional and last in CONVOLVED:
+            found = found.having(dims=CONVOLVED[last], size=Size.DENSE)
         return found.having(kind=Kind.OPAQUE if last[:1].isupper() and not functional else Kind.TENSOR, sure=True)
 
     def _is_one_number(self, node: cst.Call, args: list[Held]) -> bool:
@@ -307,4 +309,6 @@ def _numpy(last: str, args: list[Held]) -> Held:
     view = args[0].view if keeps and args else False
     dims = 0 if last in _RESHAPES else found.dims
     made = Held(Kind.ARRAY, Graph.NO, Device.HOST, storage, size, sure=True, view=view, tags=tags, dims=dims)
+    if last == PIXELS:
+        return pixels(made)
     return smaller(made) if last in PICKS else compared(made) if last in COMPARES else made

@@ -12,7 +12,7 @@ from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, mixed, pack, smaller, tensor
-from oomlint.model.tensor_shapes import axes_of, reduced_by, viewed
+from oomlint.model.tensor_shapes import PIXELS, axes_of, pixels, reduced_by, viewed
 from oomlint.model.torch_tables import (
     AXIS_ORDERS,
     CASTS,
@@ -126,11 +126,8 @@ class FlowMethods(FlowModules):
         if method in CASTS:
             integer = any("int" in self.code(arg.value) or "bool" in self.code(arg.value) for arg in node.args)
             if integer:
-                return proven.without_graph(
-                    size=min(base.size, Size.SMALL) if base.size is not Size.DENSE else base.size,
-                    storage=Storage.OWN,
-                    home=(),
-                )
+                made = proven.without_graph(size=min(base.size, Size.SMALL) if base.size is not Size.DENSE else base.size, storage=Storage.OWN, home=())
+                return pixels(made) if any(self.code(arg.value).endswith(PIXELS) for arg in node.args) else made
             copies = method in {"astype", "double", "half"}
             return proven.having(
                 moved=f"{method}()" if base.graph else base.moved, storage=Storage.OWN if copies else base.storage, view=base.view and not copies, home=()

@@ -17,6 +17,14 @@ _DIMS: Final = frozenset({"dim", "axis"})
 _LEAST: Final = 3
 _MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}  # of `interpolate`, with the axes that each takes
 
+CONVOLVED: Final = {f"conv{kind}{axes}d": axes + 2 for kind in ("", "_transpose") for axes in (1, 2, 3)}  # functions, with the axes of what they give
+PIXELS: Final = "uint8"
+
+
+def pixels(held: Held) -> Held:
+    """What becomes whole numbers from 0 to 255: pictures, where it is more than a label for each sample."""
+    return held.having(dims=max(held.dims, MAP)) if held.size is Size.DENSE else held
+
 
 def axes_of(node: cst.Call, before: int) -> int | None:
     """How many axes a reduction takes away; ``None`` where it takes all, or nobody knows. The first ``before`` arguments are no axes."""

@@ -33,9 +33,9 @@ class EvalKeepsOutputs(Rule):
     one batch fills (`range(batch_size)`, with the size that a loader has), what is proven small, what is flushed every few batches, or the scores
     that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 
-    It is a note where a function gives back all that it collects and its callers need it at once, or nobody knows them: embeddings, predictions.
-    Maps stay a warning, and so does what all callers only average or write to a file. The scores of classes, which the loop brings to a scale
-    (`softmax`) or takes the best of, are a note, too, unless they are known to be maps.
+    It is a warning where each sample is known to have an array of two axes or more: a mask, a picture, a sequence. What has one axis (features,
+    scores of classes), or nobody knows how many, is a note: 2,048 numbers a sample are 8 KiB, and a set must be large for that to weigh. Axes are
+    known by the layers of the model, by how the value is indexed, viewed and resized, and by what makes it (`ToTensor`, pictures as `uint8`).
 
     ## Why is this bad
 
@@ -47,6 +47,7 @@ class EvalKeepsOutputs(Rule):
 
     ```python
     import torch
+    from torch.nn.functional import interpolate
     from torch.utils.data import DataLoader
 
 
@@ -56,7 +57,8 @@ class EvalKeepsOutputs(Rule):
         masks = []
         with torch.no_grad():
             for images in loader:
-                masks.append(model(images.to(device)).sigmoid().cpu())
+                found = interpolate(model(images.to(device)), images.shape[-2:])
+                masks.append(found.sigmoid().cpu())
         torch.save(torch.cat(masks), folder / "masks.pt")
     ```
 
@@ -64,6 +66,7 @@ class EvalKeepsOutputs(Rule):
 
     ```python
     import torch
+    from torch.nn.functional import interpolate
     from torch.utils.data import DataLoader
 
 
@@ -72,7 +75,8 @@ class EvalKeepsOutputs(Rule):
         model.eval()
         with torch.no_grad():
             for step, images in enumerate(loader):
-                masks = model(images.to(device)).sigmoid().cpu()
+                found = interpolate(model(images.to(device)), images.shape[-2:])
+                masks = found.sigmoid().cpu()
                 torch.save(masks, folder / f"masks-{step}.pt")
     ```
 

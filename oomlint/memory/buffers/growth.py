@@ -16,7 +16,6 @@ from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, han
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
 from oomlint.memory.buffers.metric_states import grows, list_metric
 from oomlint.memory.buffers.outside_readers import escapes
-from oomlint.memory.buffers.results import is_result
 from oomlint.memory.buffers.step_lists import step_lists, step_records
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.flow_runs import runs_of
@@ -290,8 +289,7 @@ class Buffers:
             )
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
-            asked = few or (not maps and is_result(store, loop, self.runs.evaluator))
-            return Growth("OOM219", Severity.NOTE if asked else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
+            return Growth("OOM219", Severity.WARNING if maps else Severity.NOTE, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
         if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
