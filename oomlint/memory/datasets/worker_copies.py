@@ -96,10 +96,19 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
         if found:
             sharpest = min(found, key=_rank)
             alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
-            for group in apart(alike, lambda one: one.workers) if sharpest.code == _TOLD_BESIDE else [alike]:
+            for group in apart(alike, lambda one: one.workers) if sharpest.code == _TOLD_BESIDE else _by_container(alike):
                 told = tuple(dict.fromkeys(place for one in group for place in given_beside([one.workers])))
                 beside = given_beside(*([one.workers] for one in group))
                 yield replace(min(group, key=_rank), beside=beside, also=() if beside else told)
+
+
+def _by_container(found: list[Case]) -> Iterator[list[Case]]:
+    """What is said of one loader, by what is copied: a loader that one of several datasets is put into is told of each that is as grave."""
+    groups: dict[object, list[Case]] = {}
+    for case in found:
+        groups.setdefault(case.holding.effect.node if case.holding.effect is not None else None, []).append(case)
+    gravest = min(case.severity.rank for case in found)
+    return (group for group in groups.values() if any(case.severity.rank == gravest for case in group))
 
 
 def _counts(found: list[Alternative]) -> list[Alternative]:
