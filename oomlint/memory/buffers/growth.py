@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Confidence, Severity
+from oomlint.memory.buffers.backward_regions import BACKWARDS
 from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.buffers.collated import gives_tensor
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
 
     from oomlint.model.events import Loop, Record, Store, Via
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.scopes import Scope
 
-# Names of methods that make a loss of what others collected.
-_LEARNS: Final = re.compile(r"loss|learn|optimi|finish|backward|reinforce|policy|^update", re.IGNORECASE)
 _FEW_ROUNDS: Final = 16
+_GRADIENTS: Final = BACKWARDS | {"grad"}
+_CALLERS: Final = 2  # calls that are followed from a method outwards
 _MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
 
 
@@ -241,11 +243,16 @@ class Buffers:
         for scope in store.module.walk.scopes:
             if scope is store.scope or not isinstance(scope.node, cst.FunctionDef) or scope.name == "__init__":
                 continue
-            if not _LEARNS.search(scope.name) and not any(names.last_name(call.func) in {"backward", "grad", "manual_backward"} for call in scope.calls):
-                continue
-            if any(isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in scope.nodes()):
+            read = any(isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in scope.nodes())
+            if read and self._learns(store.module, scope):
                 return True
         return False
+
+    def _learns(self, module: Module, scope: Scope, depth: int = 0) -> bool:
+        """Whether a function goes backward, or who calls it does: a method makes a loss of what others collected, and its caller differentiates it."""
+        if scope.name == "training_step" or any(names.last_name(call.func) in _GRADIENTS for call in scope.calls):
+            return True
+        return depth < _CALLERS and any(self._learns(site.module, site.scope, depth + 1) for site in self.runs.evaluator.calls.sites(module, scope, most=4))
 
     @staticmethod
     def _is_called(node: cst.Attribute, module: Module) -> bool:
