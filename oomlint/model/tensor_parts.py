@@ -27,7 +27,9 @@ def part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: l
         for item in indices
     )
     if copies:
-        return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0)
+        # A mask or a list of indices takes rows of what was there, each with its other axes; several lists together take one element a row.
+        lists = sum(held.kind is not Kind.PLAIN for held in index)
+        return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=max(base.dims - lists + 1, 0) if base.dims else 0)
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
     named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not _is_new(item.value))]
     dims = max(max(base.dims, len(named)) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one

@@ -68,8 +68,11 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "squeeze" | "select" | "unbind" | "diagonal":
             return max(dims - 1, 0)
         case "flatten" | "ravel":
-            return 2 if given else dims
-        case "unflatten" | "unfold" | "view_as" | "expand_as":
+            first = constant_key(given[0].value) if given else None
+            return first + 1 if isinstance(first, int) and first > 0 and len(given) == 1 else 2 if given else dims
+        case "unflatten":
+            return dims + 1 if dims else 0
+        case "unfold" | "view_as" | "expand_as":
             return 0
     return dims
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
 from oomlint.memory.datasets.worker_copies import cases, facts_of
-from oomlint.memory.fixes.worker_copy_fixes import no_workers
+from oomlint.memory.fixes.worker_copy_fixes import FEWER, no_workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class WorkersOverInMemoryDataset(Rule):
 
     ## Why is this bad
 
-    There is nothing to read, so the workers' work is to index and to send. What it costs depends on the start method (measured with torch
+    There is nothing to read, so the workers' work is to index, to transform and to send. What it costs depends on the start method (measured with torch
     2.13.0, CPU):
 
     - fork: the arrays themselves cost nothing, although it is often said that each worker copies them. A worker costs about 10 MiB, and the batches
@@ -81,7 +81,7 @@ class WorkersOverInMemoryDataset(Rule):
     slug = "workers-over-in-memory-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
-    help = "set `num_workers=0`, since nothing is left to load"
+    help = FEWER
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _PACK = Fix(Safety.DISPLAY, "pack the records into one byte buffer with an array of offsets, which workers share")
-_NO_WORKERS = Fix(Safety.DISPLAY, "set `num_workers=0`, and remove the arguments that require workers")
+FEWER = "set `num_workers=0`, or fewer than now if samples take long to make"
 _STACK = Fix(Safety.DISPLAY, "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets")
 
 
@@ -88,11 +88,11 @@ def no_workers(case: Case) -> Fix | None:
     else:
         return None
     if not _for_it_alone(case, node, module) or _needs_workers(case):
-        return _NO_WORKERS
+        return _by_hand(case)
     edits = [number_edit(module.project, place, "0") for place in case.also]
     known = [edit for edit in edits if edit is not None]
     if len(known) != len(edits):
-        return _NO_WORKERS  # a command line would still ask for some
+        return _by_hand(case)  # a command line would still ask for some
     return Fix(Safety.UNSAFE, "set `num_workers=0`, since nothing is left to load", (replace(module.tree, node, "0"), *known))
 
 
@@ -108,13 +108,24 @@ def _told_none(case: Case, written: cst.Arg) -> Fix | None:
     keyed = re.compile(rb"[\"'](?:" + b"|".join(re.escape(word.encode()) for word in sorted(words)) + rb")[\"']")
     direct = direct and not any(keyed.search(project.text(path)) for path in project.search(_names, sorted(words), case.loader.module.path))
     if not direct or _needs_workers(case) or not _read_for_it_alone(case, case.loader.module, words, lambda one: set(one.beside) == set(case.beside)):
-        return _NO_WORKERS
+        return _by_hand(case)
     known = tuple(edit for edit in edits if edit is not None)
-    return Fix(Safety.UNSAFE, "no workers: the samples are in memory already", known) if len(known) == len(edits) else _NO_WORKERS
+    return Fix(Safety.UNSAFE, "set no workers, since nothing is left to load", known) if len(known) == len(edits) else _by_hand(case)
+
+
+def _by_hand(case: Case) -> Fix:
+    """What to do where no literal can be changed."""
+    given = _given(case)
+    return Fix(Safety.DISPLAY, f"{FEWER}, and with 0 remove {' and '.join(f'`{name}`' for name in given)}" if given else FEWER)
+
+
+def _given(case: Case) -> list[str]:
+    """The arguments that a loader without workers does not take."""
+    return [name for name in sorted(NEEDS_WORKERS) if case.loader.explicit(name) is not None]
 
 
 def _needs_workers(case: Case) -> bool:
-    return bool(case.loader.stars) or any(case.loader.explicit(name) is not None for name in NEEDS_WORKERS)
+    return bool(case.loader.stars) or bool(_given(case))
 
 
 def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
