@@ -108,7 +108,9 @@ class Containers:
         named = "" if asked is None or filed is not None else asked[1] or ""
         before = self._before_cast(size, holding, owner, file)
         same = self._value(holding, owner)
-        return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same)
+        mapped = holding.content.element is not None and holding.content.element.kind is Kind.MEMMAP
+        holds = ContentKind.MEMMAP if mapped else fact.holds
+        return Container(fact.name, fact.owner, holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same)
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""

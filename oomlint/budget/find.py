@@ -11,6 +11,7 @@ import libcst as cst
 
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED
+from oomlint.budget.descriptors import by_name, opened
 from oomlint.budget.nouns import UNKNOWN_METHOD, Certainty, LoaderNoun, Program, Source
 from oomlint.budget.phases import Phases
 from oomlint.budget.reach import only_as_script
@@ -105,7 +106,7 @@ class Finder:
             runs.setdefault(cell, []).append((loader, frame, ways))
         ranks = ranks_of(self.project).of_file(entry)
         known: dict[object, Source] = {}
-        phases = Phases(self.project, reached)
+        phases, shared = Phases(self.project, reached), by_name(reached)
         programs: list[Program] = []
         for cell in sorted(runs):
             nouns: dict[object, LoaderNoun] = {}
@@ -115,7 +116,7 @@ class Finder:
             count = ranks.count if ranks is not None and ranks.count else 1
             place = replace(ranks.place, message="") if ranks is not None and ranks.place is not None else None
             programs.append(
-                Program(path, cell, tuple(nouns.values()), tuple(known.values()), (), count, place, ranks is not None and ranks.count is None),
+                Program(path, cell, tuple(nouns.values()), tuple(known.values()), (), count, place, ranks is not None and ranks.count is None, (), shared),
             )
         return programs
 
@@ -240,7 +241,7 @@ class Finder:
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
-            found = known[key] = Source(core.words.strip("`"), place, containers, cell, again + 1)
+            found = known[key] = Source(core.words.strip("`"), place, containers, cell, again + 1, tuple(opened(self.project, core)))
         return found
 
 

@@ -40,6 +40,7 @@ class Given:
     shm: Limit | None = None
     cores: float | None = None
     vram: Limit | None = None
+    files: Limit | None = None  # descriptors, of each process
 
 
 def of_ram(root: str = "/") -> Limit:
@@ -55,6 +56,16 @@ def of_shm(path: str = _SHM) -> Limit:
         about = os.statvfs(path)
         return Limit(about.f_frsize * about.f_blocks, "the size of /dev/shm")
     return Limit(None, "there is no /dev/shm")
+
+
+def of_files() -> Limit | None:
+    """The descriptors that a process may have; None where there is no limit."""
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return None
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return Limit(most, "`ulimit -n` of this shell") if most != resource.RLIM_INFINITY else None
 
 
 def _version_2(root: str) -> list[Limit]:

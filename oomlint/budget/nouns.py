@@ -56,6 +56,16 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """Files that a dataset keeps open."""
+
+    name: str
+    count: int | Name
+    place: Place
+    lazy: bool = False  # whether the first sample opens them, not the constructor
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A dataset: one object in the main process, however many loaders read it."""
 
@@ -64,6 +74,7 @@ class Source:
     containers: tuple[Container, ...]
     cell: int = 0  # of the notebook, that makes it
     number: int = 1  # among the datasets of its name
+    opened: tuple[Opened, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +156,7 @@ class Program:
     ranks_place: Place | None = None
     ranks_open: bool = False  # several processes, and nobody says how many
     trained: tuple[Trained, ...] = ()
+    by_name: bool = False  # whether tensors are shared by the name of a file, not by a descriptor
 
     @property
     def ranks_by_code(self) -> bool:
@@ -155,6 +167,7 @@ class Program:
     def names(self) -> tuple[Name, ...]:
         """Everything that a number can be set for."""
         found = [name for source in self.sources for one in source.containers for name in one.size.missing]
+        found += [one.count for source in self.sources for one in source.opened if isinstance(one.count, Name)]
         for loader in self.loaders:
             found += [] if loader.sources else [Name(f"dataset of {loader.name}")]
             found += [*loader.sample.missing, *(one for one in (loader.workers, loader.batch, loader.prefetch) if isinstance(one, Name))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.budget.nouns import Certainty, Moment
-from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.rows import at
 from oomlint.budget.sizes import Name, labels
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Named = Callable[[str], str]
 
+_FEW: Final = 0.25  # of the descriptors that a process may have
 _BYTES: Final = {"type": ["integer", "null"], "minimum": 0}
 _TEXT: Final = {"type": "string"}
 _NAMES: Final = {"type": "array", "items": _TEXT}
@@ -43,6 +44,15 @@ class Budget:
     ranks_open: bool
     settings: tuple[Setting, ...] = ()  # that would fit
     offered: tuple[str, ...] = ()  # data files that the code names, whose headers would tell what is not known
+
+    @property
+    def worth_showing(self) -> tuple[Row, ...]:
+        """The rows, without those of open files where a process has far fewer than it may, and no dataset keeps any."""
+        most = self.limits.files.size if self.limits.files is not None else None
+        told = self.limits.files is not None and self.limits.files.written
+        many = most is not None and any(one.files > most * _FEW for one in self.verdict.totals)
+        kept = any(source.opened for source in self.program.sources)
+        return self.rows if told or many or kept else tuple(row for row in self.rows if row.group != FILES)
 
     @property
     def workers(self) -> list[int | None]:
@@ -76,7 +86,7 @@ def entries(budgets: Sequence[Budget], name: Named) -> list[dict[str, Any]]:
 
 
 def _entry(budget: Budget, name: Named) -> dict[str, Any]:
-    verdict = budget.verdict
+    verdict, files = budget.verdict, budget.limits.files
     return {
         "filename": name(budget.program.path),
         "cell": budget.program.cell or None,
@@ -87,19 +97,8 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
             {"name": one.name, "workers": count, "place": _place(one.place, name), "workers_from": _place(one.workers_from, name)}
             for one, count in zip(budget.program.loaders, budget.workers, strict=True)
         ],
-        "rows": [
-            {
-                "holder": _GROUPS[row.group],
-                "what": row.what,
-                "formula": str(row.size),
-                "bytes": row.bytes,
-                "known": row.known.value,
-                "missing": labels(row.size.missing),
-                "moments": [one.value for one in Moment if one in row.moments],
-                "place": _place(row.place, name),
-            }
-            for row in budget.rows
-        ],
+        "rows": [{"holder": _GROUPS[row.group], "bytes": row.bytes, **_row(row, name)} for row in budget.rows if row.group in _GROUPS],
+        "descriptors": [{"count": row.bytes, **_row(row, name)} for row in budget.rows if row.group == FILES],
         "totals": [
             {
                 "moment": one.moment.value,
@@ -109,6 +108,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
                 "missing": labels(one.missing),
                 "device": one.device,
                 "device_missing": labels(one.device_missing),
+                "descriptors": one.files,
             }
             for one in verdict.totals
         ],
@@ -118,6 +118,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
                 for key, one in (("memory", budget.limits.ram), ("shm", budget.limits.shm), ("device", budget.limits.vram))
             },
             "cores": budget.limits.cores,
+            "descriptors": {"count": files.size, "source": files.source} if files is not None else None,
         },
         "verdict": {
             "fits": verdict.fits,
@@ -131,6 +132,17 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
     }
 
 
+def _row(row: Row, name: Named) -> dict[str, Any]:
+    return {
+        "what": row.what,
+        "formula": str(row.size),
+        "known": row.known.value,
+        "missing": labels(row.size.missing),
+        "moments": [one.value for one in Moment if one in row.moments],
+        "place": _place(row.place, name),
+    }
+
+
 def _place(place: Place | None, name: Named) -> dict[str, Any] | None:
     return None if place is None else {"filename": name(place.path), "cell": place.cell or None, "row": place.row, "column": place.column}
 
@@ -140,24 +152,30 @@ def schema() -> dict[str, Any]:
     moment = {"enum": [one.value for one in Moment]}
     place = {"anyOf": [{"$ref": "#/$defs/place"}, {"type": "null"}]}
     limit = {"anyOf": [_object({"bytes": _BYTES, "source": _TEXT}), {"type": "null"}]}
+    files = {"anyOf": [_object({"count": {"type": "integer", "minimum": 0}, "source": _TEXT}), {"type": "null"}]}
+    cores = {"type": ["number", "null"], "exclusiveMinimum": 0}
     total = {"moment": moment, "bytes": _BYTES, "workers": _BYTES, "shared": _BYTES, "missing": _NAMES, "device": _BYTES, "device_missing": _NAMES}
+    total |= {"descriptors": {**_BYTES, "description": "of the process that has most files open, as far as they are known"}}
     row = {
-        "holder": {"enum": list(_GROUPS.values())},
         "what": {**_TEXT, "description": "for people: it changes from version to version"},
         "formula": {**_TEXT, "description": "a product; names stand for numbers that are not known"},
-        "bytes": {**_BYTES, "description": "of all ranks and workers together, on a device of one rank; null where a number is not known"},
         "known": {"enum": [one.value for one in Certainty]},
         "missing": _NAMES,
         "moments": {"type": "array", "items": moment},
         "place": place,
     }
+    bytes_of = {
+        "holder": {"enum": list(_GROUPS.values())},
+        "bytes": {**_BYTES, "description": "of all ranks and workers together, on a device of one rank; null where a number is not known"},
+    }
+    count = {**_BYTES, "description": "open files of one process; null where a number is not known"}
     fit = {"start_method": _TEXT, "most": {**_BYTES, "description": "null where it does not fit without workers either"}, "bounded": {"type": "boolean"}}
     setting = {"name": _TEXT, "most": {"type": "integer", "minimum": 0}, "places": {"type": "array", "items": {"$ref": "#/$defs/place"}}}
     verdict = {
         "fits": {"type": "boolean", "description": "as far as it is known"},
         "complete": {"type": "boolean", "description": "whether the totals leave nothing out, on the device too, and no row is known at least only"},
         "moment": {"anyOf": [moment, {"type": "null"}], "description": "the first at which it does not fit"},
-        "short_of": {"enum": ["memory", "shm", "device", None]},
+        "short_of": {"enum": ["memory", "shm", "device", "descriptors", None]},
         "workers": {"type": "array", "items": _object(fit)},
         "settings": {"type": "array", "items": _object(setting), "description": "each alone would make it fit"},
     }
@@ -168,9 +186,10 @@ def schema() -> dict[str, Any]:
         "start_method_known": {"type": "boolean", "description": "false where the code chooses one that nobody knows"},
         "ranks": {"type": "integer", "minimum": 1},
         "loaders": {"type": "array", "items": _object({"name": _TEXT, "workers": _BYTES, "place": place, "workers_from": place})},
-        "rows": {"type": "array", "items": _object(row)},
+        "rows": {"type": "array", "items": _object({**bytes_of, **row})},
+        "descriptors": {"type": "array", "items": _object({"count": count, **row})},
         "totals": {"type": "array", "items": _object(total)},
-        "limits": _object({"memory": limit, "shm": limit, "device": limit, "cores": {"type": ["number", "null"], "exclusiveMinimum": 0}}),
+        "limits": _object({"memory": limit, "shm": limit, "device": limit, "cores": cores, "descriptors": files}),
         "verdict": _object(verdict),
         "data_files": {**_NAMES, "description": "that the code names and that are there: given with `--data`, their headers would tell what is not known"},
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.sizes import Name
+from oomlint.budget.values import WORKERS
 
 if TYPE_CHECKING:
     from oomlint.budget.nouns import LoaderNoun, Program
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
 
 MAIN_PROCESS, IN_WORKERS, SHARED, DEVICE = "main process", "each worker", "shared memory", "device"
+FILES: Final = "open files, each process"
+HOST: Final = (MAIN_PROCESS, IN_WORKERS, SHARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class Setup:
         most = dict(self.caps).get(name)
         return value if most is None or isinstance(value, Name) else min(value, most)
 
+    def workers_of(self, loader: LoaderNoun) -> int | Name:
+        """The workers of a loader."""
+        said = self.setting(WORKERS, loader.workers)
+        return self.workers if self.workers is not None and said != 0 else said
+
     def under(self, method: str) -> Setup:
         """The same with another start method."""
         return replace(self, method=method)
@@ -52,9 +60,9 @@ class Setup:
 class Row:
     """One holder, all ranks together."""
 
-    group: str  # "main process", "workers", "shared memory"
+    group: str  # "main process", "workers", "shared memory" ...
     what: str
-    size: Size
+    size: Size  # bytes; descriptors in rows of open files
     certainty: Certainty
     place: Place | None
     moments: frozenset[Moment]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from oomlint.budget import descriptors
 from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork, pickled
 from oomlint.budget.device import rows as trained_rows
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.nouns import RUNNING, Certainty, Moment
-from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active
+from oomlint.budget.row import DEVICE, HOST, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active
 from oomlint.budget.sizes import Name, Size, Sum
-from oomlint.budget.values import BATCH, PREFETCH, WORKERS
+from oomlint.budget.values import BATCH, PREFETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,13 +40,13 @@ def _bytes(row: Row) -> int | None:
 
 
 def _whole(row: Row, ranks: int) -> Row:
-    """Of all ranks; a device is one rank's."""
-    return replace(row, size=row.size.times(ranks)) if ranks > 1 and row.group != DEVICE else row
+    """Of all ranks; a device and open files are one rank's."""
+    return replace(row, size=row.size.times(ranks)) if ranks > 1 and row.group in HOST else row
 
 
 def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     yield Row(MAIN_PROCESS, "interpreter, torch and numpy", Size((MAIN,)), Certainty.ABOUT, None, _ALWAYS)
-    sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and _workers(loader, setup) != 0}
+    sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and setup.workers_of(loader) != 0}
     for source in program.sources:
         yield from _resident(source, source in sent, program)
     read = [(one.before.value or 0, one) for source in program.sources for one in source.containers if one.before is not None]
@@ -64,6 +65,7 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     for number, loader in enumerate(program.loaders):
         yield from _of_loader(number, loader, program, setup)
     yield from trained_rows(program, setup)
+    yield from descriptors.rows(program, setup)
 
 
 def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
@@ -77,7 +79,7 @@ def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  #
 
 
 def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) -> Iterator[Row]:
-    workers = _workers(loader, setup)
+    workers = setup.workers_of(loader)
     batch = setup.setting(BATCH, loader.batch)
     alive = active(loader, program)
     active_work = alive - {Moment.START}
@@ -149,11 +151,6 @@ def dataset_of(loader: LoaderNoun) -> Name:
 
 def _by(loader: LoaderNoun) -> Certainty:
     return Certainty.ABOUT if loader.sample.value is not None else Certainty.EXACT
-
-
-def _workers(loader: LoaderNoun, setup: Setup) -> int | Name:
-    said = setup.setting(WORKERS, loader.workers)
-    return setup.workers if setup.workers is not None and said != 0 else said
 
 
 def at(moment: Moment, found: Iterable[Row]) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import readable
 from oomlint.budget.report import at_peak
-from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.sizes import labels
 from oomlint.budget.verdict import MOST_WORKERS
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.budget.report import Budget
+    from oomlint.budget.row import Row
     from oomlint.budget.sizes import Name
     from oomlint.budget.verdict import Fit
     from oomlint.finding import Place
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     Line = tuple[tuple[str, str], ...]  # spans of text, each with its style
     Named = Callable[[str], str]
 
-_GROUPS: Final = {MAIN_PROCESS: MAIN_PROCESS, IN_WORKERS: "workers", SHARED: "shared memory", DEVICE: "device, each"}
+GROUPS: Final = {MAIN_PROCESS: MAIN_PROCESS, IN_WORKERS: "workers", SHARED: "shared memory", DEVICE: "device, each", FILES: FILES}
 _MARKS: Final = {MAIN_PROCESS: ("\u2588", "blue"), IN_WORKERS: ("\u2593", "yellow"), SHARED: ("\u2592", "magenta")}
 _BAR: Final = 60  # characters
 _MOST_NAMES: Final = 6
@@ -65,9 +66,7 @@ def _bar(shares: Sequence[tuple[str, int]], limit: int, *, plain: bool) -> Line:
         done += cells
     room = round(limit * scale)
     found.append((("." if plain else "\u00b7") * max(0, room - done), "dim"))
-    words = ", ".join(
-        f"{('#=+'[list(_MARKS).index(group)] if plain else _MARKS[group][0])} {_GROUPS[group]} {readable(size)}" for group, size in shares if size
-    )
+    words = ", ".join(f"{('#=+'[list(_MARKS).index(group)] if plain else _MARKS[group][0])} {GROUPS[group]} {readable(size)}" for group, size in shares if size)
     found.append((f"  {words}; {total / limit:.0%} of the limit", ""))
     return tuple(found)
 
@@ -83,13 +82,11 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
         yield f"data: {name(file.path)} ({file.format}{count}{held}{arrays}{more})"
     yield ""
     cells = []
-    for group, heading in _GROUPS.items():
-        here = [row for row in budget.rows if row.group == group]
+    for group, heading in GROUPS.items():
+        here = [row for row in budget.worth_showing if row.group == group]
         if here:
             cells.append((heading, "", "", "", ""))
-        for row in here:
-            size = "" if row.bytes is None else readable(row.bytes)
-            cells.append((f"  {_shortened(row.what)}", _shortened(str(row.size)), size, str(row.known), spot(row.place, name)))
+        cells += [(f"  {_shortened(row.what)}", _shortened(str(row.size)), amount(row), str(row.known), spot(row.place, name)) for row in here]
     yield from _aligned((("", "formula", "bytes", "known", "place"), *cells))
     yield ""
     device = any(one.device or one.device_missing for one in budget.verdict.totals)
@@ -106,6 +103,11 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
     )
     yield from _aligned((head, *totals))
     yield ""
+
+
+def amount(row: Row) -> str:
+    """Bytes with a unit, or descriptors; nothing where nobody knows."""
+    return "" if row.bytes is None else f"{row.bytes:,}" if row.group == FILES else readable(row.bytes)
 
 
 def title(budget: Budget, name: Named) -> str:
@@ -151,6 +153,8 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
     judged, peak = budget.verdict, budget.verdict.peak
     given = budget.limits
     known = [(word, one.words) for word, one in (("memory", given.ram), ("/dev/shm", given.shm), ("device", given.vram)) if one is not None]  # noqa: S108
+    if given.files is not None and (given.files.written or judged.by == "descriptors"):  # what this machine has is mostly far more
+        known.append(("descriptors", f"{given.files.size:,} ({given.files.source})"))
     cores = f", {given.cores:g} cores" if given.cores else ""
     yield f"Limits: {', '.join(' '.join(one) for one in known)}{cores}."
     if judged.moment is None:
@@ -159,9 +163,10 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
         yield f"{sure}: {readable(peak.bytes)} {bound}, at the moment `{peak.moment}`{open_end}."
     else:
         total = next(one for one in judged.totals if one.moment is judged.moment)
-        took = {"memory": total.bytes, "shm": total.shared, "device": total.device}[judged.by]
+        took = {"memory": total.bytes, "shm": total.shared, "device": total.device}.get(judged.by, 0)
         least = total.device_missing or DEVICE in judged.least if judged.by == "device" else not judged.host_complete
-        yield f"It does not fit: at the moment `{judged.moment}` it takes {readable(took)}{' at least' if least else ''} of {_SHORT_OF[judged.by]}."
+        what = f"it takes {readable(took)}{' at least' if least else ''} of {_SHORT_OF[judged.by]}" if took else f"a process has {total.files:,} files open"
+        yield f"It does not fit: at the moment `{judged.moment}` {what}."
     fits = [_fit(one, complete=judged.host_complete) for one in judged.workers if one.bound or judged.host_complete]
     if fits:
         yield f"Workers that fit: {'; '.join(fits)}."

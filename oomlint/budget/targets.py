@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from oomlint.beside_code import Beside, beside
@@ -15,11 +16,13 @@ from oomlint.budget.mistakes import BudgetError
 from oomlint.memory.loaders import job_limits
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in
+from oomlint.model.yaml_nodes import member
 from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from oomlint.finding import Place
     from oomlint.model.commands import Command
 
     Named = Callable[[str], str]
@@ -29,6 +32,8 @@ _SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "."})
 _COPIES: Final = frozenset({"cp", "ln", "mv", "rsync", "install"})
 _TYPED: Final = "command.sh"  # a command of the command line is read as a script of one line
 _FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\)", re.MULTILINE)  # in which `$1` is something else
+_COUNT: Final = re.compile(r"[1-9]\d{0,8}")
+_ULIMIT: Final = re.compile(r"(?:^|[;&|({'\"])[ \t]*ulimit[ \t]+-[SH]*n[ \t]+(\d+)", re.MULTILINE)
 _MOST_CHARACTERS: Final = 1_000_000
 
 
@@ -163,7 +168,22 @@ def _places(one: Command, path: str, folder: str) -> Iterator[str]:
 
 def _given(one: Command, name: Named) -> Given:
     ram, shm, cores = job_limits.memory(one), job_limits.shared_memory(one), job_limits.processors(one)
-    return Given(_limit(ram, name), _limit(shm, name), cores.amount if cores is not None else None)
+    return Given(_limit(ram, name), _limit(shm, name), cores.amount if cores is not None else None, files=_files(one, name))
+
+
+def _files(one: Command, name: Named) -> Limit | None:
+    """The descriptors that a process may have: by the service, by the container, by ``ulimit -n`` in front of the command."""
+    if one.service is not None:
+        node = member(member(one.service.node, "ulimits"), "nofile")
+        node = member(node, "soft") or node
+        text = str(getattr(node, "value", ""))
+        return Limit(int(text), _spot(one.service.place_of(node), name), text) if _COUNT.fullmatch(text) else None
+    words = [word.text for word in (*one.outer, *one.parts)]
+    given = [after if word == "--ulimit" else word.partition("=")[2] for word, after in pairwise([*words, ""]) if word.startswith("--ulimit")]
+    soft = next((text.partition("=")[2].partition(":")[0] for text in given if text.startswith("nofile=")), "")
+    written = _ULIMIT.findall(one.text.content[: one.parts[0].start])
+    text = soft or (written[-1] if written else "")
+    return Limit(int(text), _spot(one.place, name), text) if _COUNT.fullmatch(text) else None
 
 
 def _limit(found: job_limits.Limit | None, name: Named) -> Limit | None:
@@ -172,5 +192,9 @@ def _limit(found: job_limits.Limit | None, name: Named) -> Limit | None:
     place = found.place
     if place.path == _TYPED:
         return Limit(int(found.amount), "what a container has that is told nothing" if found.default else "the command")
-    where = f"{name(place.path)}:{f'{place.cell}:' if place.cell else ''}{place.row}"
+    where = _spot(place, name)
     return Limit(int(found.amount), f"what a container has that is told nothing, {where}" if found.default else where)
+
+
+def _spot(place: Place, name: Named) -> str:
+    return "the command" if place.path == _TYPED else f"{name(place.path)}:{f'{place.cell}:' if place.cell else ''}{place.row}"

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 WORKERS: Final = "num_workers"
 BATCH: Final = "batch_size"
 PREFETCH: Final = "prefetch_factor"
-SETTINGS: Final = (WORKERS, BATCH, PREFETCH)
+TENSORS: Final = "batch_tensors"
+SETTINGS: Final = (WORKERS, BATCH, PREFETCH, TENSORS)
 _WHOLE: Final = re.compile(r"\d{1,40}")
 _MOST_SHOWN: Final = 12
 
@@ -55,7 +56,7 @@ def values_of(words: Sequence[str]) -> Values:
             raise BudgetError(f"--set {word}: it is written NAME=VALUE, such as `N=1449`")
         if _WHOLE.fullmatch(text.strip()):
             number = int(text)
-            if number == 0 and name.strip() in {BATCH, PREFETCH}:
+            if number == 0 and name.strip() in {BATCH, PREFETCH, TENSORS}:
                 raise BudgetError(f"--set {word}: it is 1 at least")
         elif name.strip() in SETTINGS:
             raise BudgetError(f"--set {word}: {text!r} is no whole number")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import Certainty, Moment
-from oomlint.budget.row import DEVICE, IN_WORKERS, SHARED, Row
+from oomlint.budget.row import DEVICE, FILES, HOST, IN_WORKERS, SHARED, Row
 from oomlint.budget.rows import at, rows
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Total:
     device: int = 0  # of one device
     device_missing: tuple[Name, ...] = ()
     workers: int = 0  # of the bytes, in workers
+    files: int = 0  # that a process has open, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Verdict:
     totals: tuple[Total, ...]
     fits: bool
     moment: Moment | None  # the first at which it does not fit
-    by: str  # what is short: "memory", "shm" or "device"
+    by: str  # what is short: "memory", "shm", "device" or "descriptors"
     workers: tuple[Fit, ...]
     least: frozenset[str] = frozenset()  # the holders of which a row is known at least only
 
@@ -89,10 +90,11 @@ def totals(found: Sequence[Row]) -> tuple[Total, ...]:
             continue
         here = at(moment, found)
         open_rows = [row for row in found if moment in row.moments and row.bytes is None]  # of a loader that takes its turn, too: it may be the heaviest
-        host, device = [row for row in here if row.group != DEVICE], [row for row in here if row.group == DEVICE]
-        missing = _missing([row for row in open_rows if row.group != DEVICE]), _missing([row for row in open_rows if row.group == DEVICE])
+        host, device = [row for row in here if row.group in HOST], [row for row in here if row.group == DEVICE]
+        missing = _missing([row for row in open_rows if row.group in HOST]), _missing([row for row in open_rows if row.group == DEVICE])
         shared = sum(row.bytes or 0 for row in host if row.group == SHARED)
-        result.append(Total(moment, _sum(host), shared, missing[0], _sum(device), missing[1], _sum([row for row in host if row.group == IN_WORKERS])))
+        workers = _sum([row for row in host if row.group == IN_WORKERS])
+        result.append(Total(moment, _sum(host), shared, missing[0], _sum(device), missing[1], workers, _sum([row for row in here if row.group == FILES])))
     return tuple(result)
 
 
@@ -109,7 +111,7 @@ def judge(program: Program, setup: Setup, limits: Given) -> Verdict:
     every = rows(program, setup)
     found = totals(every)
     short = short_of(found, limits)
-    least = frozenset(row.group for row in every if row.known is Certainty.AT_LEAST) | ({"start method"} if setup.method_open else frozenset())
+    least = frozenset(row.group for row in every if row.known is Certainty.AT_LEAST) - {FILES} | ({"start method"} if setup.method_open else frozenset())
     fits = [_most(program, setup.under(method), limits) for method in dict.fromkeys((setup.method, *METHODS))] if has_workers(program, setup) else []
     return Verdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits), least)
 
@@ -139,7 +141,12 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 def short_of(found: Sequence[Total], limits: Given) -> tuple[Moment, str] | None:
     """The first moment at which it does not fit, and what is short."""
     for one in found:
-        for limit, took, name in ((limits.ram, one.bytes, "memory"), (limits.shm, one.shared, "shm"), (limits.vram, one.device, "device")):
+        for limit, took, name in (
+            (limits.ram, one.bytes, "memory"),
+            (limits.shm, one.shared, "shm"),
+            (limits.vram, one.device, "device"),
+            (limits.files, one.files, "descriptors"),
+        ):
             if limit is not None and limit.size is not None and took > limit.size:
                 return one.moment, name
     return None

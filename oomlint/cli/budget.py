@@ -55,6 +55,7 @@ class Arguments:
     ram: str | None = text("The memory of the machine, such as `12GiB` or `12GB`; by default that of the control group, or of this one.", _LIMITS, "SIZE")
     shm: str | None = text("The size of /dev/shm, such as `64MiB`; by default that of this machine.", _LIMITS, "SIZE")
 
+    descriptors: str | None = text("The files that a process may have open; by default what `ulimit -n` says.", _LIMITS, "N")
     vram: str | None = text("The memory of one device, such as `40GiB`; without it nothing is said of whether it fits there.", _LIMITS, "SIZE")
     profile: str | None = text("A machine that many train on, such as `colab-free`, in place of this one; docs/budget.md lists them.", _LIMITS, "NAME")
 

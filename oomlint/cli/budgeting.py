@@ -67,6 +67,7 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     asked = targets(arguments.paths, current_folder(), view.name)
     given = values_of(arguments.set)
     ranks = _ranks(arguments.ranks)
+    _limits(arguments, asked[0])  # what is wrong with options is no program's fault
     files = tuple(headers.read(path) for path in arguments.data)
     programs = _all_programs(asked, files, arguments)
     given.refuse_unknown(name for _, program in programs for name in program.names)
@@ -132,6 +133,7 @@ def _limits(arguments: Arguments, target: Target) -> limits.Given:
         of("shm", arguments.shm, target.given.shm, limits.of_shm()),
         cores or target.given.cores,
         of("vram", arguments.vram, None, None) if arguments.vram or (known is not None and known.vram) else None,
+        _descriptors(arguments.descriptors) or target.given.files or (limits.of_files() if known is None else None),
     )
 
 
@@ -140,6 +142,12 @@ def _size(option: str, given: str) -> int:
         return size(given)
     except ValueError as error:
         raise BudgetError(f"{option}: {error}") from None
+
+
+def _descriptors(given: str | None) -> limits.Limit | None:
+    if given is not None and not re.fullmatch(r"[1-9]\d{0,8}", given):
+        raise BudgetError(f"--descriptors: {given!r} is no number of files from 1 to 999999999")
+    return limits.Limit(int(given), "--descriptors", given) if given is not None else None
 
 
 def _ranks(given: str | None) -> int | None:

@@ -9,7 +9,7 @@ from oomlint import __version__
 from oomlint.amounts import readable
 from oomlint.budget import table
 from oomlint.budget.report import at_peak
-from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.row import IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.sizes import labels
 from oomlint.output import page
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Named = Callable[[str], str]
 
-_GROUPS: Final = {MAIN_PROCESS: "main process", IN_WORKERS: "workers", SHARED: "shared memory", DEVICE: "device, each"}
 _COLOURS: Final = {MAIN_PROCESS: "var(--after)", IN_WORKERS: "var(--mild)", SHARED: "var(--open)"}
 _WIDTH, _HEIGHT = 800, 46
 _STYLE: Final = """
@@ -53,16 +52,15 @@ def _of(budget: Budget, name: Named) -> Iterator[str]:
         f"<th{' class=' + chr(34) + 'number' + chr(34) if word == 'Bytes' else ''}>{word}</th>" for word in ("Who", "Formula", "Bytes", "Known", "Place")
     )
     yield f'<div class="scroll"><table class="rows">\n<tr>{head}</tr>\n'
-    for group, heading in _GROUPS.items():
-        here = [row for row in budget.rows if row.group == group]
+    for group, heading in table.GROUPS.items():
+        here = [row for row in budget.worth_showing if row.group == group]
         if here:
             yield f'<tr><th colspan="5">{heading}</th></tr>\n'
         for row in here:
-            size = "" if row.bytes is None else readable(row.bytes)
             known = "" if row.bytes is None else f' data-bytes="{row.bytes}"'
             yield (
                 f"<tr><td>{page.prose(row.what)}</td><td><code>{escape(str(row.size))}</code></td>"
-                f'<td class="number"{known}>{size}</td><td>{row.known}</td><td><code>{escape(table.spot(row.place, name))}</code></td></tr>\n'
+                f'<td class="number"{known}>{table.amount(row)}</td><td>{row.known}</td><td><code>{escape(table.spot(row.place, name))}</code></td></tr>\n'
             )
     yield '</table></div>\n<div class="scroll"><table class="moments">\n<tr><th>Moment</th>'
     yield "".join(f'<th class="number">{word}</th>' for word in ("In all", "Of it /dev/shm", "Device")) + "<th>Left out</th></tr>\n"
@@ -88,5 +86,5 @@ def _bar(budget: Budget) -> Iterator[str]:
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="30" stroke="var(--bad)" stroke-width="2"/>\n'
         yield f'<text x="{min(x, _WIDTH - 4):.1f}" y="43" text-anchor="end">limit {readable(limit)}</text>\n'
     yield "</svg>\n<p>"
-    yield "".join(f'<span class="key" style="background: {_COLOURS[group]}"></span>{_GROUPS[group]} {readable(size)}' for group, size in shares)
+    yield "".join(f'<span class="key" style="background: {_COLOURS[group]}"></span>{table.GROUPS[group]} {readable(size)}' for group, size in shares)
     yield f", at the moment <code>{budget.verdict.peak.moment}</code></p>\n"
