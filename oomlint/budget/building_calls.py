@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 KNOWN: Final = frozenset({*LAYERS, *CONTAINERS, "Dropout", "ReLU", "Identity"})  # layers of which none is a kind of another
 _COPIES: Final = frozenset({"deepcopy", "copy"})
 WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "convert_sync_batchnorm", "script", "checkpoint_wrapper"})
+_SHARDS: Final = frozenset({"FullyShardedDataParallel", "fully_shard"})
+_OFFLOADS: Final = frozenset({"CPUOffload", "CPUOffloadPolicy"})
 _WEIGHED: Final = frozenset({"weight_norm", "spectral_norm", "orthogonal"})
 
 _PLAIN: Final[dict[str, Callable[..., Any]]] = {
@@ -167,8 +169,12 @@ class Calls(Methods):
             return self.root(found) if found is not None else self.unknown(plain, node, around)
         if word == "__init__" and plain and isinstance(plain[0], Made):
             return self.set_base(plain[0], name, plain[1:], named)
-        if library == "copy" and word in _COPIES and plain:
-            return copied(plain[0], deep=word == "deepcopy")
+        if (library == "copy" and word in _COPIES and plain) or (name == "torch.optim.swa_utils.AveragedModel" and plain):
+            return copied(plain[0], deep=word != "copy")
+        if library.startswith("torch.distributed") and word in _SHARDS and plain:
+            return _sharded(word, plain[0], named, text)
+        if library.startswith("torch.distributed") and word in _OFFLOADS:
+            return namespace({"offload_params": plain[0] if plain else named.get("offload_params", word.endswith("Policy"))}, deep=False)
         if word in WRAPPERS and library.startswith("torch") and plain:
             return plain[0]
         if word in _WEIGHED and library.startswith("torch.nn.utils") and plain:
@@ -287,6 +293,18 @@ class Calls(Methods):
             return None
         plain = _KINDS.get(word)
         return isinstance(value, plain) if plain is not None else False if word.startswith("torch.nn.") else None
+
+
+def _sharded(word: str, model: Any, named: dict[str, Any], text: str) -> Any:
+    """A module whose parameters, gradients and states are shared out among the ranks, unless it is told another strategy."""
+    if not isinstance(model, Layer | Made) or "sharding_strategy" in named or "process_group" in named or "mesh" in named:
+        return Missing(text)
+    policy = named.get("cpu_offload" if word == "FullyShardedDataParallel" else "offload_policy")
+    offloads = policy.changed.get("offload_params") if isinstance(policy, Outside) else None if policy is None else Missing(text)
+    if isinstance(offloads, Missing):
+        return offloads
+    model.shards = "host" if offloads else "device"
+    return model
 
 
 def namespace(given: dict[Any, Any], *, deep: bool) -> Outside:

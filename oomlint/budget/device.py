@@ -25,7 +25,7 @@ _TRAINS: Final = frozenset({Moment.TRAINING})
 def rows(program: Program, setup: Setup) -> Iterator[Row]:
     """The rows of all models that are trained."""
     for model in program.trained:
-        yield from _of(model)
+        yield from _of(model, setup.ranks)
     if not any(model.on_device for model in program.trained):
         return
     for number, loader in enumerate(program.loaders):
@@ -45,21 +45,29 @@ def rows(program: Program, setup: Setup) -> Iterator[Row]:
             )
 
 
-def _of(model: Trained) -> Iterator[Row]:
-    group = DEVICE if model.on_device else MAIN_PROCESS
+def _of(model: Trained, ranks: int) -> Iterator[Row]:
     count, name = model.counted, f"`{model.name}`"
-    known = Certainty.AT_LEAST if count.missing else Certainty.EXACT
+    known = Certainty.AT_LEAST if count.missing or (model.shards and ranks > 1) else Certainty.EXACT  # shards are filled up
     trained = 1 if model.optimizer else 0
-    each = (("parameters", 1, _ALL), ("gradients", trained, _STEPS), (f"state of {model.optimizer}", model.state, _STEPS), ("copies", model.copies, _ALL))
-    for what, times, moments in each:
+    lies = DEVICE if model.on_device else MAIN_PROCESS
+    group = MAIN_PROCESS if model.shards == "host" else lies
+    shard = (1 / ranks,) if model.shards and ranks > 1 else ()
+    each = (
+        ("parameters", 1, _ALL, group, shard),
+        ("gradients", trained, _STEPS, group, shard),
+        (f"state of {model.optimizer}", model.state, _STEPS, group, shard),
+        ("copies", model.copies, _ALL, group, shard),
+        ("copies on the host", model.host_copies, _ALL, MAIN_PROCESS, shard),
+    )
+    for what, times, moments, where, part in each:
         certain = Certainty.AT_MOST if model.frozen and moments is _STEPS and known is Certainty.EXACT else known
+        more = part if times == 1 else (times, *part)
         if times != 0 and count.numbers:
-            size = Size((count.numbers, FLOAT)) if times == 1 else Size((times, count.numbers, FLOAT))
-            yield Row(group, f"{what} of {name}", size, certain, model.place, moments)
-        if times != 0:
-            for one in count.missing:
-                size = Size((one, FLOAT)) if times == 1 else Size((times, one, FLOAT))
-                yield Row(group, f"{what} of {name}, in part", size, Certainty.EXACT, model.place, moments)
+            yield Row(where, f"{what} of {name}", Size((*more, count.numbers, FLOAT)), certain, model.place, moments)
+        for one in count.missing if times != 0 else ():
+            yield Row(where, f"{what} of {name}, in part", Size((*more, one, FLOAT)), Certainty.EXACT, model.place, moments)
     if count.kept:
-        yield Row(group, f"buffers of {name}", Size((count.kept,)), Certainty.AT_LEAST, model.place, _ALL)
-    yield Row(group, f"activations of {name}", Size((activations_of(model),)), Certainty.EXACT, model.place, _TRAINS)
+        yield Row(lies, f"buffers of {name}", Size((count.kept,)), Certainty.AT_LEAST, model.place, _ALL)
+    saved = MAIN_PROCESS if model.saved_on_host else lies
+    what = f"activations of {name}{', saved on the host' if model.saved_on_host else ''}"
+    yield Row(saved, what, Size((activations_of(model),)), Certainty.EXACT, model.place, _TRAINS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
+from oomlint.budget.copies import Copies
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES
 from oomlint.budget.nouns import Counted, Trained
@@ -32,7 +33,6 @@ _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _CHANGES: Final = frozenset({"half", "double", "bfloat16", "requires_grad_"})
 _MOVES: Final = frozenset({"cuda", "to"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
-_COPIES: Final = frozenset({"deepcopy", "AveragedModel"})
 _FREEZES: Final = re.compile(r"requires_grad_?\s*[=(]\s*False")
 _ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
 
@@ -47,12 +47,14 @@ class Models:
 
     def of(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
         """The models whose parameters an optimizer is given; without an optimizer, those that are moved to a device."""
+        self._copies = Copies(self.evaluator, reached, runs)
         device = any(mark in self.project.raw(module.path) for module in reached for mark in _ON_DEVICE)
         found = sorted(self._trained(reached, runs, device), key=lambda one: one.optimizer not in STATES)
         known: dict[object, Trained] = {}
         frozen = any(_FREEZES.search(module.source.text) for module in reached)
+        saved = any(runs(module.place(call)) for module in reached for call, _ in module.calls_of(("save_on_cpu",)))
         for one in found or (self._moved(reached, runs) if device else ()):
-            known.setdefault((one.name, one.counted), replace(one, frozen=frozen))
+            known.setdefault((one.name, one.counted), replace(one, frozen=frozen, saved_on_host=saved))
         yield from known.values()
 
     def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program
@@ -102,8 +104,10 @@ class Models:
                 count = count.plus(lacking(f"the rest of {module.code(rest[0])}"))
             if len(frames) > 1 and not count.missing:
                 count = count.plus(lacking(name))
-            copies = sum(self._copies(other, name) for other in reached)
-            yield Trained(name, _short(count, name), optimizer, self._state(optimizer, call, frame), copies, device, module.place(call))
+            copies, on_host = self._copies.of(node, frame) if node is not None else (0, 0)
+            shards = values[node].shards if node is not None and isinstance(values[node], Layer | Made) else ""
+            state = self._state(optimizer, call, frame)
+            yield Trained(name, _short(count, name), optimizer, state, copies, device, module.place(call), host_copies=on_host, shards=shards)
 
     def _moved(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
         """Models that are moved to a device, where nobody sees them trained."""
@@ -160,11 +164,6 @@ class Models:
             if (method in _CHANGES or typed) and names.dotted(call.func).rpartition(".")[0] == name:
                 return True
         return False
-
-    def _copies(self, module: Module, name: str) -> int:
-        """How often a whole copy of the model is kept: an average of its weights, a teacher."""
-        calls = (call for call, _ in module.walk.calls if names.last_name(call.func) in _COPIES and call.args)
-        return sum(module.code(call.args[0].value).strip() == name for call in calls)
 
     # -- counting ----------------------------------------------------------------------------------------------------------
 

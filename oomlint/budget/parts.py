@@ -47,6 +47,7 @@ class Layer:
     missing: list[str] = field(default_factory=list)
     own: dict[str, Any] = field(default_factory=dict)  # its weight and its bias, where it has no more
     options: dict[str, Any] = field(default_factory=dict)  # what it was made with
+    shards: str = ""  # as in ``Trained``
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +58,7 @@ class Made:
     module: bool  # whether it is a module of torch
     attributes: dict[Any, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    shards: str = ""
 
 
 @dataclass(slots=True, eq=False)
