@@ -164,12 +164,18 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("kept_by", "missing", "said"), [("keep.append(torch.ones(10_000_000))", ["len(keep)"], "What is known fits"), ("keep.append(x.shape)", [], "It fits")]
+    ("kept_by", "missing", "said"),
+    [
+        ("keep.append(torch.ones(10_000_000))", [], "It fits"),
+        ("keep.append(torch.relu(x))", ["keep a step"], "What is known fits"),
+        ("keep.append(x.shape)", [], "It fits"),
+    ],
 )
 def test_what_the_script_itself_keeps_has_rows(budget: Budget, kept_by: str, missing: list[str], said: str) -> None:
     Path("train.py").write_text(HEAD + LOOSE.replace("KEPT", kept_by))
     found = table(budget, "train.py")
     assert kept(found, "`table`") == [(200_000_000, "exact")]
+    assert kept(found, "`keep`") == ([(80_000_000, "exact")] if "ones" in kept_by else [(None, "unknown")] if missing else [])
     assert next(one["missing"] for one in found["totals"] if one["moment"] == "first epoch") == missing
     assert said in budget("train.py", "--ram", "4GiB").out
 

@@ -13,6 +13,7 @@ import libcst as cst
 from oomlint.api_names import SAME_PATH
 from oomlint.budget.casts import AS_MADE, UNCOUNTED, bytes_of, item_of, origin
 from oomlint.budget.costs import COUNTED, least_of_one
+from oomlint.budget.joining import joined
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.sizes import Name, Size, named
 from oomlint.finding import ContentKind
@@ -106,11 +107,14 @@ class Containers:
         filed = self._matched(holding, owner, *asked) if asked is not None and self.files else None
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
         named = "" if asked is None or filed is not None else asked[1] or ""
-        before = self._before_cast(size, holding, owner, file)
+        pieces = self._joined(holding, owner)
+        before = size if pieces is not None else self._before_cast(size, holding, owner, file)
         same = self._value(holding, owner)
         mapped = holding.content.element is not None and holding.content.element.kind is Kind.MEMMAP
         holds = ContentKind.MEMMAP if mapped else fact.holds
-        return Container(fact.name, fact.owner, holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same)
+        return Container(
+            fact.name, fact.owner, holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same, joined=pieces is not None
+        )
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
@@ -162,6 +166,9 @@ class Containers:
             return Size((*self._dimensions(shape, owner), shape.item)), Certainty.EXACT
         if content.kind is Kind.PATHS:
             return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), _NAME)), Certainty.ABOUT
+        pieces = self._joined(holding, dataset)
+        if pieces is not None:
+            return Size(pieces), Certainty.EXACT
         least = least_of_one(items) if content.kind is Kind.OBJECTS else None
         if least is not None and (content.count is not None or items != "dicts"):
             return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), least)), Certainty.AT_LEAST
@@ -185,6 +192,11 @@ class Containers:
         found = origin(value, self._frame_of(owner, holding.module, value), self.evaluator) if value is not None else None
         reads = isinstance(found, cst.Call) and names.last_name(found.func) in _READERS
         return found if found is not None and (reads or not isinstance(node, cst.BaseExpression)) else node  # type: ignore[return-value]
+
+    def _joined(self, holding: Holding, dataset: Dataset) -> tuple[int, ...] | None:
+        """The shape of an array that is joined of pieces."""
+        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
+        return joined(value, self._frame_of(dataset, holding.module, value), self.datasets.contents) if value is not None else None
 
     def _allocated(self, holding: Holding, owner: Dataset) -> Bytes | None:
         """The shape that an array is made in."""

@@ -18,8 +18,9 @@ from oomlint.model import arguments, names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from oomlint.budget.growing import Growing
     from oomlint.budget.headers import DataFile
-    from oomlint.budget.nouns import Container
+    from oomlint.budget.nouns import Container, Program
     from oomlint.finding import ByteSize, Finding, Place
     from oomlint.model.project import Module, Project
 
@@ -41,12 +42,12 @@ CODES: Final = tuple(sorted({*_GROWS, _CACHE, _SHUFFLE, *_EPOCHS, *_PEAKS}))
 _PRODUCT: Final = re.compile(r"[^*]+(?: \* [^*]+)*")
 
 
-def of_findings(found: Iterable[Finding], containers: Sequence[Container]) -> Iterator[Held]:
+def of_findings(found: Iterable[Finding], containers: Sequence[Container], growing: Growing, program: Program) -> Iterator[Held]:
     """What findings say is held. What several say of one statement that stores is counted once."""
     counted: set[tuple[Place, str]] = set()
     for item in found:
         stores = {(fact.place, fact.container) for fact in item.of_noun(StoreFact)} if item.code in _GROWS else set()
-        held = _of_finding(item, containers) if not stores or stores - counted else None
+        held = _of_finding(item, containers, growing, program) if not stores or stores - counted else None
         if held is not None:
             counted |= stores
             yield held
@@ -61,7 +62,7 @@ def _joined(item: Finding) -> Place | None:
     return next(behind, None)
 
 
-def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
+def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing, program: Program) -> Held | None:
     code, place = item.code or "", item.place
     if code in _GROWS:
         if item.weight is None or item.weight.consequence is Consequence.ONCE or (code == "OOM204" and item.weight.consequence is not Consequence.GROWS):
@@ -73,9 +74,12 @@ def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
         moment = Moment.EVALUATION if code in _EVALUATION else Moment.TRAINING
         size, certainty = _size(_known(item), Name(f"{stores[0].container if stores and stores[0].container else _spot(place)} a {often.text[:-1]}"))
         graph = item.weight.of is Resource.GRAPH
-        return Held(f"{what} grows with the {often}", size.times(often), certainty, place, frozenset({moment}), with_model=graph)
+        counts = growing.often(stores[0].place, program) if stores else None
+        return Held(f"{what} grows with the {often}", size.times(*(counts or (often,))), certainty, place, frozenset({moment}), with_model=graph)
     if code == _CACHE:
         size, certainty = _size(_known(item), Name(f"cache at {_spot(place)}"))
+        filled = growing.filled(place) if size.value is None else None
+        size, certainty = (filled, Certainty.AT_MOST) if filled is not None else (size, certainty)
         return Held("a cache of what is read", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)
     if code == _SHUFFLE:
         count = next((one.count for one in item.weight.factors if one.by is Multiplier.SAMPLES), None) if item.weight is not None else None

@@ -11,6 +11,7 @@ from oomlint.budget.sizes import Name, Size, named
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.content_kinds import PAYLOAD
+from oomlint.memory.shared.training_loops import loops_over, rounds
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.budget.nouns import Source
+    from oomlint.memory.shared.training_loops import Loop
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
     from oomlint.model.values import Frame
+    from oomlint.syntax.scopes import Scope
 
 _LARGE: Final = 1 << 20  # bytes
 _ALL: Final = frozenset(Moment)
@@ -41,20 +44,22 @@ def arrays(project: Project, entry: Module, sources: Sequence[Source], told: Seq
                 if known and made is not None and made.item is not None and (made.exact is None or made.exact >= _LARGE):
                     yield Held(f"`{bound[0]}`", Size((*named(made.dimensions, ""), made.item)), Certainty.EXACT, entry.place(call), _ALL)
                 continue
-            word = _grown(call, entry)
+            word, loops = _grown(call, entry, frame.scope)
             content = datasets.contents.of(call.args[0].value, frame) if word and not any(f"`{word}`" in one.what for one in told) else None
             if content is not None and content.kind in PAYLOAD:
                 each = content.size.exact
-                size = Size((Name(f"len({word})"), each)) if each is not None else Size((Name(word),))
+                counts = [rounds(project, loop, entry, frame.scope) for loop in loops]
+                many = (Name(f"len({word})"),) if None in counts else tuple(one for one in counts if one is not None)
+                size = Size((*many, each)) if each is not None else Size((Name(word),))
                 yield Held(f"what a loop puts into `{word}`", size, Certainty.EXACT, entry.place(call), _ALL - {Moment.CONSTRUCTION, Moment.START})
 
 
-def _grown(call: cst.Call, module: Module) -> str:
-    """The list that a round of a loop puts something into; empty where the call does no such thing."""
+def _grown(call: cst.Call, module: Module, scope: Scope) -> tuple[str, list[Loop]]:
+    """The list that a round of a loop puts something into, and the loops; empty where the call does no such thing."""
     if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "append" or len(call.args) != 1:
-        return ""
-    looped = any(isinstance(one, cst.For | cst.While) for one in module.walk.ancestors(call))
-    return names.dotted(call.func.value) if looped else ""
+        return "", []
+    loops = list(loops_over(call, module, scope))
+    return names.dotted(call.func.value) if loops else "", loops
 
 
 def _frames(entry: Module, evaluator: Questions) -> Iterator[Frame]:

@@ -50,9 +50,10 @@ class Container:
     read: bool  # whether a sample is taken from it
     file: str = ""  # the data file that its shape comes from
     named: str = ""  # the one that the code reads it from, where its shape is not taken from there
-    before: Size | None = None  # the array that it was read into, where that became one of another type
+    before: Size | None = None  # the array that it was read into, where that became one of another type; the pieces that it was joined of
     same: object = None  # what is equal for all names of one array; None where nobody knows
     counted: bool = False  # whether another dataset has it, too, and has the row
+    joined: bool = False  # whether it was joined of pieces
 
 
 @dataclass(frozen=True, slots=True)

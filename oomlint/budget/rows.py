@@ -49,10 +49,12 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and setup.workers_of(loader) != 0}
     for source in program.sources:
         yield from _resident(source, source in sent, program)
-    read = [(one.before.value or 0, one) for source in program.sources for one in source.containers if one.before is not None]
+    told = " ".join(held.what for held in program.held if not held.in_workers)  # by a rule
+    made = (one for source in program.sources for one in source.containers if f"(`{one.name}`)" not in told)
+    read = [(one.before.value or 0, one) for one in made if one.before is not None]
     if read:
         _, largest = max(read, key=lambda pair: pair[0])
-        what = f"`{largest.name}` as it is read, until it has its type"
+        what = f"the pieces of `{largest.name}`, until they are joined" if largest.joined else f"`{largest.name}` as it is read, until it has its type"
         yield Row(MAIN_PROCESS, what, largest.before or Size(), Certainty.EXACT, largest.place, frozenset({Moment.CONSTRUCTION}))
     for loader in program.loaders:
         if not loader.sources:

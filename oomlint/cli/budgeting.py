@@ -14,6 +14,7 @@ from oomlint.amounts import size
 from oomlint.budget import headers, held, limits, loose, profiles, report, table
 from oomlint.budget.find import Finder
 from oomlint.budget.fitting import changes, fitting
+from oomlint.budget.growing import Growing
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.models import Models
 from oomlint.budget.nouns import UNKNOWN_METHOD
@@ -29,7 +30,7 @@ from oomlint.cli.check import say, start_of
 from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, Severity, StoreFact
 from oomlint.model.asked import Asked
 from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
@@ -230,12 +231,14 @@ def _found(target: Target, paths: Sequence[str], projects: Projects, settings: S
             reach = Reach(finder.project, reached)
             said = [item for item in _said(reached, projects, settings, root) if reach.runs(item.place)]
             checkpoints = held.one_at_a_time([one for one in held.checkpoints(reached, finder.project, files) if reach.runs(one.place)])
+            growing = Growing(finder.project, reached, reach.runs)
             trained = tuple(Models(finder.project).of(reached, reach.runs))
             for one in programs:
                 containers = [container for source in one.sources for container in source.containers]
-                told = tuple(held.of_findings(said, containers))
-                beside = loose.arrays(finder.project, reached[0], one.sources, told)
-                found.append(replace(one, held=(*told, *beside, *checkpoints), trained=trained))
+                told = tuple(held.of_findings(said, containers, growing, one))
+                kept = (*told, *growing.of(one, told, {fact.place for item in said for fact in item.of_noun(StoreFact)}))
+                beside = loose.arrays(finder.project, reached[0], one.sources, kept)
+                found.append(replace(one, held=(*kept, *beside, *checkpoints), trained=trained))
     if wrong and not found:
         raise wrong[0]
     for mistake in wrong:

@@ -1,0 +1,183 @@
+"""``oomlint budget``: what loops, buffers and caches keep where no rule finds fault, and arrays that are joined of pieces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from commands import runs
+from test_budget import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+LOOP: Final = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+EVERY = 25
+
+def main():
+    loader = DataLoader(TensorDataset(torch.ones(1010, 100)), batch_size=10)
+    model = nn.Linear(100, 50)
+    kept = []
+    for epoch in range(3):
+        FRESH
+        for step, (x,) in enumerate(loader):
+            y = model(x)
+            STORED
+    torch.save(kept, "kept.pt")
+
+main()
+"""
+SAMPLES: Final = """
+import functools
+import random
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+class Shuffled(IterableDataset):
+    def __init__(self, size=500):
+        self.size = size
+
+    def __iter__(self):
+        pool = []
+        for i in range(100000):
+            if len(pool) < self.size:
+                pool.append(torch.zeros(3, 8, 8))
+            else:
+                place = random.randrange(self.size)
+                yield pool[place]
+                pool[place] = torch.zeros(3, 8, 8)
+
+class Cached(Dataset):
+    def __init__(self):
+        self.cache, self.first = {}, {}
+        self.names = [f"{i}.npy" for i in range(5000)]
+
+    def __len__(self):
+        return len(self.names)
+
+    @functools.lru_cache(maxsize=1000)
+    def load(self, i):
+        return np.zeros((64, 64), np.float32)
+
+    def __getitem__(self, i):
+        if i not in self.cache:
+            self.cache[i] = np.ones((16, 16), np.float32)
+        if len(self.first) < 20:
+            self.first[i] = np.ones((8, 8), np.float64)
+        return self.cache[i] + self.load(i)[:16, :16]
+
+for batch in DataLoader(DATASET(), batch_size=4, num_workers=2):
+    pass
+"""
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    return runs(capsys, "budget")
+
+
+def formula(found: dict[str, Any], what: str) -> str:
+    (row,) = (row for row in found["rows"] if what in row["what"])
+    return str(row["formula"])
+
+
+@pytest.mark.parametrize(
+    ("fresh", "stored", "expected"),
+    [
+        ("pass", "kept.append(y.detach())", "3 * (1010 / 10) * kept a step"),
+        ("pass", "kept.append(y.detach().cpu())", "3 * (1010 / 10) * kept a step"),
+        ("kept = []", "kept.append(y.detach())", "(1010 / 10) * kept a step"),
+        ("pass", "kept.append(x.clone())", "3 * (1010 / 10) * kept a step"),
+        ("pass", "kept.append(torch.zeros(7, 7))", f"3 * (1010 / 10) * {7 * 7 * 4}"),
+        ("pass", "kept.append(x)", "3 * (1010 / 10) * 10 * 100 * 4"),
+        ("pass", "kept.append(x)\n            if len(kept) == 20:\n                kept.clear()", "20 * 10 * 100 * 4"),
+        ("pass", "kept.append(x)\n            if len(kept) > 20:\n                kept = []", "21 * 10 * 100 * 4"),
+        ("pass", "kept.append(x)\n            if step % EVERY == 0:\n                kept.clear()", "25 * 10 * 100 * 4"),
+        ("pass", "kept.append(x)\n            if not (step + 1) % 30:\n                del kept[:]", "30 * 10 * 100 * 4"),
+    ],
+)
+def test_what_a_loop_keeps_is_counted_by_its_rounds(budget: Budget, fresh: str, stored: str, expected: str) -> None:
+    Path("train.py").write_text(LOOP.replace("FRESH", fresh).replace("STORED", stored))
+    assert formula(table(budget, "train.py"), "`kept`").replace("(kept a step)", "kept a step") == expected
+
+
+def test_a_last_batch_that_is_not_full_is_a_step(budget: Budget) -> None:
+    Path("train.py").write_text(LOOP.replace("FRESH", "pass").replace("STORED", "kept.append(torch.zeros(7))").replace("batch_size=10", "batch_size=100"))
+    (row,) = (row for row in table(budget, "train.py")["rows"] if "`kept`" in row["what"])
+    assert (row["formula"], row["bytes"]) == ("3 * ceil(1010 / 100) * 28", 3 * 11 * 28)
+
+
+def test_what_is_emptied_in_each_round_grows_not(budget: Budget) -> None:
+    Path("train.py").write_text(LOOP.replace("FRESH", "pass").replace("STORED", "kept = []\n            kept.append(y.detach())"))
+    assert not [row for row in table(budget, "train.py")["rows"] if "`kept`" in row["what"]]
+
+
+def test_a_shuffle_buffer_is_in_each_worker(budget: Budget) -> None:
+    Path("train.py").write_text(SAMPLES.replace("DATASET", "Shuffled"))
+    assert formula(table(budget, "train.py"), "`pool`") == f"2 * 500 * {3 * 8 * 8 * 4}"
+
+
+def test_caches_with_a_bound_are_in_each_worker(budget: Budget) -> None:
+    Path("train.py").write_text(SAMPLES.replace("DATASET", "Cached"))
+    found = table(budget, "train.py")
+    assert formula(found, "`load`") == f"2 * 1000 * {64 * 64 * 4}"
+    assert formula(found, "`self.first`") == f"2 * 20 * {8 * 8 * 8}"
+    assert formula(found, "a cache of what is read") == f"2 * 5000 * {16 * 16 * 4}"
+
+
+JOINED: Final = """
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Joined(Dataset):
+    def __init__(self):
+        a, b = np.zeros((300, 64), np.float32), np.zeros((100, 64), np.float32)
+        c = np.zeros((300, 64), np.float64)
+        rows = []
+        for i in range(500):
+            rows.append(np.zeros((16, 16), np.float32))
+        self.x = VALUE
+
+    def __len__(self):
+        return 300
+
+    def __getitem__(self, i):
+        return self.x[i]
+
+loader = DataLoader(Joined(), batch_size=4)
+for batch in loader:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("np.concatenate([a, b])", "400 * 64 * 4"),
+        ("torch.from_numpy(np.concatenate((a, b)))", "400 * 64 * 4"),
+        ("np.stack(rows)", "500 * 16 * 16 * 4"),
+        ("np.concatenate([a, a], axis=1)", f"{2 * 300 * 64 * 4}"),
+        ("np.concatenate([a, c])", "x"),
+        ("np.concatenate([a, b.astype(np.float64)])", "x"),
+        ("np.concatenate([a, unknown()])", "x"),
+    ],
+)
+def test_an_array_that_is_joined_has_the_shape_of_its_pieces(budget: Budget, value: str, expected: str) -> None:
+    Path("train.py").write_text(JOINED.replace("VALUE", value))
+    found = table(budget, "train.py")
+    assert formula(found, "`x` of Joined") == expected
+    pieces = [row for row in found["rows"] if row["moments"] == ["construction"]]
+    assert [row["formula"] for row in pieces] == ([expected] if expected != "x" else [])
