@@ -90,8 +90,19 @@ spec:
             4,
         ),
         ("Makefile", "train:\n\tpython train.py --num-workers 2\n", 2, 1, None, None, None),
+        ("job.sbatch", BATCH.replace("--ntasks-per-node=2", "--ntasks=8\n#SBATCH -N 2"), 4, 4, 12 * GIB, None, 6),
+        ("job.sbatch", BATCH.replace("srun", "srun --mem=5G"), 4, 2, 5 * GIB, None, 6),
+        ("job.sbatch", BATCH.replace("--mem=12G", "--mem-per-gpu=3G --gres=gpu:a100:4"), 4, 2, 12 * GIB, None, 6),
+        ("job.sbatch", BATCH.replace("workers 4", "workers $SLURM_CPUS_PER_TASK"), 6, 2, 12 * GIB, None, 6),
+        ("run.sh", 'sbatch --mem=8G --wrap "python train.py --num-workers 2"\n', 2, 1, 8 * GIB, None, None),
+        ("run.sh", 'echo "python train.py --num-workers 9"\npython train.py --num-workers 2\n', 2, 1, None, None, None),
+        ("stack.yml", COMPOSE, 3, 1, 8 * GIB, 256 * MIB, 3),
+        ("job.yaml", MANIFEST.replace("16Gi", "1e9"), 5, 1, 1_000_000_000, 2 * GIB, 4),
     ],
-    ids=["batch", "per cpu", "all of the node", "shell", "docker", "compose", "kubernetes", "kubernetes without shm", "make"],
+    ids=[
+        *("batch", "per cpu", "all of the node", "shell", "docker", "compose", "kubernetes", "kubernetes without shm", "make"),
+        *("two nodes", "a step", "per device", "a variable of the job", "wrapped", "said", "compose by content", "an exponent"),
+    ],
 )
 def test_a_file_gives_the_command_and_its_limits(
     budget: Budget, name: str, content: str, workers: int, ranks: int, ram: int | None, shm: int | None, cores: float | None
@@ -162,7 +173,7 @@ def test_workers_above_cores_are_told(budget: Budget) -> None:
     [
         ("run.sh", "echo hello\n", "run.sh: no command there starts a Python script that can be found"),
         ("run.sh", "python gone.py\n", "run.sh: no command there starts a Python script that can be found"),
-        ("job.yaml", "containers: [\n", "job.yaml: no command there"),
+        ("job.yaml", "containers: [\n", "job.yaml:2: it is no YAML"),
         ("settings.json", "{}", "settings.json: no command there"),
         ("data.yaml", "a: &a [*a]\ncontainers: 3\n", "data.yaml: no command there"),
     ],
@@ -355,6 +366,36 @@ def test_a_model_that_nobody_trains_is_on_the_device_all_the_same(budget: Budget
 )
 def test_a_typed_command_is_read_as_one_of_a_script(budget: Budget, words: str, ranks: int) -> None:
     assert table(budget, words)["ranks"] == ranks
+
+
+@pytest.mark.parametrize(
+    ("typed", "workers", "ranks"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0 python train.py --num-workers 3", 3, 1),
+        ("env X=1 nohup python train.py --num-workers 3 > log 2>&1 &", 3, 1),
+        ("python train.py --num-workers 3 | tee log", 3, 1),
+        ("cd sub && python train.py", 7, 1),
+        ("srun --ntasks=8 --nodes=2 python train.py", 1, 4),
+        ("make", 4, 1),
+        ("make train N=5", 5, 1),
+        ("make all", 4, 1),
+        ("docker compose up", 3, 1),
+    ],
+)
+def test_a_typed_command_may_be_one_for_a_shell(budget: Budget, typed: str, workers: int, ranks: int) -> None:
+    Path("sub").mkdir()
+    Path("sub", "train.py").write_text(ARRAY.replace("default=1", "default=7"))
+    Path("Makefile").write_text("N=4\ntrain:\n\tpython train.py --num-workers $(N)\nother:\n\tpython train.py --num-workers 8\nall: train\n")
+    Path("compose.yaml").write_text(COMPOSE)
+    found = table(budget, typed)
+    assert (found["loaders"][0]["workers"], found["ranks"]) == (workers, ranks)
+
+
+@pytest.mark.parametrize("typed", ["srun --mem=3G python train.py", "sbatch --mem=3G --wrap 'python train.py'", "sbatch --mem=3G job.sbatch"])
+def test_the_memory_that_a_typed_job_asks_for(budget: Budget, typed: str) -> None:
+    Path("job.sbatch").write_text(BATCH)
+    limit = table(budget, typed)["limits"]["memory"]
+    assert (limit["bytes"], limit["source"]) == (3 * GIB, "the command")
 
 
 def test_a_typed_container_has_the_memory_that_it_is_given(budget: Budget) -> None:

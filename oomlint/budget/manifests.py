@@ -10,6 +10,8 @@ from oomlint.amounts import size
 from oomlint.budget.limits import Given, Limit
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
 from oomlint.model.command_lines import commands_of
+from oomlint.model.commands import Text, names_program
+from oomlint.model.container_files import of_compose
 from oomlint.model.yaml_nodes import documents, entries, member
 
 if TYPE_CHECKING:
@@ -19,15 +21,18 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 200_000  # characters: YAML takes long to read
 _DEEPEST: Final = 12
-_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGT]i?|k|)")
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)(?:[eE](\d{1,2})|([KMGT]i?|k|))")
 _SHM: Final = "/dev/shm"  # noqa: S108 - what is mounted there
 
 
-def commands(path: str, content: str) -> list[tuple[Command, Given | None]]:
-    """The commands of all containers; none where the file is no manifest, or is broken."""
-    if len(content) > _LONGEST or "containers:" not in content:
+def commands(shown: str, path: str, content: str) -> list[tuple[Command, Given | None]]:
+    """The commands of all containers, or of the services of a compose file of another name; none where the file is neither, or is broken."""
+    if len(content) > _LONGEST:
         return []
-    return [found for root in documents(content) for found in _of_node(path, root, 0)]
+    roots = documents(content) if "containers:" in content or "services:" in content else []
+    if any(member(root, "services") is not None for root in roots):
+        return [(one, None) for one in of_compose(Text(path, content)) if names_program(one.words)]
+    return [found for root in roots for found in _of_node(shown, root, 0)]
 
 
 def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, Given | None]]:
@@ -73,4 +78,7 @@ def _text(node: Any) -> str:
 def _limit(path: str, node: Any) -> Limit | None:
     """Bytes as Kubernetes reads them: `Gi` is 1024 * 1024 * 1024, `G` 1000 * 1000 * 1000."""
     found = _AMOUNT.fullmatch(_text(node).strip())
-    return Limit(size(f"{found[1]}{found[2]}B"), f"{path}:{node.start_mark.line + 1}", _text(node)) if found else None
+    if found is None:
+        return None
+    amount = int(float(found[1]) * 10 ** int(found[2])) if found[2] else size(f"{found[1]}{found[3]}B")
+    return Limit(amount, f"{path}:{node.start_mark.line + 1}", _text(node))

@@ -5,35 +5,36 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.beside_code import Beside, beside
-from oomlint.budget import command, manifests
+from oomlint.budget import command, jobs, manifests
 from oomlint.budget.limits import Given, Limit
 from oomlint.budget.mistakes import BudgetError
-from oomlint.memory.loaders import job_limits
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in
-from oomlint.model.yaml_nodes import member
+from oomlint.model.yaml_nodes import mistake
 from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from oomlint.finding import Place
     from oomlint.model.commands import Command
 
     Named = Callable[[str], str]
 
 _CELL: Final = re.compile(r"(.+\.ipynb):(\d+)")
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "."})
+_FILES: Final = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "docker compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+    "docker-compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+}
+_RULE: Final = re.compile(r"(?m)^([\w./% -]+?)[ \t]*:(?!=)[ \t]*([^\n#;]*)")
+_SAYS: Final = frozenset({"echo", "printf"})
 _COPIES: Final = frozenset({"cp", "ln", "mv", "rsync", "install"})
-_TYPED: Final = "command.sh"  # a command of the command line is read as a script of one line
 _FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\)", re.MULTILINE)  # in which `$1` is something else
-_COUNT: Final = re.compile(r"[1-9]\d{0,8}")
-_ULIMIT: Final = re.compile(r"(?:^|[;&|({'\"])[ \t]*ulimit[ \t]+-[SH]*n[ \t]+(\d+)", re.MULTILINE)
 _MOST_CHARACTERS: Final = 1_000_000
 
 
@@ -63,13 +64,13 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
     if cell and os.path.isfile(cell[1]):
         return [Target(os.path.abspath(cell[1]), cell=int(cell[2]))]
     words = word.split()
+    found = _of_file(words, folder, name)
+    if found:
+        return found
     if len(words) < 2:  # noqa: PLR2004 - a command has a script, too
         raise BudgetError(f"{word or repr(word)}: there is no such file or folder")
-    if words[0] in _SHELLS and os.path.isfile(words[1]):
-        return _of_path(os.path.abspath(words[1]), folder, name, words[2:])
-    command.refuse_shell(word)
     command.words_of(word)
-    typed = commands_of(_TYPED, word)
+    typed = commands_of(jobs.TYPED, word)
     found = list(_started([(one, None) for one in typed], "", folder, name))
     if found:
         return found
@@ -78,7 +79,26 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
     return [Target(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open)]
 
 
-def _of_path(path: str, folder: str, name: Named, arguments: Sequence[str] = ()) -> list[Target]:
+def _of_file(words: list[str], folder: str, name: Named) -> list[Target]:
+    """What a command starts that runs a file with commands: a shell, ``sbatch``, ``make``, ``docker compose``; nothing for other commands."""
+    asked = " ".join(words[:2]) if words[:1] == ["docker"] else "".join(words[:1])
+    at = next((number for number, word in enumerate(words) if number and os.path.isfile(word)), 0)
+    if asked in _SHELLS and at and not any(word in {"-c", "--wrap"} for word in words[:at]):
+        memory = jobs.memory_of(command.options_of(words[:at])) if asked == "sbatch" else None
+        found = _of_path(os.path.abspath(words[at]), folder, name, words[at + 1 :])
+        limit = Limit(memory, "the command") if memory is not None else None
+        return [replace(one, given=replace(one.given, ram=limit)) if limit is not None else one for one in found]
+    path = words[at] if at else next((one for one in _FILES.get(asked, ()) if os.path.isfile(one)), "")
+    if not path or asked not in _FILES:
+        return []
+    plain = [word for word in words[1:] if word not in {path, "-f"} and not word.startswith("-") and "=" not in word]
+    if asked == "make":
+        sets = dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
+        return _of_path(os.path.abspath(path), folder, name, make=(plain, sets))
+    return _of_path(os.path.abspath(path), folder, name)
+
+
+def _of_path(path: str, folder: str, name: Named, arguments: Sequence[str] = (), make: tuple[Sequence[str], Mapping[str, str]] | None = None) -> list[Target]:
     kind = beside(path)
     if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
         return [Target(path)]
@@ -87,12 +107,43 @@ def _of_path(path: str, folder: str, name: Named, arguments: Sequence[str] = ())
     if path.endswith(".ipynb"):
         return [Target(path), *_started(_cells(path), path, folder, name)]
     content = _content(path, name)
-    commands = manifests.commands(name(path), content) if kind is Beside.SETTINGS else [(one, None) for one in commands_of(path, content)]
+    if kind is Beside.SETTINGS:
+        commands = manifests.commands(name(path), path, content)
+    else:
+        content = _set(content, make[1]) if make is not None else content
+        commands = [(one, None) for one in commands_of(path, content)]
+    if make is not None:
+        wanted = _recipes(content, make[0])
+        commands = [(one, told) for one, told in commands if _rule(content, one.parts[0].start) in wanted]
     handed = arguments if kind is Beside.SHELL and not _FUNCTION.search(content) else None
     found = list(_started(commands, path, folder, name, handed))
     if not found:
+        broken = mistake(content) if path.endswith((".yaml", ".yml")) else None
+        if broken is not None:
+            raise BudgetError(f"{name(path)}:{broken[0]}: it is no YAML: {broken[1]}")
         raise BudgetError(f"{name(path)}: no command there starts a Python script that can be found")
     return found
+
+
+def _set(content: str, given: Mapping[str, str]) -> str:
+    """A Makefile with the variables that its command sets."""
+    for word, text in given.items():
+        content = re.sub(rf"(?m)^{re.escape(word)}[ \t]*[:?]?=.*", lambda _, word=word, text=text: f"{word}={text}", content)  # type: ignore[misc]
+    return content
+
+
+def _rule(content: str, index: int) -> str:
+    """The targets of the rule that an index of a Makefile is in."""
+    return next((match[1] for match in reversed(list(_RULE.finditer(content, 0, index)))), "")
+
+
+def _recipes(content: str, asked: Sequence[str]) -> set[str]:
+    """The targets that ``make`` makes, with those that they need: the first of the file where it is told none."""
+    rules = {match[1]: match[2].split() for match in _RULE.finditer(content) if not match[1].startswith(".")}
+    wanted = [one for one in rules if set(one.split()) & set(asked)] if asked else list(rules)[:1]
+    for one in wanted:
+        wanted += [other for other in rules if other not in wanted and set(other.split()) & set(rules[one])]
+    return set(wanted)
 
 
 def _content(path: str, name: Named) -> str:
@@ -121,19 +172,21 @@ def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: s
     seen: set[object] = set()
     copied: dict[str, str] = {}
     for one, told in found:
+        if one.words[0] in _SAYS or (one.outer and one.outer[0].text in _SAYS):
+            continue
         if one.words[0] in _COPIES:
             copied |= {os.path.basename(word): word for word in one.words if word.endswith(".py")}
             continue
-        written = one.filled(arguments)
+        written = [_filled_by_slurm(word, one) for word in one.filled(arguments)]
         copies = [copied.get(os.path.basename(word), word) if word.endswith(".py") else word for word in written]
         places = dict.fromkeys(_places(one, path, folder))
         run = next((run for words in (written, copies) for place in places if (run := command.of_words(words, place)) is not None), None)
         if run is None:
             continue
-        ranks = run.ranks or job_limits.tasks(one)
+        ranks = run.ranks or jobs.tasks(one)
         variables = tuple(one.variables.items())
         target = Target(
-            run.script, run.options, ranks, command=True, ranks_open=run.ranks_open, given=told or _given(one, name), asked=path, variables=variables
+            run.script, run.options, ranks, command=True, ranks_open=run.ranks_open, given=told or jobs.given(one, name), asked=path, variables=variables
         )
         given = target.given
         key = (run, variables, ranks, *(limit.size if limit is not None else None for limit in (given.ram, given.shm)), given.cores)
@@ -166,35 +219,7 @@ def _places(one: Command, path: str, folder: str) -> Iterator[str]:
         yield from (os.path.normpath(os.path.join(base, *ends[start:])) for base in bases)
 
 
-def _given(one: Command, name: Named) -> Given:
-    ram, shm, cores = job_limits.memory(one), job_limits.shared_memory(one), job_limits.processors(one)
-    return Given(_limit(ram, name), _limit(shm, name), cores.amount if cores is not None else None, files=_files(one, name))
-
-
-def _files(one: Command, name: Named) -> Limit | None:
-    """The descriptors that a process may have: by the service, by the container, by ``ulimit -n`` in front of the command."""
-    if one.service is not None:
-        node = member(member(one.service.node, "ulimits"), "nofile")
-        node = member(node, "soft") or node
-        text = str(getattr(node, "value", ""))
-        return Limit(int(text), _spot(one.service.place_of(node), name), text) if _COUNT.fullmatch(text) else None
-    words = [word.text for word in (*one.outer, *one.parts)]
-    given = [after if word == "--ulimit" else word.partition("=")[2] for word, after in pairwise([*words, ""]) if word.startswith("--ulimit")]
-    soft = next((text.partition("=")[2].partition(":")[0] for text in given if text.startswith("nofile=")), "")
-    written = _ULIMIT.findall(one.text.content[: one.parts[0].start])
-    text = soft or (written[-1] if written else "")
-    return Limit(int(text), _spot(one.place, name), text) if _COUNT.fullmatch(text) else None
-
-
-def _limit(found: job_limits.Limit | None, name: Named) -> Limit | None:
-    if found is None:
-        return None
-    place = found.place
-    if place.path == _TYPED:
-        return Limit(int(found.amount), "what a container has that is told nothing" if found.default else "the command")
-    where = _spot(place, name)
-    return Limit(int(found.amount), f"what a container has that is told nothing, {where}" if found.default else where)
-
-
-def _spot(place: Place, name: Named) -> str:
-    return "the command" if place.path == _TYPED else f"{name(place.path)}:{f'{place.cell}:' if place.cell else ''}{place.row}"
+def _filled_by_slurm(word: str, one: Command) -> str:
+    """A word with the processors of a task, which SLURM tells its program."""
+    cpus = one.text.batch_processors
+    return re.sub(r"\$\{?SLURM_CPUS_PER_TASK\}?", cpus.text, word) if cpus is not None else word
