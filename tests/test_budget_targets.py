@@ -351,7 +351,7 @@ def test_an_optimizer_that_torch_does_not_have_keeps_nobody_knows_how_much(budge
 def test_a_model_that_nobody_trains_is_on_the_device_all_the_same(budget: Budget) -> None:
     Path("train.py").write_text(MODEL.replace("    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)\n", ""))
     rows = [row["what"] for row in table(budget, "train.py")["rows"] if row["holder"] == "device"]
-    assert "parameters of `Net(depth=4)`" in rows
+    assert "parameters of `net`" in rows
     assert not any(what.startswith("gradients") for what in rows)
 
 
@@ -407,11 +407,8 @@ def test_a_typed_container_has_the_memory_that_it_is_given(budget: Budget) -> No
     ("before", "after"),
     [
         ("self.head = nn.Linear(width, 10)", "self.head = nn.Linear(width, 10, dtype=torch.float64)"),
-        ("net.parameters(), lr", "filter(lambda one: one.requires_grad, net.parameters()), lr"),
-        ("net.parameters(), lr", "[one for one in net.parameters() if one.requires_grad], lr"),
-        ('.to("cuda")', ".to('cuda', torch.bfloat16)"),
-        ('.to("cuda")', ".to('cuda').half()"),
-        ('.to("cuda")', ".to('cuda')\n    net.half()"),
+        ('.to("cuda")', ".to('cuda')\n    net.head.half()"),
+        ("lr=1e-3)", "lr=1e-3)\n    net.half()"),
     ],
 )
 def test_numbers_of_a_model_that_nobody_knows_are_not_exact(budget: Budget, before: str, after: str) -> None:
@@ -420,6 +417,38 @@ def test_numbers_of_a_model_that_nobody_knows_are_not_exact(budget: Budget, befo
     rows = [row for row in table(budget, "train.py")["rows"] if row["what"].startswith("parameters of `net`")]
     assert "unknown" in [row["known"] for row in rows]
     assert "exact" not in [row["known"] for row in rows]
+
+
+@pytest.mark.parametrize("given", ["filter(lambda one: one.requires_grad, net.parameters())", "[one for one in net.parameters() if one.requires_grad]"])
+def test_of_parameters_that_are_chosen_all_may_be_trained(budget: Budget, given: str) -> None:
+    Path("train.py").write_text(MODEL.replace("net.parameters()", given))
+    rows = {row["what"]: row["known"] for row in table(budget, "train.py")["rows"]}
+    assert (rows["parameters of `net`"], rows["gradients of `net`"], rows["state of AdamW of `net`"]) == ("exact", "at most", "at most")
+
+
+@pytest.mark.parametrize("cast", [".to('cuda', torch.bfloat16)", ".to('cuda').half()", ".to('cuda')\n    net.half()"])
+def test_a_model_of_another_type_has_other_bytes(budget: Budget, cast: str) -> None:
+    Path("train.py").write_text(MODEL)
+    before = {row["what"]: row["bytes"] for row in table(budget, "train.py")["rows"]}
+    Path("train.py").write_text(MODEL.replace('.to("cuda")', cast))
+    after = {row["what"]: row["bytes"] for row in table(budget, "train.py")["rows"]}
+    for what in ("parameters of `net`", "gradients of `net`", "state of AdamW of `net`"):
+        assert after[what] * 2 == before[what]
+
+
+def test_a_model_of_a_library_has_one_name(budget: Budget) -> None:
+    Path("train.py").write_text(
+        MODEL.replace("Net(depth=4)", "torchvision.models.resnet50(num_classes=1000)").replace("import torch\n", "import torch\nimport torchvision\n")
+    )
+    left = next(one["device_missing"] for one in table(budget, "train.py")["totals"] if one["moment"] == "first epoch")
+    assert [name for name in left if name != "sample"] == ["numbers of net", "activations of net"]
+
+
+def test_a_model_without_an_optimizer_has_parameters(budget: Budget) -> None:
+    Path("train.py").write_text(MODEL.replace('.to("cuda")', ".eval()").replace("    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)\n", ""))
+    found = table(budget, "train.py")
+    assert {row["what"] for row in found["rows"] if "`net`" in row["what"]} == {"parameters of `net`", "activations of `net`"}
+    assert not [row for row in found["rows"] if row["holder"] == "device"]
 
 
 # -- the bar and the page ------------------------------------------------------------------------------------------------

@@ -24,12 +24,14 @@ from oomlint.budget.parts import (
     Missing,
     Outside,
     Partly,
+    Plain,
     Rest,
     hashable,
     items_of,
     text_of,
 )
 from oomlint.model import names
+from oomlint.model.freezing import has_no_parameters
 from oomlint.model.values import External as ExternalValue
 
 if TYPE_CHECKING:
@@ -199,10 +201,11 @@ class Calls(Methods):
         if library.startswith("torch.nn") and not library.startswith("torch.nn.utils"):
             return layer(word, plain, named, text)
         if library in {"torch", "numpy"}:
-            return array(word, plain, named, text) if library == "torch" or word == "linspace" else self.unknown(plain, node, around)
+            return array(word, plain, named, text) if library == "torch" or word == "linspace" else Plain(text)
         if library.startswith("einops.layers"):
             return Layer(word)  # they move numbers, and have none
-        return self.unknown([*plain, *named.values()], node, around)
+        found = self.unknown([*plain, *named.values()], node, around)
+        return Plain(text) if isinstance(found, Missing) and has_no_parameters(name) else found
 
     @staticmethod
     def set_base(made: Made, name: str, plain: Sequence[Any], named: dict[str, Any]) -> None:

@@ -190,7 +190,7 @@ class Held(ABC):
             elif "weight" in word or "bias" in word:
                 value.missing.append(f"a {word} that is replaced")
                 value.numbers = 0
-            elif word in value.parts or is_part(new):
+            elif word in value.parts or (is_part(new) and not (isinstance(new, Missing) and value.numbers)):  # a plain layer has no parts: it is an option
                 value.parts[word] = new
             else:
                 value.options = {**value.options, word: new}

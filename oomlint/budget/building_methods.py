@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.api_names import CASTS_MODEL, SAME_MODEL
+from oomlint.api_names import SAME_MODEL
 from oomlint.budget.building_arrays import item_of, method_of_array
 from oomlint.budget.building_held import TABLES, Held, base_of
 from oomlint.budget.building_layers import as_entry
@@ -14,7 +14,8 @@ from oomlint.budget.parts import Array, Function, Layer, Library, Made, Method, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TYPES: Final = frozenset({"half", "double", "bfloat16", "long", "int", "bool", "to", "type"})
+_ITEMS: Final = {"half": 2, "bfloat16": 2, "double": 8, "float": FLOAT}  # bytes of a number, of methods that change it
+_TYPES: Final = frozenset({"to", "type"})
 _OF_LISTS: Final = frozenset({"append", "extend", "insert", "pop", "index", "count", "copy", "reverse", "remove", "clear", "sort"})
 _OF_DICTS: Final = frozenset({"items", "keys", "values", "get", "pop", "update", "copy", "setdefault", "clear"})
 _OF_STRINGS: Final = frozenset(
@@ -101,13 +102,13 @@ class Methods(Held):
         base = base_of(of) if isinstance(of, Made) else None
         whole = of if base is None else base  # what a container is
         parts = whole.parts if isinstance(whole, Layer) else whole.attributes
-        if word in CASTS_MODEL - SAME_MODEL or (
-            word in _TYPES and any(isinstance(one, Library) and item_of(one) != FLOAT for one in (*plain, *named.values()))
-        ):
+        typed = [item_of(one) for one in (*plain, *named.values()) if isinstance(one, Library)] if word in _TYPES else []
+        item = _ITEMS.get(word, typed[0] if typed else FLOAT)
+        if item is None:
             of.missing.append(text)
             return of
-        if word in {"half", "double", "bfloat16"}:
-            _lose(of, text)
+        if word in _ITEMS or typed:
+            of.item = item
             return of
         if word == "apply" and plain:
             for one in list(all_parts(of)) if isinstance(plain[0], Function) and _whole(of) else ():
@@ -174,12 +175,3 @@ def _whole(value: Any) -> bool:
     inner = list(all_parts(value))
     held = [one for each in inner if isinstance(each, Layer | Made) for one in (each.parts if isinstance(each, Layer) else each.attributes).values()]
     return not any(isinstance(one, Missing) for one in held) and not any(one.missing for one in inner if isinstance(one, Layer | Made))
-
-
-def _lose(of: Layer | Made, text: str) -> None:
-    """Numbers that have another type from now on."""
-    for one in all_parts(of):
-        if isinstance(one, Layer):
-            one.numbers, one.own = 0, {}
-        if isinstance(one, Layer | Made):
-            one.missing.append(text)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MODULES: Final = {"accelerate.commands.launch": ("accelerate", "launch"), "deepspeed.launcher.runner": ("deepspeed",)}  # as they are started else
 _LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed"})
+_OF_TORCH: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
 _REDIRECTS: Final = re.compile(r"(\d*|&)(>>?|<)(?P<to>&?.*)")
 _NODES: Final = frozenset({"-N", "--nodes", "--num_machines", "--num-machines"})
 _COUNT: Final = re.compile(r"[1-9]\d{0,5}")
@@ -32,6 +33,7 @@ class Command:
     options: tuple[str, ...]  # what stands behind the script
     ranks: int | None  # on one machine; None where the command says nothing of them
     ranks_open: bool = False  # a launcher starts several processes, and nobody says how many
+    launcher: str = ""  # of torch, which stays beside them
 
 
 def read(text: str, folder: str) -> Command:
@@ -61,7 +63,8 @@ def of_words(words: Sequence[str], folder: str) -> Command | None:
         path = _path_of(words[at], folder, module=at > 0 and words[at - 1] in {"-m", "--module"})
         if path is not None:
             count = _ranks(words[:at], words[at], folder)
-            return Command(path, tuple(words[at + 1 :]), count or None, count is None)
+            launcher = next((word for word in map(os.path.basename, words[:at]) if word in _OF_TORCH), "")
+            return Command(path, tuple(words[at + 1 :]), count or None, count is None, launcher.rpartition(".")[2])
     return None
 
 

@@ -63,11 +63,12 @@ def _of(model: Trained, ranks: int) -> Iterator[Row]:
         certain = Certainty.AT_MOST if model.frozen and moments is _STEPS and known is Certainty.EXACT else known
         more = part if times == 1 else (times, *part)
         if times != 0 and count.numbers:
-            yield Row(where, f"{what} of {name}", Size((*more, count.numbers, FLOAT)), certain, model.place, moments)
+            yield Row(where, f"{what} of {name}", Size((*more, count.numbers, model.item)), certain, model.place, moments)
         for one in count.missing if times != 0 else ():
-            yield Row(where, f"{what} of {name}, in part", Size((*more, one, FLOAT)), Certainty.EXACT, model.place, moments)
+            yield Row(where, f"{what} of {name}, in part", Size((*more, one, model.item)), Certainty.EXACT, model.place, moments)
     if count.kept:
-        yield Row(lies, f"buffers of {name}", Size((count.kept,)), Certainty.AT_LEAST, model.place, _ALL)
+        certain = Certainty.AT_LEAST if model.item >= FLOAT else Certainty.AT_MOST  # those of numbers with a fraction are cast, too
+        yield Row(lies, f"buffers of {name}", Size((count.kept,)), certain, model.place, _ALL)
     saved = MAIN_PROCESS if model.saved_on_host else lies
     what = f"activations of {name}{', saved on the host' if model.saved_on_host else ''}"
     yield Row(saved, what, Size((activations_of(model),)), Certainty.EXACT, model.place, _TRAINS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ import libcst as cst
 from oomlint.budget.costs import ONE_ARRAY
 from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
 from oomlint.budget.sizes import Factor, Name, Size, Sum
+from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.growing_loops import growing_loops
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
@@ -64,18 +64,23 @@ class Growing:
         return self._often(*found, program) if found is not None else None
 
     def _often(self, store: Store, record: Record, program: Program) -> tuple[Factor, ...] | None:
-        if not growing_loops(store, record):
+        growing = growing_loops(store, record)
+        if not growing:
             return None
         bound = self._bound(_target(store), store.node, store.module, store.scope)
         if bound is not None:
             return (bound,)
+        if bounded(store, growing[-1]) or stops(growing[-1]):
+            return None
         root = store.path[0]
         made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
         again = {id(reset.loops[-1]) for reset in record.resets if reset.loops and not reset.bound and reset.path == store.path[: len(reset.path)]}
         loops = list(store.loops)
         last = max((number for number, loop in enumerate(loops) if loop in made or id(loop) in again), default=-1)
-        counts = [self._rounds(loop, program) for loop in loops[last + 1 :]]
-        return tuple(one for one in counts if one != 1) or (1,)
+        step = loops.index(growing[-1])
+        counts = [(self._rounds(loop, program), number) for number, loop in enumerate(loops) if number > last]
+        # What nobody knows of the loops inside of a step is part of what it stores.
+        return tuple(count for count, number in counts if count != 1 and (number <= step or not isinstance(count, Name))) or (1,)
 
     def _rounds(self, loop: Loop, program: Program) -> Factor:
         noun = _noun_of(loop, program)
@@ -86,7 +91,7 @@ class Growing:
                 return Sum(written if samples % batch == 0 else f"ceil{written}", ceil(samples / batch))
             return Name("steps")
         known = rounds(self.project, loop.node, loop.module, loop.scope) if isinstance(loop.node, cst.For | cst.CompFor) else None
-        return known if known is not None else Name("steps" if loop.batches else "epochs" if loop.epochs else f"rounds of {_spot(loop.module, loop.node)}")
+        return known if known is not None else Name("steps" if loop.batches else "epochs")
 
     def of(self, program: Program, told: Sequence[Held], counted: set[Place]) -> Iterator[Held]:
         """The rows. ``told`` is what the rules say is held, ``counted`` where they say it is stored."""
@@ -258,7 +263,3 @@ def _samples(loader: LoaderNoun) -> object:
     """The number of samples of a loader: the first dimension of the arrays that they are taken from."""
     held = (one.size.factors for source in loader.sources for one in source.containers if one.read and one.kind in ONE_ARRAY)
     return next((factors[0] for factors in held if len(factors) > 1), None)
-
-
-def _spot(module: Module, node: cst.CSTNode) -> str:
-    return f"{os.path.basename(module.path)}:{module.place(node).row}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
+from oomlint.api_names import CASTS_MODEL
 from oomlint.budget.copies import Copies
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES
@@ -17,7 +18,7 @@ from oomlint.budget.sizes import Name
 from oomlint.budget.walking import Walking, started
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.model import arguments, names
-from oomlint.model.values import Const, ExternalCall, Instance
+from oomlint.model.values import Const, ExternalCall, Instance, Written
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the model
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
-_CHANGES: Final = frozenset({"half", "double", "bfloat16", "requires_grad_"})
 _MOVES: Final = frozenset({"cuda", "to"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
 _FREEZES: Final = re.compile(r"requires_grad_?\s*[=(]\s*False")
@@ -46,15 +46,15 @@ class Models:
         self.evaluator = self._building.evaluator
 
     def of(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
-        """The models whose parameters an optimizer is given; without an optimizer, those that are moved to a device."""
+        """The models whose parameters an optimizer is given; without an optimizer, all that are made or moved to a device."""
         self._copies = Copies(self.evaluator, reached, runs)
         device = any(mark in self.project.raw(module.path) for module in reached for mark in _ON_DEVICE)
         found = sorted(self._trained(reached, runs, device), key=lambda one: one.optimizer not in STATES)
         known: dict[object, Trained] = {}
         frozen = any(_FREEZES.search(module.source.text) for module in reached)
         saved = any(runs(module.place(call)) for module in reached for call, _ in module.calls_of(("save_on_cpu",)))
-        for one in found or (self._moved(reached, runs) if device else ()):
-            known.setdefault((one.name, one.counted), replace(one, frozen=frozen, saved_on_host=saved))
+        for one in found or self._untrained(reached, runs, device):
+            known.setdefault((one.name, one.counted), replace(one, frozen=frozen or one.frozen, saved_on_host=saved))
         yield from known.values()
 
     def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program
@@ -93,10 +93,11 @@ class Models:
         values = dict(zip([*above, *nodes], self._building.values([*above, *nodes], frame), strict=True)) if nodes else {}
         for call, optimizer, node, given in asked:
             name = " ".join(module.code(node or given).split())
-            whole = node is not None and not _chosen(given) and not self._cast(reached, name)
             count = Counted()
-            if node is not None and whole:
-                count = self._of(node, values[node], frame, seen)
+            made = values[node] if node is not None else None
+            item, shards = (made.item, made.shards) if isinstance(made, Layer | Made) else (FLOAT, "")
+            if node is not None and (item != FLOAT or not self._cast(reached, name)):
+                count = self._of(node, made, frame, seen)
                 if count == Counted() and isinstance(values[node], Layer | Made):
                     continue  # another one has them
             rest = [one for one in above if node is nodes[-1] and counted(values[one], seen.copy()) != Counted() and not isinstance(values[one], Missing)]
@@ -105,25 +106,46 @@ class Models:
             if len(frames) > 1 and not count.missing:
                 count = count.plus(lacking(name))
             copies, on_host = self._copies.of(node, frame) if node is not None else (0, 0)
-            shards = values[node].shards if node is not None and isinstance(values[node], Layer | Made) else ""
-            state = self._state(optimizer, call, frame)
-            yield Trained(name, _short(count, name), optimizer, state, copies, device, module.place(call), host_copies=on_host, shards=shards)
+            state, few = self._state(optimizer, call, frame), _chosen(given)
+            counted_as = _short(count, name)
+            yield Trained(name, counted_as, optimizer, state, copies, device, module.place(call), frozen=few, host_copies=on_host, shards=shards, item=item)
 
-    def _moved(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
-        """Models that are moved to a device, where nobody sees them trained."""
+    def _untrained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - as above
+        """Models that nobody sees trained: those that are moved to a device, and those that the started file makes."""
         seen: set[int] = set()
         for module in reached:
-            moved: dict[Scope, dict[cst.BaseExpression, cst.Call]] = {}
+            asked: dict[Scope, dict[cst.BaseExpression, cst.Call]] = {}
             for call, scope in module.walk.calls:
-                if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVES and runs(module.place(call)):
-                    moved.setdefault(scope, {})[call.func.value] = call
-            for scope, calls in moved.items():
+                moves = isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVES
+                if device and moves and runs(module.place(call)):
+                    asked.setdefault(scope, {})[cst.ensure_type(call.func, cst.Attribute).value] = call
+                elif (
+                    module is reached[0]
+                    and any(not path for _, path in module.walk.bound_to(call))
+                    and self._is_module(call, module, scope)
+                    and runs(module.place(call))
+                ):
+                    asked.setdefault(scope, {})[call] = call
+            for scope, calls in asked.items():
                 frame = next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
-                for node, value in zip(calls, self._building.values(list(calls), frame), strict=True):
+                found = list(zip(calls, self._building.values(list(calls), frame), strict=True))
+                for node, value in sorted(found, key=lambda one: one[0] is calls[one[0]]):  # what is moved first
                     count = counted(value, seen) if isinstance(value, Layer) or (isinstance(value, Made) and value.module) else Counted()
                     if count != Counted():
-                        name = " ".join(module.code(node).split())
-                        yield Trained(name, _short(count, name), "", 0, 0, on_device=True, place=module.place(calls[node]))
+                        bound = [root for root, path in module.walk.bound_to(calls[node]) if not path]
+                        name = bound[0] if bound else " ".join(module.code(node).split())
+                        yield Trained(name, _short(count, name), "", 0, 0, node is not calls[node], module.place(calls[node]), item=value.item)
+
+    def _is_module(self, call: cst.Call, module: Module, scope: Scope) -> bool:
+        """Whether what a call makes is a module, or may be."""
+        for alt in self.evaluator.values(call, self.evaluator.calls.plain_frame(module, scope))[:2]:
+            if isinstance(alt.value, Instance):
+                return self.evaluator.derives(alt.value.cls, "torch.nn.Module", "torch.nn.modules.module.Module")
+            if isinstance(alt.value, ExternalCall):
+                return names.canonical(alt.value.name).startswith("torch.nn.")
+            if isinstance(alt.value, Written):
+                return any(isinstance(one, cst.Call) and one is not call and self._is_module(one, module, scope) for one in _inner(call))
+        return False
 
     def _optimizer(self, call: cst.Call, frame: Frame, *, whole: bool) -> str:
         """The class of an optimizer. One that torch does not have is one by its name and by what it is given: the parameters of a ``whole`` model."""
@@ -155,13 +177,13 @@ class Models:
 
     @staticmethod
     def _cast(reached: Sequence[Module], name: str) -> bool:
-        """Whether a statement gives a model another type, or freezes it: ``model.half()``."""
+        """Whether a statement gives a model another type: ``model.half()``."""
         for call, _ in (one for module in reached for one in module.walk.calls):
             method = names.last_name(call.func)
             if method in _DEFAULTS:
                 return True
             typed = method in {"to", "type"} and any(ITEM_BYTES.get(names.last_name(arg.value), FLOAT) != FLOAT for arg in call.args)
-            if (method in _CHANGES or typed) and names.dotted(call.func).rpartition(".")[0] == name:
+            if (method in CASTS_MODEL or typed) and names.dotted(call.func).rpartition(".")[0] == name:
                 return True
         return False
 
@@ -172,12 +194,19 @@ class Models:
         if not isinstance(value, Missing):
             return counted(value, seen)
         found = [counted(one) for one in self._building.alternatives(node, frame)]
-        return min(found, key=lambda one: one.numbers).plus(lacking(frame.module.code(node)))
+        least = min(found, key=lambda one: one.numbers)
+        rest = lacking(frame.module.code(node))
+        return least.plus(rest) if least.numbers or least.kept else rest
 
     def _constant(self, node: cst.BaseExpression, frame: Frame) -> object:
         """A constant of a plain run; None where it is none."""
         found = [alt for alt in self.evaluator.values(node, frame) if not alt.reach]
         return found[0].value.value if found and isinstance(found[0].value, Const) else None
+
+
+def _inner(call: cst.Call) -> list[cst.BaseExpression]:
+    """What the methods in a chain are called on: ``Net()`` of ``Net().eval()``."""
+    return [call.func.value] if isinstance(call.func, cst.Attribute) else []
 
 
 def _short(count: Counted, name: str) -> Counted:

@@ -144,6 +144,7 @@ class Trained:
     frozen: bool = False  # whether the program freezes parameters: which, nobody counts
     host_copies: int = 0  # that lie on the host, wherever the model is
     shards: str = ""  # where each rank has its part of the parameters: "device" or "host"; empty where it has them all
+    item: int = 4  # bytes of one number
     saved_on_host: bool = False  # whether activations wait there until they are needed
 
 

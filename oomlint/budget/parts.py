@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS: Final = 2_000  # of a loop
 CONTAINERS: Final = frozenset({"Sequential", "ModuleList", "ParameterList", "ModuleDict", "ParameterDict"})
-_LONGEST: Final = 40  # characters of the name of what is missing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +27,12 @@ class Missing:
     """Something that nobody knows, as it is written."""
 
     text: str
+
+
+class Plain(Missing):
+    """The same of what has no parameters: a number, a text, an array."""
+
+    __slots__ = ()
 
 
 class Rest(Missing):
@@ -48,6 +53,7 @@ class Layer:
     own: dict[str, Any] = field(default_factory=dict)  # its weight and its bias, where it has no more
     options: dict[str, Any] = field(default_factory=dict)  # what it was made with
     shards: str = ""  # as in ``Trained``
+    item: int = FLOAT  # bytes of one of its numbers, where nothing around it has changed that
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +65,7 @@ class Made:
     attributes: dict[Any, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     shards: str = ""
+    item: int = FLOAT
 
 
 @dataclass(slots=True, eq=False)
@@ -155,7 +162,12 @@ def hashable(value: Any) -> bool:
 
 def is_part(value: Any) -> bool:
     """Whether a value has parameters, or may have."""
-    return isinstance(value, Layer | Missing) or (isinstance(value, Made) and value.module) or (isinstance(value, Array) and value.parameter)
+    return (
+        isinstance(value, Layer)
+        or (isinstance(value, Missing) and not isinstance(value, Plain))
+        or (isinstance(value, Made) and value.module)
+        or (isinstance(value, Array) and value.parameter)
+    )
 
 
 def parts_of(value: Any) -> list[Any]:
@@ -184,13 +196,16 @@ def all_parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
 def counted(value: Any, seen: set[int] | None = None) -> Counted:
     """The numbers of a module, each part once however many names it has, and none that is in ``seen``. An attribute that nobody knows may be a part."""
     seen = set() if seen is None else seen
+    item = value.item if isinstance(value, Layer | Made) else FLOAT
 
     def of(value: Any) -> Counted:
         if isinstance(value, Missing):
-            return lacking(value.text)
+            return lacking(value.text) if not isinstance(value, Plain) else Counted()
         if id(value) in seen:
             return Counted()
         seen.add(id(value))
+        if isinstance(value, Layer | Made) and value.item not in {FLOAT, item}:
+            return lacking("parts of another type")
         if isinstance(value, Array):
             size = value.item
             for one in value.shape:
@@ -218,7 +233,7 @@ def counted(value: Any, seen: set[int] | None = None) -> Counted:
 def lacking(code: str) -> Counted:
     """Numbers that nobody knows, of what is written so."""
     written = " ".join(code.split())
-    return Counted(0, missing=(Name(f"numbers of {written if len(written) <= _LONGEST else f'{written[:_LONGEST]}...'}"),))
+    return Counted(0, missing=(Name(f"numbers of {written}"),))
 
 
 def text_of(node: cst.CSTNode, module: Module) -> str:

@@ -29,6 +29,7 @@ class Setup:
     values: Values
     workers: int | None = None  # in place of the number of every loader that has workers
     caps: tuple[tuple[str, int], ...] = ()  # the most that a setting may be
+    launcher: str = ""  # that starts the ranks, where it is a process of Python that imports torch
     method_open: bool = False  # whether the method is assumed, where the code chooses one that nobody knows
 
     def with_workers(self, count: int) -> Setup:
@@ -68,6 +69,7 @@ class Row:
     moments: frozenset[Moment]
     loader: int = -1  # which loader's, where only one of several is at work at a time
     alone: bool = False  # whether that loader is known to be at work without others
+    once: bool = False  # however many ranks there are
 
     @property
     def bytes(self) -> int | None:

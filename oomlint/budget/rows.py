@@ -41,11 +41,13 @@ def _bytes(row: Row) -> int | None:
 
 def _whole(row: Row, ranks: int) -> Row:
     """Of all ranks; a device and open files are one rank's."""
-    return replace(row, size=row.size.times(ranks)) if ranks > 1 and row.group in HOST else row
+    return replace(row, size=row.size.times(ranks)) if ranks > 1 and row.group in HOST and not row.once else row
 
 
 def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     yield Row(MAIN_PROCESS, "interpreter, torch and numpy", Size((MAIN,)), Certainty.ABOUT, None, _ALWAYS)
+    if setup.launcher:
+        yield Row(MAIN_PROCESS, f"{setup.launcher}, which imports torch", Size((MAIN,)), Certainty.ABOUT, None, _ALWAYS, once=True)
     sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and setup.workers_of(loader) != 0}
     for source in program.sources:
         yield from _resident(source, source in sent, program)

@@ -144,7 +144,7 @@ def spot(place: Place | None, name: Named) -> str:
 
 
 def _left_out(missing: Sequence[Name]) -> str:
-    shown = labels(missing)[:_MOST_NAMES]
+    shown = [_shortened(one) for one in labels(missing)[:_MOST_NAMES]]
     return ", ".join(shown) + (f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else "")
 
 

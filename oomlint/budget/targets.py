@@ -48,6 +48,7 @@ class Target:
     cell: int = 0
     command: bool = False
     ranks_open: bool = False  # the command starts several processes, and nobody says how many
+    launcher: str = ""  # of torch, that stays beside them
     given: Given = field(default_factory=Given)
     asked: str = ""  # the file that the command stands in
     variables: tuple[tuple[str, str | None], ...] = ()  # of the environment, that the command sets; None where nobody knows to what
@@ -76,7 +77,7 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
         return found
     place = next(_places(typed[0], "", folder)) if typed else folder
     run = command.read(shlex.join(typed[0].words) if typed else word, place)  # which says what is wrong
-    return [Target(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open)]
+    return [Target(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open, launcher=run.launcher)]
 
 
 def _of_file(words: list[str], folder: str, name: Named) -> list[Target]:
@@ -186,7 +187,15 @@ def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: s
         ranks = run.ranks or jobs.tasks(one)
         variables = tuple(one.variables.items())
         target = Target(
-            run.script, run.options, ranks, command=True, ranks_open=run.ranks_open, given=told or jobs.given(one, name), asked=path, variables=variables
+            run.script,
+            run.options,
+            ranks,
+            command=True,
+            ranks_open=run.ranks_open,
+            launcher=run.launcher,
+            given=told or jobs.given(one, name),
+            asked=path,
+            variables=variables,
         )
         given = target.given
         key = (run, variables, ranks, *(limit.size if limit is not None else None for limit in (given.ram, given.shm)), given.cores)

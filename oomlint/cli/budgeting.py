@@ -93,7 +93,7 @@ def _budget(target: Target, program: Program, arguments: Arguments, given: Value
     count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
     if count > _MOST_RANKS:
         raise BudgetError(f"the command starts {count} processes, and {_MOST_RANKS} on one machine are the most that is counted")
-    setup = Setup(method, count, given, method_open=opened_method)
+    setup = Setup(method, count, given, launcher=target.launcher, method_open=opened_method)
     opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and (not target.command or program.ranks_by_code)))
     here = _limits(arguments, target)
     listed = tuple(rows(program, setup))

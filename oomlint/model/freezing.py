@@ -211,11 +211,11 @@ class _Construction:
         if not any(isinstance(part, cst.Call) and names.dotted(part.func) not in _NUMBERS for part in descend(value)):
             return False
         made = [alt.value for alt in self.evaluator.values(value, self.evaluator.calls.plain_frame(module, scope))]
-        plain = (isinstance(one, Const) or (isinstance(one, ExternalCall) and _has_no_parameters(one.name)) for one in made)
+        plain = (isinstance(one, Const) or (isinstance(one, ExternalCall) and has_no_parameters(one.name)) for one in made)
         return any(isinstance(one, Display) for one in made) or not all(plain)
 
 
-def _has_no_parameters(name: str) -> bool:
+def has_no_parameters(name: str) -> bool:
     """Whether what a library's function makes is no network, or a layer without weights."""
     return name.startswith(_NO_MODULES) or (name.startswith("torch.nn.") and PARAMETERLESS.search(name.rpartition(".")[2]) is not None)
 
