@@ -762,6 +762,7 @@ def test_shared_memory_has_a_limit_of_its_own(budget: Budget) -> None:
         (["train.py", "--set", "Q=1"], "--set Q: nothing is called so; there are "),
         (["train.py", "--set", "N"], "it is written NAME=VALUE"),
         (["train.py", "--set", "N=x"], "neither a whole number nor a size"),
+        (["train.py", "--set", "N=1.5"], "'1.5' is no whole number"),
         (["train.py", "--set", "num_workers=8GiB"], "'8GiB' is no whole number"),
         (["train.py", "--set", "batch_size=1.5"], "'1.5' is no whole number"),
         (["train.py", "--set", "prefetch_factor=0"], "it is 1 at least"),

@@ -238,3 +238,50 @@ def test_a_script_that_is_not_in_the_folder_is_not_another_one(budget: Budget) -
     Path("sub").mkdir()
     done = budget("bash -c 'cd sub && python train.py'")
     assert (done.status, done.err) == (2, "oomlint: error: the command runs train.py, which is not there\n")
+
+
+GROUP: Final = """
+import click
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __init__(self, n):
+        self.x = np.zeros((n, 1000), np.float32)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i]
+
+@click.group()
+def cli():
+    pass
+
+@cli.command()
+@click.option("--n", default=1000)
+@click.option("--workers", default=2)
+def train(n, workers):
+    for batch in DataLoader(Rows(n), num_workers=workers):
+        pass
+
+@cli.command("look-at")
+@click.option("--n", default=50)
+def look(n):
+    for batch in DataLoader(Rows(n), num_workers=5):
+        pass
+
+if __name__ == "__main__":
+    cli()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "workers", "rows"), [("train --n 4000 --workers 3", 3, 4000), ("look-at --n 70", 5, 70), ("look-at", 5, 50), ("train", 2, 1000)]
+)
+def test_a_command_of_a_group_is_what_is_run(budget: Budget, words: str, workers: int, rows: int) -> None:
+    Path("train.py").write_text(GROUP)
+    found = table(budget, f"python train.py {words}")
+    assert [one["workers"] for one in found["loaders"]] == [workers]
+    assert [row["bytes"] for row in found["rows"] if row["what"] == "`x` of Rows"] == [rows * 4000]

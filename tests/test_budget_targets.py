@@ -451,6 +451,17 @@ def test_a_model_without_an_optimizer_has_parameters(budget: Budget) -> None:
     assert not [row for row in found["rows"] if row["holder"] == "device"]
 
 
+def test_a_program_without_a_loader_has_what_can_be_seen(budget: Budget) -> None:
+    Path("train.py").write_text(MODEL.replace("    loader = DataLoader([1], batch_size=2, pin_memory=True)\n", "    table = torch.ones(50000, 1000)\n"))
+    found = table(budget, "train.py")
+    rows = {row["what"]: row["bytes"] for row in found["rows"]}
+    assert rows["`table`"] == 50000 * 1000 * 4
+    assert rows["parameters of `net`"]
+    assert "batches" in next(one["missing"] for one in found["totals"] if one["moment"] == "first epoch")
+    assert not found["verdict"]["complete"]
+    assert table(budget, "train.py", "--set", "batches=1MiB")["loaders"] == []
+
+
 # -- the bar and the page ------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.values import FREE, Absent, Const, ExternalCall, Unknown, Written, is_usual
+from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame, Picks
+    from oomlint.syntax.scopes import Scope
 
 _MOST_MODULES: Final = 400
 _DEEPEST: Final = 32  # calls
@@ -50,6 +52,7 @@ class Finder:
         self.project = project
         self.loaders = loaders_of(project)
         self.evaluator = self.loaders.evaluator
+        self.files = files
         self.containers = Containers(project, files)
 
     # -- which files -------------------------------------------------------------------------------------------------------
@@ -139,7 +142,14 @@ class Finder:
                         (mine if root.scope.parent is None else loose).append((loader, frame, usual))
                     elif root.module.path in paths and not (root.scope.parent is None and only_as_script(root.module, call)):
                         loose.append((loader, frame, usual))
-        yield from mine or loose
+        yield from mine or self._of_command(loose)
+
+    def _of_command(self, found: list[tuple[Loader, Frame, list[Picks]]]) -> Iterator[tuple[Loader, Frame, list[Picks]]]:
+        """Of functions that are commands of a group, that which the command names: ``python main.py train``."""
+        called = [(one, _command_name(_outermost(one[1], one[0].call)[0].scope)) for one in found]
+        words = self.project.command.words if self.project.command is not None else ()
+        chosen = next((word for word in words if any(name == word for _, name in called)), None)
+        yield from (one for one, name in called if chosen is None or not name or name == chosen)
 
     def _uses_of(self, loader: Loader) -> list[Use]:
         """The loader in all its frames. To a method that a framework calls, a way may lead that nobody sees."""
@@ -283,6 +293,17 @@ def _name(module: Module, call: cst.Call, loader: Loader) -> str:
     for root, path in module.walk.bound_to(call):
         return ".".join([root, *(str(key) for _, key in path)])
     return loader.scope.name if loader.scope.is_function and not loader.inherited else loader.written
+
+
+def _command_name(scope: Scope) -> str:
+    """How a group of commands calls a function: ``@cli.command("name")``; empty where it is none of a group's."""
+    for decorator in scope.node.decorators if isinstance(scope.node, cst.FunctionDef) else ():
+        call = decorator.decorator if isinstance(decorator.decorator, cst.Call) else None
+        func = call.func if call is not None else decorator.decorator
+        if isinstance(func, cst.Attribute) and func.attr.value == "command":
+            given = constant_key(call.args[0].value) if call is not None and call.args and call.args[0].keyword is None else None
+            return given if isinstance(given, str) else scope.name.replace("_", "-")
+    return ""
 
 
 def _literal(alt: Alternative) -> Place | None:

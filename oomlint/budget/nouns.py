@@ -22,6 +22,7 @@ class Moment(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
+NO_LOADER = Name("batches")  # of a program in which no loader is seen
 UNKNOWN_METHOD = "unknown"  # a start method that the code chooses, nobody knows which
 RUNNING = frozenset({Moment.START, Moment.TRAINING, Moment.EVALUATION, Moment.CHECKPOINT})
 
@@ -176,6 +177,7 @@ class Program:
         for loader in self.loaders:
             found += [] if loader.sources else [Name(f"dataset of {loader.name}")]
             found += [*loader.sample.missing, *(one for one in (loader.workers, loader.batch, loader.prefetch) if isinstance(one, Name))]
+        found += [] if self.loaders else [NO_LOADER]
         found += [name for one in self.held for name in one.size.missing]
         for one in self.trained:
             found += [*one.counted.missing, activations_of(one), *([one.state] if isinstance(one.state, Name) else [])]

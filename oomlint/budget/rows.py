@@ -9,7 +9,7 @@ from oomlint.budget import descriptors
 from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork, pickled
 from oomlint.budget.device import rows as trained_rows
 from oomlint.budget.mistakes import BudgetError
-from oomlint.budget.nouns import RUNNING, Certainty, Moment
+from oomlint.budget.nouns import NO_LOADER, RUNNING, Certainty, Moment
 from oomlint.budget.row import DEVICE, HOST, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active
 from oomlint.budget.sizes import Name, Size, Sum
 from oomlint.budget.values import BATCH, PREFETCH
@@ -58,6 +58,8 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
         _, largest = max(read, key=lambda pair: pair[0])
         what = f"the pieces of `{largest.name}`, until they are joined" if largest.joined else f"`{largest.name}` as it is read, until it has its type"
         yield Row(MAIN_PROCESS, what, largest.before or Size(), Certainty.EXACT, largest.place, frozenset({Moment.CONSTRUCTION}))
+    if not program.loaders:
+        yield Row(MAIN_PROCESS, "batches, which no loader in sight makes", Size((NO_LOADER,)), Certainty.EXACT, None, frozenset({Moment.TRAINING}))
     for loader in program.loaders:
         if not loader.sources:
             what = f"what the dataset of `{loader.name}` holds"

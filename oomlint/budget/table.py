@@ -30,6 +30,7 @@ _BAR: Final = 60  # characters
 _MOST_NAMES: Final = 6
 _MOST_ARRAYS: Final = 3
 _LONGEST: Final = 70  # characters of a cell; JSON has all of it
+_LONGEST_NAME: Final = 44  # of one among several
 _SHORT_OF: Final = {"memory": "memory", "shm": "/dev/shm", "device": "the memory of the device"}  # noqa: S108 - a name
 
 
@@ -144,7 +145,7 @@ def spot(place: Place | None, name: Named) -> str:
 
 
 def _left_out(missing: Sequence[Name]) -> str:
-    shown = [_shortened(one) for one in labels(missing)[:_MOST_NAMES]]
+    shown = [_shortened(one, _LONGEST_NAME) for one in labels(missing)[:_MOST_NAMES]]
     return ", ".join(shown) + (f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else "")
 
 
@@ -193,8 +194,8 @@ def _fit(one: Fit, *, complete: bool) -> str:
     return f"{most} under {one.method}"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+def _shortened(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _quoted(name: str) -> str:

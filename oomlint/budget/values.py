@@ -19,6 +19,7 @@ PREFETCH: Final = "prefetch_factor"
 TENSORS: Final = "batch_tensors"
 SETTINGS: Final = (WORKERS, BATCH, PREFETCH, TENSORS)
 _WHOLE: Final = re.compile(r"\d{1,40}")
+_FRACTION: Final = re.compile(r"\d*\.\d*")
 _MOST_SHOWN: Final = 12
 
 
@@ -58,7 +59,7 @@ def values_of(words: Sequence[str]) -> Values:
             number = int(text)
             if number == 0 and name.strip() in {BATCH, PREFETCH, TENSORS}:
                 raise BudgetError(f"--set {word}: it is 1 at least")
-        elif name.strip() in SETTINGS:
+        elif name.strip() in SETTINGS or _FRACTION.fullmatch(text.strip()):
             raise BudgetError(f"--set {word}: {text!r} is no whole number")
         else:
             try:

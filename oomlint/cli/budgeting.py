@@ -17,7 +17,7 @@ from oomlint.budget.fitting import changes, fitting
 from oomlint.budget.growing import Growing
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.models import Models
-from oomlint.budget.nouns import UNKNOWN_METHOD
+from oomlint.budget.nouns import UNKNOWN_METHOD, Program
 from oomlint.budget.reach import Reach
 from oomlint.budget.row import Setup
 from oomlint.budget.rows import rows
@@ -40,10 +40,9 @@ from oomlint.registry import catalogue
 from oomlint.source import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from oomlint.budget.headers import DataFile
-    from oomlint.budget.nouns import Program
     from oomlint.budget.targets import Target
     from oomlint.budget.values import Values
     from oomlint.cli.budget import Arguments
@@ -227,25 +226,32 @@ def _found(target: Target, paths: Sequence[str], projects: Projects, settings: S
             except BudgetError as error:
                 wrong.append(BudgetError(f"{View(current_folder()).name(path)}: {error}"))
                 continue
-            if not programs:
-                continue
-            reached = finder.reached(path)
-            reach = Reach(finder.project, reached)
-            said = [item for item in _said(reached, projects, settings, root) if reach.runs(item.place)]
-            checkpoints = held.one_at_a_time([one for one in held.checkpoints(reached, finder.project, files) if reach.runs(one.place)])
-            growing = Growing(finder.project, reached, reach.runs)
-            trained = tuple(Models(finder.project).of(reached, reach.runs))
-            for one in programs:
-                containers = [container for source in one.sources for container in source.containers]
-                told = tuple(held.of_findings(said, containers, growing, one))
-                kept = (*told, *growing.of(one, told, {fact.place for item in said for fact in item.of_noun(StoreFact)}))
-                beside = loose.arrays(finder.project, reached[0], one.sources, kept)
-                found.append(replace(one, held=(*kept, *beside, *checkpoints), trained=trained))
+            alone = not programs and not target.cell and not os.path.isdir(target.path) and finder.any_loader(path) is None
+            if programs or alone:
+                made = _with_all(programs or [Program(path, 0, (), ())], path, finder, projects, settings, root)
+                found += [one for one in made if not alone or one.trained or one.held]
     if wrong and not found:
         raise wrong[0]
     for mistake in wrong:
         say(f"error: {mistake}")
     return found
+
+
+def _with_all(programs: Sequence[Program], path: str, finder: Finder, projects: Projects, settings: Settings, root: str) -> Iterator[Program]:
+    """Programs of a file, with what they hold beside loaders and datasets."""
+    reached = finder.reached(path)
+    reach = Reach(finder.project, reached)
+    said = [item for item in _said(reached, projects, settings, root) if reach.runs(item.place)]
+    stored = {fact.place for item in said for fact in item.of_noun(StoreFact)}
+    checkpoints = held.one_at_a_time([one for one in held.checkpoints(reached, finder.project, finder.files) if reach.runs(one.place)])
+    growing = Growing(finder.project, reached, reach.runs)
+    trained = tuple(Models(finder.project).of(reached, reach.runs))
+    for one in programs:
+        containers = [container for source in one.sources for container in source.containers]
+        told = tuple(held.of_findings(said, containers, growing, one))
+        kept = (*told, *growing.of(one, told, stored))
+        beside = loose.arrays(finder.project, reached[0], one.sources, kept)
+        yield replace(one, held=(*kept, *beside, *checkpoints), trained=trained)
 
 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:

@@ -45,14 +45,14 @@ class OptionWords:
         self.options = options
         self.evaluator = options.evaluator
         self.project = options.project
-        self._lines: dict[tuple[Module, Module], Line] = {}
+        self._lines: dict[tuple[Module, Module, cst.CSTNode | None], Line] = {}
         self._unclaimed: dict[str, str | None] | None = None
 
     def given(self, one: Declared, name: str, script: Module) -> list[Alternative] | None:
         """What the command gives to an option: nothing where it leaves it out; ``None`` where no command is asked about."""
         if self.project.command is None:
             return None
-        line = self._line(script, one.module)
+        line = self._line(script, one.module, _decorated(one))
         key, flags = ("option", one.call), self.options.flags(one.call)
         written = next((flag for flag in flags if flag.startswith("--")), flags[0] if flags else f"--{name}")
         if _is_placed(flags) and one.style != "absl":
@@ -136,17 +136,18 @@ class OptionWords:
 
     # -- how the words are read ------------------------------------------------------------------------------------------------
 
-    def _line(self, script: Module, home: Module) -> Line:
-        known = self._lines.get((script, home))
+    def _line(self, script: Module, home: Module, function: cst.CSTNode | None = None) -> Line:
+        key = (script, home, function)
+        known = self._lines.get(key)
         if known is None:
-            self._lines[script, home] = Line([], None, Read(opened=True), {})  # for whoever asks on the way
-            known = self._lines[script, home] = self._parsed(script, home)
+            self._lines[key] = Line([], None, Read(opened=True), {})  # for whoever asks on the way
+            known = self._lines[key] = self._parsed(script, home, function)
         return known
 
-    def _parsed(self, script: Module, home: Module) -> Line:
+    def _parsed(self, script: Module, home: Module, function: cst.CSTNode | None) -> Line:
         words = self.project.command.words if self.project.command is not None else ()
         modules = list(dict.fromkeys([home, script, *self.options.imported(script)]))
-        every = [one for module in modules for one in self.options.all_declared(module)]
+        every = [one for module in modules for one in self.options.all_declared(module) if _decorated(one) in {None, function} or function is None]
         subs = {one: self._sub(one.call.func.value, one.frame) for one in every if isinstance(one.call.func, cst.Attribute) and one.style == "argparse"}
         parsers = {sub for sub in subs.values() if sub} | {sub for sub in self._named_parsers(home) if sub}
         first = read(words, [option for one in every for option in self._options(one)])
@@ -263,6 +264,12 @@ class OptionWords:
 
 def _callee(node: cst.BaseExpression) -> cst.BaseExpression:
     return node.func if isinstance(node, cst.Call) else node
+
+
+def _decorated(one: Declared) -> cst.CSTNode | None:
+    """The function that an option of ``click`` decorates: others of the file may have options of the same names."""
+    decorator = one.module.walk.parents.get(one.call)
+    return one.module.walk.parents.get(decorator) if isinstance(decorator, cst.Decorator) else None
 
 
 def _is_placed(flags: list[str]) -> bool:

@@ -42,11 +42,8 @@ def _of(budget: Budget, name: Named) -> Iterator[str]:
     verdict = budget.verdict
     yield f"<h2>{escape(table.title(budget, name))}</h2>\n"
     outcome = "fits" if verdict.fits else "short"
-    yield (
-        f'<p class="outcome {outcome}" data-peak="{verdict.peak.bytes}">'
-        + "</p>\n<p>".join(page.prose(line) for line in table.verdict(budget, name))
-        + "</p>\n"
-    )
+    given, judged, *more = (page.prose(line) for line in table.verdict(budget, name))
+    yield f'<p class="outcome {outcome}" data-peak="{verdict.peak.bytes}">' + "</p>\n<p>".join((judged, given, *more)) + "</p>\n"
     yield from _bar(budget)
     head = "".join(
         f"<th{' class=' + chr(34) + 'number' + chr(34) if word == 'Bytes' else ''}>{word}</th>" for word in ("Who", "Formula", "Bytes", "Known", "Place")
