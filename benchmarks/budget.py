@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 MIB: Final = 1 << 20
 SMALLEST: Final = 32 * MIB  # rows where neither figure is larger are left out
 HOLDERS: Final = ("main", "workers", "shared")
-BASE: Final = ("interpreter", "forked processes", "processes started by")  # rows that the empty run stands for
+BASE: Final = ("interpreter", "torchrun", "forked processes", "processes started by")  # rows that the empty run stands for
 APART: Final = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=90% shm /dev/shm && exec "$@"', "sh"] if os.geteuid() == 0 else []
 
 

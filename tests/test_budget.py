@@ -520,6 +520,7 @@ def test_what_is_left_out_may_not_fit(budget: Budget) -> None:
         ("deepspeed --include localhost:0,1,2 train.py", (), 3),
         ("python -m cProfile -o out -s cumtime train.py -x", ("-x",), None),
         ("python train.py -x > log 2>&1", ("-x",), None),
+        ("python train.py --pad '<pad>'", ("--pad", "<pad>"), None),
         ("python train.py -x 2>/dev/null -y", ("-x", "-y"), None),
     ],
 )

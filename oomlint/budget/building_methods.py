@@ -19,25 +19,7 @@ _TYPES: Final = frozenset({"to", "type"})
 _OF_LISTS: Final = frozenset({"append", "extend", "insert", "pop", "index", "count", "copy", "reverse", "remove", "clear", "sort"})
 _OF_DICTS: Final = frozenset({"items", "keys", "values", "get", "pop", "update", "copy", "setdefault", "clear"})
 _OF_STRINGS: Final = frozenset(
-    {
-        "format",
-        "find",
-        "title",
-        "rstrip",
-        "lstrip",
-        "rsplit",
-        "zfill",
-        "isnumeric",
-        "lower",
-        "upper",
-        "split",
-        "startswith",
-        "endswith",
-        "replace",
-        "strip",
-        "join",
-        "isdigit",
-    }
+    "format find title rstrip lstrip rsplit zfill isnumeric lower upper split startswith endswith replace strip join isdigit".split()
 )
 _LOOKS_AT_SETTINGS: Final = frozenset({"freeze", "defrost", "dump", "to_dict", "clone"})
 # Methods that change no part.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MODULES: Final = {"accelerate.commands.launch": ("accelerate", "launch"), "deepspeed.launcher.runner": ("deepspeed",)}  # as they are started else
 _LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed"})
 _OF_TORCH: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
-_REDIRECTS: Final = re.compile(r"(\d*|&)(>>?|<)(?P<to>&?.*)")
+_REDIRECTS: Final = re.compile(r"(\d*|&)(>>?|<)(?P<to>&?[^<>]*)")
 _NODES: Final = frozenset({"-N", "--nodes", "--num_machines", "--num-machines"})
 _COUNT: Final = re.compile(r"[1-9]\d{0,5}")
 _MOST_BYTES: Final = 100_000  # of a file of settings of a launcher

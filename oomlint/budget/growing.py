@@ -1,4 +1,4 @@
-"""What loops and caches keep where no rule has a word for it: how many at a time, of how many bytes each."""
+"""What a program keeps beside its datasets where no rule has a word for it: arrays with a name, what loops put together, buffers and caches with a bound."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import libcst as cst
 
 from oomlint.budget.costs import ONE_ARRAY
 from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
-from oomlint.budget.sizes import Factor, Name, Size, Sum
+from oomlint.budget.sizes import Factor, Name, Size, Sum, named
 from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.growing_loops import growing_loops
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
+from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.content_kinds import PAYLOAD
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
-from oomlint.memory.shared.training_loops import rounds
+from oomlint.memory.shared.training_loops import loops_over, rounds
 from oomlint.model import arguments, names
 from oomlint.model.held import Device, Storage
 from oomlint.model.held import Size as Much
-from oomlint.model.values import ClassRef, Const, Frame
+from oomlint.model.values import ClassRef, Const, ExternalCall, Frame
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _KINDS: Final = frozenset({"append", "extend", "item"})
 _EMPTIES: Final = frozenset({"clear", "pop", "popleft", "popitem"})
 _CACHED: Final = 128  # what `lru_cache` keeps where it is told nothing
+_LARGE: Final = 1 << 20  # bytes
 _AT_WORK: Final = RUNNING - {Moment.START}
 
 
@@ -111,6 +113,7 @@ class Growing:
             device = all(leaf.device is Device.ACCELERATOR for leaf in leaves)
             yield Held(f"what `{word}` keeps of the steps", size.times(*often), certainty, place, frozenset({moment}), with_model=device)
         yield from self._in_samples(seen, counted)
+        yield from self._beside(program, seen)
 
     def _each(self, store: Store, loop: Loop, program: Program, word: str) -> tuple[Size, Certainty]:
         """Bytes of what is stored once."""
@@ -140,8 +143,8 @@ class Growing:
         """Buffers and caches of a dataset that a test of their length bounds: a shuffle buffer, a cache of so many entries."""
         for node in scope.nodes(inner=False):
             target = value = None
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "append" and len(node.args) == 1:
-                target, value = node.func.value, node.args[0].value
+            if isinstance(node, cst.Call) and _appends(node):
+                target, value = cst.ensure_type(node.func, cst.Attribute).value, node.args[0].value
             elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Subscript):
                 target, value = node.targets[0].target.value, node.value
             word = names.dotted(target) if target is not None else ""
@@ -197,6 +200,32 @@ class Growing:
                 what = f"results of `{scope.name}` that are cached"
                 yield Held(what, Size((most, each)), Certainty.AT_MOST, module.place(scope.node), _AT_WORK, in_workers=in_workers)
 
+    # -- the script itself ---------------------------------------------------------------------------------------------------
+
+    def _beside(self, program: Program, seen: set[str]) -> Iterator[Held]:
+        """Arrays that the script's own code, or a function that it calls, gives a name or puts into a list."""
+        entry = self.reached[0]
+        counted = {one.same for source in program.sources for one in source.containers if one.same is not None}
+        called = [one for one in entry.root.children if one.is_function and any(site.scope is entry.root for site in self.evaluator.calls.sites(entry, one))]
+        frames = [self.evaluator.module_frame(entry), *(frame for scope in called for frame in self.evaluator.calls.frames(entry, scope)[:1])]
+        for call, frame in ((call, one) for one in frames for call in one.scope.calls):
+            bound = [root for root, path in entry.walk.bound_to(call) if not path]
+            if bound and not arguments.has(call, "device"):
+                found = self.evaluator.values(call, frame)
+                value = found[0].value if len(found) == 1 else None
+                made = allocation(names.canonical(value.name), call, self.evaluator, frame) if isinstance(value, ExternalCall) else None
+                if made is not None and made.item is not None and value not in counted and (made.exact is None or made.exact >= _LARGE):
+                    yield Held(f"`{bound[0]}`", Size((*named(made.dimensions, ""), made.item)), Certainty.EXACT, entry.place(call), frozenset(Moment))
+                continue
+            loops = list(loops_over(call, entry, frame.scope)) if _appends(call) else []
+            word = names.dotted(cst.ensure_type(call.func, cst.Attribute).value) if loops else ""
+            content = self.datasets.contents.of(call.args[0].value, frame) if word and word not in seen else None
+            if content is not None and content.kind in PAYLOAD:
+                counts = [rounds(self.project, loop, entry, frame.scope) for loop in loops]
+                many = (Name(f"len({word})"),) if None in counts else tuple(one for one in counts if one is not None)
+                size = Size((*many, content.size.exact)) if content.size.exact is not None else Size((Name(word),))
+                yield Held(f"what a loop puts into `{word}`", size, Certainty.EXACT, entry.place(call), _AT_WORK)
+
     # -- bounds --------------------------------------------------------------------------------------------------------------
 
     def _bound(self, word: str, store: cst.CSTNode, module: Module, scope: Scope) -> int | Name | None:
@@ -235,6 +264,10 @@ class Growing:
 
     def _frame(self, module: Module, scope: Scope) -> Frame:
         return next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
+
+
+def _appends(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "append" and len(call.args) == 1
 
 
 def _empties(node: cst.CSTNode, word: str) -> bool:

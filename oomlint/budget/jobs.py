@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,7 @@ TYPED: Final = "command.sh"  # a command of the command line is read as a script
 _COUNT: Final = re.compile(r"[1-9]\d{0,8}")
 _MEMORY: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
 _ULIMIT: Final = re.compile(r"(?:^|[;&|({'\"])[ \t]*ulimit[ \t]+-[SH]*n[ \t]+(\d+)", re.MULTILINE)
+_PROGRAMS: Final = ("python", "torchrun", "accelerate", "deepspeed")
 _STARTS_JOBS: Final = frozenset({"srun", "sbatch", "salloc"})
 
 
@@ -46,7 +48,7 @@ def slurm(one: Command) -> dict[str, str]:
     """The options of ``srun`` and ``sbatch`` in front of the program."""
     words = [word.text for word in (*one.outer, *one.parts)]
     start = next((number for number, word in enumerate(words) if word in _STARTS_JOBS), len(words))
-    return options_of(list(takewhile(lambda word: not word.startswith(("python", "torchrun")), words[start:])))
+    return options_of(list(takewhile(lambda word: not os.path.basename(word).startswith(_PROGRAMS) and not word.endswith(".py"), words[start:])))
 
 
 def memory_of(options: dict[str, str]) -> int | None:

@@ -32,6 +32,7 @@ _FILES: Final = {
     "docker-compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
 }
 _RULE: Final = re.compile(r"(?m)^([\w./% -]+?)[ \t]*:(?!=)[ \t]*([^\n#;]*)")
+_SEVERAL: Final = re.compile(r"[;&|]")  # commands
 _SAYS: Final = frozenset({"echo", "printf"})
 _COPIES: Final = frozenset({"cp", "ln", "mv", "rsync", "install"})
 _FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\)", re.MULTILINE)  # in which `$1` is something else
@@ -65,7 +66,7 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
     if cell and os.path.isfile(cell[1]):
         return [Target(os.path.abspath(cell[1]), cell=int(cell[2]))]
     words = word.split()
-    found = _of_file(words, folder, name)
+    found = _of_file(words, folder, name) if not _SEVERAL.search(word) else []
     if found:
         return found
     if len(words) < 2:  # noqa: PLR2004 - a command has a script, too

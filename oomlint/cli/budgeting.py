@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import size
-from oomlint.budget import headers, held, limits, loose, profiles, report, table
+from oomlint.budget import headers, held, limits, profiles, report, table
 from oomlint.budget.find import Finder
 from oomlint.budget.fitting import changes, fitting
 from oomlint.budget.growing import Growing
@@ -250,8 +250,7 @@ def _with_all(programs: Sequence[Program], path: str, finder: Finder, projects: 
         containers = [container for source in one.sources for container in source.containers]
         told = tuple(held.of_findings(said, containers, growing, one))
         kept = (*told, *growing.of(one, told, stored))
-        beside = loose.arrays(finder.project, reached[0], one.sources, kept)
-        yield replace(one, held=(*kept, *beside, *checkpoints), trained=trained)
+        yield replace(one, held=(*kept, *checkpoints), trained=trained)
 
 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:
