@@ -210,10 +210,10 @@ def test_strings_are_objects_that_take_57_bytes_at_least(budget: Budget, made: s
         ("self.x[i], i", SAMPLE + 8),
         ("{'x': self.x[i], 'y': np.zeros((5, 5), dtype=np.float32).astype(np.float64)}", SAMPLE + 200),
         ("self.x[i], decoded(i)", None),
-        ("np.array(self.x[i], dtype=np.float64)", None),
+        ("np.array(self.x[i], dtype=np.float64)", 2 * SAMPLE),
         ("{'x': self.x[i], 'y': decoded(i)}", None),
         ("self.x[i], (np.zeros((5, 5)), decoded(i))", None),
-        ("np.zeros((5, 5)) / 255, self.x[i]", None),
+        ("np.zeros((5, 5)) / 255, self.x[i]", SAMPLE + 200),
     ],
 )
 def test_a_sample_with_a_part_that_nobody_knows_is_unknown(budget: Budget, given: str, size: int | None) -> None:
@@ -455,7 +455,7 @@ main()
 }
 
 
-@pytest.mark.parametrize(("prepare", "formula"), [("pass", "(2 * 2 + 1) * 8 * 4000"), ("prepare(args)", "(2 * 2 + 1) * batch_size * 4000")])
+@pytest.mark.parametrize(("prepare", "formula"), [("pass", "(2 * 2 + 1) * 8 * 1000 * 4"), ("prepare(args)", "(2 * 2 + 1) * batch_size * 1000 * 4")])
 def test_options_go_through_other_files_and_functions(budget: Budget, prepare: str, formula: str) -> None:
     """Another file parses; a function that is handed the options sets one of them to what nobody knows."""
     for name, text in PARSED.items():

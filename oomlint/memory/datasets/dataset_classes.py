@@ -100,6 +100,7 @@ class Dataset:
     picklable: bool = False  # a __getstate__ or __reduce__ of its own
     local: bool = False  # a class inside a function
     alternative: Alternative | None = None
+    frame: Frame | None = None  # where a library's is made, or a list
 
     def every(self) -> list[Holding]:
         """Holdings of the dataset and of those that it wraps."""
@@ -154,7 +155,7 @@ class Datasets:
         if isinstance(value, Element) and value.whole.name == "torch.utils.data.random_split":
             return self._wrapper(value.whole, 0, depth)
         if isinstance(value, Display) and isinstance(value.node, cst.List | cst.Tuple | cst.ListComp):
-            return self._plain(value, value.frame.module, value.node)
+            return self._plain(value, value.frame, value.node)
         if isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add) and value.frame is not None:
             return self._joined([value.node.left, value.node.right], value.frame, value.node, depth)
         return None
@@ -178,12 +179,12 @@ class Datasets:
                 if content.kind not in {Kind.TENSOR, Kind.SHARED}:
                     content = Content(Kind.TENSOR, "a tensor", value.frame.module, value.call)
                 holdings.append(Holding("tensors", content, None, value.frame.module, read=True))
-            return Dataset("`TensorDataset`", value.frame.module, value.call, None, tuple(holdings), ())
+            return Dataset("`TensorDataset`", value.frame.module, value.call, None, tuple(holdings), (), frame=value.frame)
         if name in COCO_DATASETS:
             held = self._coco(value.frame.module, value.call)
             return Dataset(f"`{name.rpartition('.')[2]}`", value.frame.module, value.call, None, (held,), (), reads_files=True, works=True)
         if name == "builtins.zip" or name.endswith(("json.load", "json.loads")):
-            return self._plain(value, value.frame.module, value.call)  # `list(zip(sources, targets))`
+            return self._plain(value, value.frame, value.call)  # `list(zip(sources, targets))`
         return None
 
     def _keeps_coco(self, value: Instance, item: FunctionRef | None, body: _Body) -> bool:
@@ -231,11 +232,11 @@ class Datasets:
         inner = [d for n in nodes for a in self.evaluator.values(n, frame)[:2] if (d := self.of_value(a.value, depth + 1)) is not None]
         return Dataset("a sum of datasets", frame.module, node, None, (), tuple(inner)) if inner else None
 
-    def _plain(self, value: Value, module: Module, node: cst.CSTNode) -> Dataset | None:
+    def _plain(self, value: Value, frame: Frame, node: cst.CSTNode) -> Dataset | None:
         content = self.contents.of_value(value)
         if content.kind not in IN_MEMORY:
             return None
-        return Dataset("a list", module, node, None, (Holding("list", content, None, module, read=True),), ())
+        return Dataset("a list", frame.module, node, None, (Holding("list", content, None, frame.module, read=True),), (), frame=frame)
 
     # -- classes of the project ----------------------------------------------------------------------------------------
 

@@ -5,26 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from oomlint.finding import AllocationFact, ByteSize
-from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.sample_values import launch_of
+from oomlint.memory.datasets.samples import batches_of
 from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
-from oomlint.memory.loaders.sample_rows import Row, indexed_row, tensor_rows
-from oomlint.memory.loaders.transforms import picture_bytes, transformed_bytes
-from oomlint.memory.shared.content_kinds import Kind
-from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
+from oomlint.model.values import Absent, Alternative, Const, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Confidence, Fact, Place
-    from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
 
-_MOST = 6
 _PREFETCHED = 2  # torch's default with workers
 
 
@@ -74,17 +69,31 @@ def case_under(project: Project, loader: Loader, frame: Frame, launch: object) -
     """The same in one frame, under one command line."""
     loaders = loaders_of(project)
     workers, batch = workers_under(loaders, loader, frame, launch), _number(loaders.argument(loader, "batch_size", frame), 1, launch)
-    return _case(project, loader, frame, workers, batch, _number(loaders.argument(loader, "prefetch_factor", frame), _PREFETCHED, launch))
+    ahead = _number(loaders.argument(loader, "prefetch_factor", frame), _PREFETCHED, launch)
+    if workers is None or batch is None or ahead is None or not isinstance(workers.const, int) or workers.const < 1:
+        return None
+    if not isinstance(batch.const, int) or not isinstance(ahead.const, int):
+        return None
+    for dataset, ways in batches_of(project, loader, frame, batch.const, launch):
+        least = min(ways, key=lambda way: way.at_least, default=None)
+        if least is None or not least.at_least:
+            continue
+        place = loader.module.place(loader.call)
+        facts: tuple[Fact, ...] = (
+            loader_fact(loader, [workers]),
+            AllocationFact(place, ByteSize(least.at_least)),
+            *(dataset_facts(dataset) if dataset is not None else ()),
+        )
+        confidence = confidence_of(max(assumptions(workers, batch, ahead), least.doubt))
+        related = tuple(story_places(place, workers, batch, ahead))
+        beside = given_beside([workers, batch, ahead])
+        return Inflight(place, workers.const, ahead.const * workers.const + 1, least.at_least, confidence, related, facts, beside)
+    return None
 
 
 def workers_under(loaders: Loaders, loader: Loader, frame: Frame, launch: object) -> Alternative | None:
     """How many workers a loader has in a frame, under a command line; ``None`` where nobody knows."""
     return _number(loaders.workers(loader, frame), 0, launch)
-
-
-def launch_of(alt: Alternative) -> object:
-    """The command line that a value holds under; ``None`` for none."""
-    return next((pick for _, pick in alt.picks if isinstance(pick, tuple) and pick[:1] == ("launch",)), None)
 
 
 def _number(found: list[Alternative], default: int, launch: object) -> Alternative | None:
@@ -98,69 +107,3 @@ def _number(found: list[Alternative], default: int, launch: object) -> Alternati
         if isinstance(alt.value, Const) and isinstance(alt.value.value, int):
             return alt
     return None
-
-
-def _case(project: Project, loader: Loader, frame: Frame, workers: Alternative | None, batch: Alternative | None, ahead: Alternative | None) -> Inflight | None:
-    if workers is None or batch is None or ahead is None or not isinstance(workers.const, int) or workers.const < 1:
-        return None
-    if not isinstance(batch.const, int) or not isinstance(ahead.const, int):
-        return None
-    for sample, about, ways in (*_samples(project, loader, frame), *_pictures(project, loader, frame)):
-        place = loader.module.place(loader.call)
-        doubt = max(assumptions(workers, batch, ahead), ways)
-        related = tuple(story_places(place, workers, batch, ahead))
-        batches, size = ahead.const * workers.const + 1, batch.const * sample
-        facts: tuple[Fact, ...] = (loader_fact(loader, [workers]), AllocationFact(place, ByteSize(size)), *about)
-        beside = given_beside([workers, batch, ahead])
-        return Inflight(place, workers.const, batches, size, confidence_of(doubt), related, facts, beside)
-    return None
-
-
-def _samples(project: Project, loader: Loader, frame: Frame) -> Iterator[tuple[int, tuple[Fact, ...], int]]:
-    """Bytes of a sample of each dataset that the loader can read, where they are known, and what had to be assumed."""
-    for dataset in datasets_of(project).of(loaders_of(project), loader, frame):
-        row = sample_row(project, dataset)
-        if row is None and dataset.instance is not None:
-            size = transformed_bytes(project, dataset.instance)
-            row = Row(size, 1) if size is not None else None
-        if row is not None:
-            yield row.bytes, dataset_facts(dataset), row.ways
-
-
-def _pictures(project: Project, loader: Loader, frame: Frame) -> Iterator[tuple[int, tuple[Fact, ...], int]]:
-    """The same of a library's folders of pictures."""
-    for alt in loaders_of(project).argument(loader, "dataset", frame)[:_MOST]:
-        size = picture_bytes(project, alt.value)
-        if size is not None:
-            yield size, (), 1
-
-
-def sample_row(project: Project, dataset: Dataset) -> Row | None:
-    """Bytes of the arrays and tensors that ``__getitem__`` returns, where their shapes are constants, and of rows of tensors whose shape is known."""
-    if dataset.instance is None:
-        return tensor_rows(project, dataset.alternative.value) if dataset.alternative is not None else None
-    evaluator = loaders_of(project).evaluator
-    item = evaluator.method(dataset.instance, "__getitem__")
-    if item is None or not item.scope.returns:
-        return None
-    frame = Frame(item.module, item.scope, None, dataset.instance)
-    contents = datasets_of(project).contents
-    least: Row | None = None
-    for statement in item.scope.returns:
-        if statement.value is None:
-            return None
-        parts = [statement.value]
-        if isinstance(statement.value, cst.Tuple | cst.List | cst.Dict):
-            parts = [e.value for e in statement.value.elements]
-        total = Row(0, 0)
-        for part in parts:
-            row = indexed_row(part, frame, evaluator)
-            content = contents.of(part, frame)
-            if row is None and content.kind in {Kind.TENSOR, Kind.ARRAY} and content.size.exact is not None:
-                row = Row(content.size.exact, 0)
-            if row is not None:
-                total = Row(total.bytes + row.bytes, max(total.ways, row.ways))
-        if total.bytes == 0:
-            return None
-        least = total if least is None else min(least, total)
-    return least

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.samples import batches_of
 from oomlint.memory.facts import allocation_fact, dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import Kind
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Confidence, Fact, Place
-    from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
 
@@ -73,12 +73,12 @@ def _batch(project: Project, loader: Loader, frame: Frame) -> Rounded | None:
     others = [a.value for name in ("collate_fn", "batch_sampler") for a in loaders.argument(loader, name, frame)]
     if pinned is None or batch is None or not isinstance(batch.const, int) or any(not _is_nothing(value) for value in others):
         return None
-    for dataset in datasets_of(project).of(loaders, loader, frame):
-        parts = _parts(project, dataset)
-        if not parts:
+    for dataset, ways in batches_of(project, loader, frame, batch.const):
+        known = [[leaf.exact for leaf in way.arrays if leaf is not None and leaf.exact is not None] for way in ways]
+        parts = min(known, key=sum, default=[])
+        if not parts or dataset is None:
             continue
-        wanted = sum(batch.const * part for part in parts)
-        taken = sum(block(batch.const * part) for part in parts)
+        wanted, taken = sum(parts), sum(block(part) for part in parts)
         if not is_wasteful(wanted, taken):
             return None
         times = 1
@@ -114,25 +114,6 @@ def _number(found: list[Alternative], default: int) -> Alternative | None:
         if isinstance(alt.value, Const) and isinstance(alt.value.value, int):
             return alt
     return None
-
-
-def _parts(project: Project, dataset: Dataset) -> list[int]:
-    """Bytes of each array or tensor of one sample; the smallest sample where several are returned, none where one is not known."""
-    if dataset.instance is None:
-        return []
-    evaluator = loaders_of(project).evaluator
-    item = evaluator.method(dataset.instance, "__getitem__")
-    if item is None or not item.scope.returns:
-        return []
-    frame = Frame(item.module, item.scope, None, dataset.instance)
-    contents = datasets_of(project).contents
-    samples: list[list[int]] = []
-    for statement in item.scope.returns:
-        value = statement.value
-        parts = [e.value for e in value.elements] if isinstance(value, cst.Tuple | cst.List | cst.Dict) else [value]
-        known = [contents.of(part, frame) for part in parts if part is not None]
-        samples.append([c.size.exact for c in known if c.kind in {Kind.TENSOR, Kind.ARRAY} and c.size.exact is not None])
-    return min(samples, key=sum)
 
 
 def rounded_arrays(module: Module, project: Project) -> Iterator[Rounded]:

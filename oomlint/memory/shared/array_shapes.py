@@ -102,10 +102,18 @@ def commented(module: Module, node: cst.CSTNode) -> Bytes | None:
 
 def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | None:
     """Bytes of ``np.zeros((n, 3))``, ``torch.randn(n, 3)`` and their like, by the qualified name of what is called; ``None`` for other calls."""
+    shape, dtype, default = allocates(name, call)
+    dimensions = _dimensions(shape, evaluator, frame) if shape else None
+    return Bytes(dimensions, item_bytes(dtype, ITEM_BYTES[default])) if dimensions is not None else None
+
+
+def allocates(name: str, call: cst.Call) -> tuple[list[cst.BaseExpression], cst.BaseExpression | None, str]:
+    """The shape that such a call is given, which is empty for other calls, the type, and the type that it has where none is given."""
     library, _, maker = name.rpartition(".")
     numpy = library.startswith("numpy")
+    default = "int64" if maker in {"randint", "integers"} else "float64" if numpy else "float32"
     if maker not in MAKERS or not (numpy or library in {"torch", "cupy"}):
-        return None
+        return [], None, default
     plain = arguments.plain(call)
     keywords = arguments.by_name(call)
     dtype = keywords.get("dtype")
@@ -125,11 +133,7 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
         shape = plain[:1] or [keywords[k] for k in ("size",) if k in keywords]
     else:
         shape = plain or [keywords[k] for k in ("size",) if k in keywords]
-    if not shape:
-        return None
-    default = 8 if numpy or maker in {"randint", "integers"} else 4
-    dimensions = _dimensions(shape, evaluator, frame)
-    return Bytes(dimensions, item_bytes(dtype, default)) if dimensions is not None else None
+    return shape, dtype, default
 
 
 _SIZED: Final = frozenset({"normal", "uniform"})

@@ -1,0 +1,250 @@
+"""What methods and functions of NumPy, torch and OpenCV make of arrays: shapes and types."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES, TURNS
+from oomlint.memory.shared.array_shapes import allocates
+from oomlint.memory.shared.byte_size import ITEM_BYTES
+from oomlint.memory.shared.shaped import NUMBER, Array, Group, Many, broadcast, combined, concatenated, group, reshaped, stacked, times, with_axis
+from oomlint.model import arguments, names
+from oomlint.model.values import Const, External, ExternalCall
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import libcst as cst
+
+    from oomlint.memory.shared.shaped import Part, Shape
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.values import Alternative, Frame, Value
+
+_ALIASES: Final = {"double": "float64", "half": "float16", "long": "int64", "short": "int16", "byte": "uint8", "char": "int8", "single": "float32"}
+_CASTS: Final = {**_ALIASES, "float": "float32", "bfloat16": "bfloat16", "int": "int32", "bool": "bool"}  # of torch
+_PYTHON: Final = {**_ALIASES, "float": "float64", "int": "int64"}
+_CODES: Final = {"f": "float", "u": "uint", "i": "int"}
+_SAME: Final = frozenset(
+    "copy clone contiguous detach cpu cuda share_memory_ pin_memory requires_grad_ zero_ fill_ normal_ uniform_ random_ clip clamp clamp_ abs neg round flip "
+    "flipud fliplr roll cumsum mul_ div_ add_ sub_ nan_to_num zeros_like ones_like empty_like rand_like randn_like GaussianBlur masked_fill".split()
+)  # what leaves both the shape and the type
+_FLOATING: Final = frozenset("exp log log2 log10 log1p sqrt sin cos tanh sigmoid softmax log_softmax".split())
+_LIBRARIES: Final = ("torch.", "numpy.", "cupy.", "cv2.")
+_RANGES: Final = frozenset({"arange", "randperm", "permutation", "linspace"})
+_MOVES: Final = TURNS | frozenset("reshape view flatten ravel unsqueeze expand_dims squeeze repeat tile expand broadcast_to".split())
+_SHAPES: Final = frozenset("shape newshape size dim axis axes repeats".split())
+CHANNELS: Final = {"1": 1, "L": 1, "P": 1, "I": 1, "F": 1, "GRAY": 1, "RGB": 3, "BGR": 3, "HSV": 3, "YCbCr": 3, "LAB": 3, "RGBA": 4, "CMYK": 4}
+
+
+class ArrayCalls(ABC):
+    """What calls make of arrays; what stands in the calls is asked of whoever derives from it."""
+
+    evaluator: Evaluator
+    assumed: set[object]  # what the answer rests on that is not certain
+
+    def assume(self, reason: object) -> None:
+        """Note that an answer rests on something that is not certain."""
+        self.assumed.add(reason)
+
+    @abstractmethod
+    def of(self, node: cst.BaseExpression, frame: Frame) -> Part:
+        """What an expression is."""
+
+    @abstractmethod
+    def number(self, node: cst.BaseExpression, frame: Frame) -> int | str:
+        """A number, or how it is written."""
+
+    @abstractmethod
+    def shape(self, nodes: Sequence[cst.BaseExpression], frame: Frame) -> Shape | None:
+        """The dimensions that a call is given: one by one, or in a tuple."""
+
+    @abstractmethod
+    def usual(self, node: cst.BaseExpression, frame: Frame) -> list[Alternative]:
+        """The values that an expression has in a plain run."""
+
+    def whole(self, node: cst.BaseExpression | None, frame: Frame, default: int) -> int | None:
+        """A number that is given, else the default; ``None`` where nobody knows."""
+        found = self.number(node, frame) if node is not None else default
+        return found if isinstance(found, int) else None
+
+    # -- types -------------------------------------------------------------------------------------------------------------
+
+    def dtype(self, node: cst.BaseExpression | None, frame: Frame, default: str = "") -> str:
+        """The type that an argument names; empty where nobody knows."""
+        if node is None:
+            return default
+        found = {_dtype(alt.value, names.dotted(node)) for alt in self.usual(node, frame)}
+        return found.pop() if len(found) == 1 else ""
+
+    # -- methods -----------------------------------------------------------------------------------------------------------
+
+    def method(self, name: str, base: Array, call: cst.Call, frame: Frame, first: int = 0) -> Part:
+        """What a method of an array gives; ``first`` is the place of its first argument where it is called as a function."""
+        plain = arguments.plain(call)[first:]
+        if name in _SAME:
+            return base
+        if name == "numpy":
+            return replace(base, of="numpy")
+        if name in _FLOATING:
+            return combined(base, Array((), "float64", "python"))
+        if name in _CASTS and not first:
+            return base.cast(_CASTS[name])
+        if name in {"astype", "to", "type"}:
+            given = [*filter(None, [arguments.named(call, "dtype")]), *plain]
+            known = next((found for node in given if (found := self.dtype(node, frame))), "")
+            moves = name == "to" and not known and given and all(self._is_device(node, frame) for node in given)
+            return base if moves else base.cast(known)
+        if name in REDUCTIONS | {"argmax", "argmin"}:
+            return self._reduced(name, base, call, frame, plain)
+        if name == "item":
+            return NUMBER
+        if base.shape is None or name not in _MOVES:
+            return base if name in _MOVES else None
+        wanted = self.shape(plain or [value for word, value in arguments.by_name(call).items() if word in _SHAPES], frame)
+        shape = _moved(name, base, wanted, self.whole(arguments.argument_for(call, "axis", place=first + 1), frame, 0)) if wanted is not None else None
+        return replace(base, shape=shape)
+
+    def _is_device(self, node: cst.BaseExpression, frame: Frame) -> bool:
+        found = [alt.value for alt in self.usual(node, frame)]
+        return all(isinstance(one, Const) or (isinstance(one, ExternalCall) and one.name == "torch.device") for one in found)
+
+    def _reduced(self, name: str, base: Array, call: cst.Call, frame: Frame, plain: Sequence[cst.BaseExpression]) -> Part:
+        """A sum, a mean, a largest value: of all of it, or along axes."""
+        kept = names.dotted(arguments.named(call, "keepdim", "keepdims")) == "True"
+        dtype = "int64" if name.startswith("arg") else "bool" if name in {"any", "all"} else base.dtype
+        if base.dtype and "float" not in base.dtype and name in {"mean", "std", "var", "norm", "sum", "prod"}:
+            dtype = "int64" if name in {"sum", "prod"} else "float64" if base.of == "numpy" else ""
+        nodes = [*filter(None, [arguments.named(call, "dim", "axis")]), *plain][:1]
+        axes = self.shape(nodes, frame) if nodes else tuple(range(len(base.shape or ())))
+        if axes is None or not base.shape or not all(isinstance(one, int) for one in axes):
+            return Array(() if not nodes else None, dtype, base.of)
+        gone = {one % len(base.shape) for one in axes if isinstance(one, int)}
+        found = replace(base, shape=tuple(1 if n in gone else one for n, one in enumerate(base.shape) if kept or n not in gone), dtype=dtype)
+        return group([found, found.cast("int64")]) if name in SELECTS and base.of == "torch" and nodes else found
+
+    # -- functions ---------------------------------------------------------------------------------------------------------
+
+    def function(self, name: str, call: cst.Call, frame: Frame) -> Part:
+        """What a function of a library makes."""
+        last, plain = name.rpartition(".")[2], arguments.plain(call)
+        if not name.startswith(_LIBRARIES) or arguments.has_stars(call):
+            return None
+        made = self._made(name, last, call, frame, plain)
+        if made is not None or not plain:
+            return made
+        of = "torch" if name.startswith("torch.") else "numpy"
+        base = self.of(plain[0], frame)
+        if last in STACKS:
+            axis = self.whole(arguments.argument_for(call, "dim", "axis", place=1), frame, {"hstack": 1, "dstack": 2}.get(last, 0))
+            found = None if axis is None else stacked(base, axis) if last == "stack" else concatenated(base, axis)
+            return found or Array(None, "", of)
+        if of == "numpy" and _PYTHON.get(last, last) in ITEM_BYTES:  # `np.float32(x)`
+            return base.cast(_PYTHON.get(last, last), of) if isinstance(base, Array) else None
+        if last in AS_ARRAY | TENSOR_TYPES:
+            return self._as_array(last, base, call, frame, of)
+        if not isinstance(base, Array) or base.shape is None:
+            return base if isinstance(base, Array) else None
+        if last == "cvtColor" and len(plain) > 1:
+            channels = CHANNELS.get(names.last_name(plain[1]).rpartition("2")[2], "...")
+            return base.shaped(*base.shape[:2], *((channels,) if channels != 1 else ()))
+        if name in {"cv2.resize", "torch.nn.functional.interpolate"}:
+            size = self.shape([given], frame) if (given := arguments.argument_for(call, "size", "dsize", place=1)) is not None else None
+            if size is None:
+                return replace(base, shape=None)
+            spatial = len(base.shape) - 2
+            return base.shaped(*reversed(size), *base.shape[2:]) if last == "resize" else base.shaped(*base.shape[:2], *(size * spatial)[:spatial])
+        return self.method(last, base, call, frame, 1)
+
+    def _made(self, name: str, last: str, call: cst.Call, frame: Frame, plain: Sequence[cst.BaseExpression]) -> Part:
+        """An array that is made anew."""
+        of = "torch" if name.startswith("torch.") else "numpy"
+        kind = arguments.named(call, "dtype")
+        nodes, dtype, default = allocates(name, call)
+        if nodes:
+            filled = arguments.argument_for(call, "fill_value", place=1) if last == "full" and dtype is None else None
+            value = self.of(filled, frame) if filled is not None else None
+            default = default if filled is None else "" if not isinstance(value, Array) else value.dtype.replace("float64", default)
+            return Array(self.shape(nodes, frame), self.dtype(dtype, frame, default), of)
+        if last in TENSOR_TYPES and len(plain) > 1:
+            return Array(self.shape(plain, frame), _typed(last), of)
+        if last in _RANGES and plain:
+            sides = [self.number(one, frame) for one in plain[:3]]
+            steps = arguments.argument_for(call, "num", "steps", place=2)
+            known = [one for one in sides if isinstance(one, int)]
+            length = self.number(steps, frame) if steps is not None and last == "linspace" else sides[0] if len(sides) == 1 else "..."
+            if last == "arange" and len(known) == len(sides) and 0 not in known[2:]:
+                length = len(range(*known))
+            default = "int64" if last != "linspace" and len(known) == len(sides) else "" if last == "arange" else "float32" if of == "torch" else "float64"
+            return Array((length,), self.dtype(kind, frame, default), of)
+        if last in {"memmap", "open_memmap"}:
+            shape = arguments.named(call, "shape")
+            given = self.dtype(arguments.argument_for(call, "dtype", place=1), frame, "uint8")
+            return Array(self.shape([shape], frame) if shape is not None else None, given, of)
+        if last in {"frombuffer", "fromfile"}:
+            return Array(("...",), self.dtype(arguments.argument_for(call, "dtype", place=1), frame, "float64"), of)
+        return Array(("height", "width", 3), "uint8", of) if name == "cv2.imread" and len(plain) == 1 else None
+
+    def _as_array(self, last: str, base: Part, call: cst.Call, frame: Frame, of: str) -> Part:
+        """An array of an array, of a picture, of numbers, or of a list of them."""
+        base = stacked(base, 0) if isinstance(base, Group | Many) else base
+        given = arguments.named(call, "dtype")
+        if not isinstance(base, Array):
+            return Array(None, _typed(last) if last in TENSOR_TYPES else self.dtype(given, frame), of)
+        shape = base.shape
+        if base.of == "picture" and shape is not None:  # one of one colour has no axis for it
+            shape = shape[:2] if shape[2] == 1 else shape if isinstance(shape[2], int) else None
+        default = "float32" if of == "torch" and base.of == "python" and base.dtype == "float64" and last not in SHARES - {"as_tensor"} else base.dtype
+        return replace(base, shape=shape, dtype=_typed(last) if last in TENSOR_TYPES else self.dtype(given, frame, default), of=of)
+
+
+def _typed(last: str) -> str:
+    """The type of a class of tensors: ``LongTensor``."""
+    return _CASTS.get(last.removesuffix("Tensor").lower() or "float", "")
+
+
+def _dtype(value: Value, dotted: str) -> str:
+    """The type that a value names, or a name of a type."""
+    name = value.name if isinstance(value, External) else dotted
+    if isinstance(value, Const) and isinstance(value.value, str):
+        name = value.value.lstrip("<>=|")
+        width = name[1:]
+        name = f"{_CODES[name[0]]}{8 * int(width)}" if width.isdigit() and name[0] in _CODES else name
+    library, _, word = name.rpartition(".")
+    word = (_CASTS if library in {"torch", "th"} else _PYTHON).get(word.rstrip("_"), word.rstrip("_"))
+    return word if word in ITEM_BYTES else ""
+
+
+def _moved(name: str, base: Array, wanted: Shape, axis: int | None) -> Shape | None:
+    """The shape that a method gives which leaves the numbers as they are; ``None`` where nobody knows."""
+    shape, given = base.shape or (), [one for one in wanted if isinstance(one, int)]
+    count = len(shape)
+    if name in {"reshape", "view"}:
+        return reshaped(shape, wanted)
+    if len(given) < len(wanted):
+        return None
+    if name in {"flatten", "ravel"} and len(given) <= 1:
+        start = given[0] % max(count, 1) if given else 0
+        return (*shape[:start], *reshaped(shape[start:], (-1,)))
+    if name in TURNS:
+        order = given or list(reversed(range(count)))
+        if name in {"swapaxes", "t"} or (len(given) == len(("first", "second")) and (count != len(given) or (base.of == "torch" and name == "transpose"))):
+            first, second = order if given else (0, 1)
+            order = [second if n == first % count else first if n == second % count else n for n in range(count)]
+        return tuple(shape[one] for one in order) if len(order) == count and all(-count <= one < count for one in order) else None
+    if name in {"unsqueeze", "expand_dims"} and len(given) == 1:
+        place = given[0] + (count + 1 if given[0] < 0 else 0)
+        return (*shape[:place], 1, *shape[place:])
+    if name == "squeeze":
+        axes = {one % count for one in given} if count else set()
+        return tuple(one for n, one in enumerate(shape) if one != 1 or (axes and n not in axes))
+    if name == "repeat" and base.of == "numpy":
+        return with_axis(base, axis, times(shape[axis], given[0])).shape if axis is not None and -count <= axis < count and given else None
+    if name in {"repeat", "tile", "expand", "broadcast_to"}:
+        longest = max(len(given), count)
+        old, new = ((1,) * (longest - len(one)) + tuple(one) for one in (shape, given))
+        if name in {"repeat", "tile"}:
+            return tuple(times(x, y) for x, y in zip(old, new, strict=True))
+        return broadcast(old, tuple(1 if one == -1 else one for one in new))
+    return None

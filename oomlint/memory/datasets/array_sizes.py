@@ -1,0 +1,197 @@
+"""The numbers that shapes are made of, and what an index leaves of an array."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.array_calls import ArrayCalls
+from oomlint.memory.shared.shaped import Array, Group, Many, elements, stacked
+from oomlint.model import names
+from oomlint.model.expressions import ARITHMETIC
+from oomlint.model.values import ASSUMED, Const, Display, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oomlint.memory.shared.shaped import Part, Shape
+    from oomlint.model.values import Frame
+
+_LONGEST: Final = 40  # characters of the word for a dimension
+_LARGEST: Final = 1 << 40
+_REST: Final = "..."
+_DEEPEST: Final = 8
+
+
+class Sizes(ArrayCalls):
+    """Numbers and indices, by values."""
+
+    def number(self, node: cst.BaseExpression, frame: Frame) -> int | str:
+        """A number, or how it is written."""
+        found = self.usual(node, frame)
+        numbers = {alt.value.value if isinstance(alt.value, Const) else None for alt in found}
+        one = numbers.pop() if len(numbers) == 1 else None
+        if isinstance(one, int):
+            for alt in found:
+                self.assumed |= {key for key, pick in alt.picks if pick is ASSUMED} | ({node} if alt.doubt else set())
+            return one
+        known = self._computed(node, frame) if not numbers else None
+        code = " ".join(frame.module.code(node).split())
+        return known if known is not None else code if len(code) <= _LONGEST else names.last_name(node) or _REST
+
+    def _computed(self, node: cst.BaseExpression, frame: Frame) -> int | None:
+        """A number that follows from the shape of an array, and what arithmetic makes of it."""
+        match node:
+            case cst.BinaryOperation(left=left, operator=operator, right=right) if type(operator) in ARITHMETIC:
+                a, b = self.number(left, frame), self.number(right, frame)
+                if (
+                    isinstance(a, int)
+                    and isinstance(b, int)
+                    and abs(a) < _LARGEST
+                    and 0 <= b < _LARGEST
+                    and not isinstance(operator, cst.Power | cst.LeftShift)
+                ):
+                    return int(ARITHMETIC[type(operator)](a, b)) if b or not isinstance(operator, cst.FloorDivide | cst.Divide | cst.Modulo) else None
+            case cst.Call(func=cst.Name(value="len"), args=[cst.Arg(value=whole)]):
+                return elements(self.of(whole, frame))[1]
+            case cst.Call(func=cst.Name(value="int"), args=[cst.Arg(value=whole)]):
+                found = self.number(whole, frame)
+                return found if isinstance(found, int) else None
+            case cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[cst.Arg(value=axis)]):
+                return self._side(array, axis, frame)
+            case cst.Subscript(value=cst.Attribute(value=array, attr=cst.Name(value="shape")), slice=[cst.SubscriptElement(slice=cst.Index(value=axis))]):
+                return self._side(array, axis, frame)
+            case cst.Name():
+                ways = self.usual(node, frame)
+                value = ways[0].value if len(ways) == 1 else None
+                if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
+                    number = self.number(value.node, value.frame)
+                    return number if isinstance(number, int) else None
+        return None
+
+    def _side(self, array: cst.BaseExpression, axis: cst.BaseExpression, frame: Frame) -> int | None:
+        one, place = self.of(array, frame), self.number(axis, frame)
+        shape = one.shape if isinstance(one, Array) and one.shape is not None and not one.least else ()
+        found = shape[place] if isinstance(place, int) and -len(shape) <= place < len(shape) else None
+        return found if isinstance(found, int) else None
+
+    def shape(self, nodes: Sequence[cst.BaseExpression], frame: Frame) -> Shape | None:
+        """The dimensions that a call is given: one by one, or in a tuple; ``None`` where nobody knows how many."""
+        if len(nodes) == 1:
+            return self._written(nodes[0], frame, frozenset())
+        return tuple(self.number(node, frame) for node in nodes)
+
+    def _written(self, node: cst.BaseExpression, frame: Frame, seen: frozenset[cst.CSTNode]) -> Shape | None:
+        """The dimensions of a tuple, those of tuples inside it included, or one number."""
+        match node:
+            case _ if node in seen:
+                return None
+            case cst.Attribute(value=array, attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[]):
+                one = self.of(array, frame)
+                return one.shape if isinstance(one, Array) else None
+            case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):
+                number = self.number(node, frame)
+                a, b = (self._written(one, frame, seen | {node}) for one in (left, right))
+                return (number,) if isinstance(number, int) else (*a, *b) if a is not None and b is not None else None
+        found: set[Shape | None] = set()
+        for alt in self.usual(node, frame):
+            value = alt.value
+            if isinstance(value, Display) and isinstance(value.node, cst.Tuple | cst.List):
+                found.add(self._listed(value.node, value.frame, seen | {node}))
+            elif isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
+                found.add(self._written(value.node, value.frame, seen | {node}))
+            else:
+                number = self.number(node, frame)
+                found.add((number,) if isinstance(number, int) else None)
+        return found.pop() if len(found) == 1 else None
+
+    def _listed(self, node: cst.Tuple | cst.List, frame: Frame, seen: frozenset[cst.CSTNode]) -> Shape | None:
+        sides: list[int | str] = []
+        for element in node.elements:
+            starred = self._written(element.value, frame, seen) if isinstance(element, cst.StarredElement) else ()
+            if starred is None:
+                return None
+            sides += starred if isinstance(element, cst.StarredElement) else (self.number(element.value, frame),)
+        return tuple(sides)
+
+    # -- indices -----------------------------------------------------------------------------------------------------------
+
+    def indexed(self, base: Array, items: Sequence[cst.BaseSlice], frame: Frame) -> Array:
+        """What an index leaves of an array."""
+        unknown = replace(base, shape=None)
+        if len(items) == 1 and isinstance(items[0], cst.Index) and isinstance(items[0].value, cst.Tuple):
+            items = [cst.Index(one.value) for one in items[0].value.elements]
+        kinds = [self._kind(one, frame) for one in items]
+        taken = sum(kind is None or isinstance(kind, tuple) for kind in kinds)
+        if base.shape is None or _REST in kinds or taken > len(base.shape):
+            return unknown
+        left: list[int | str] = list(base.shape)
+        shape: list[int | str] = []
+        for item, kind in zip(items, kinds, strict=True):
+            if kind == "new":
+                shape.append(1)
+            elif kind == "all":
+                count = len(left) - sum(one is None or isinstance(one, tuple) for one in kinds[kinds.index("all") :])
+                shape += left[:count]
+                left = left[count:]
+            elif isinstance(item, cst.Slice):
+                shape.append(self.span(item, left.pop(0), frame))
+            else:
+                left.pop(0)
+                shape += kind if isinstance(kind, tuple) else ()
+        return replace(base, shape=(*shape, *left))
+
+    def _kind(self, item: cst.BaseSlice, frame: Frame) -> str | tuple[int | str, ...] | None:
+        """What an index does: a new axis, all axes between, the shape that it puts in place of an axis; ``None`` for a slice, "..." for what nobody knows."""
+        if not isinstance(item, cst.Index):
+            return None
+        if isinstance(item.value, cst.Ellipsis):
+            return "all"
+        if names.last_name(item.value) in {"None", "newaxis"}:
+            return "new"
+        one: Part = self.of(item.value, frame)
+        one = stacked(one, 0) if isinstance(one, Group | Many) else one
+        whole = isinstance(one, Array) and one.shape is not None and len(one.shape) < len(("row", "column")) and one.dtype != "bool"
+        return one.shape if whole and isinstance(one, Array) and one.shape is not None else _REST
+
+    def span(self, part: cst.Slice, size: int | str, frame: Frame) -> int | str:
+        """How many elements a slice leaves."""
+        lower, upper = (self.number(one, frame) if one is not None else None for one in (part.lower, part.upper))
+        step = self.number(part.step, frame) if part.step is not None else 1
+        if not isinstance(step, int) or step == 0:
+            return _REST
+        if not isinstance(lower, str) and not isinstance(upper, str):
+            if isinstance(size, int):
+                return len(range(*slice(lower, upper, step).indices(size)))
+            if (lower or 0) == 0 and upper is None and step == 1:
+                return size
+            self.assume(part)  # that there are so many
+            from_end = lower is not None and lower < 0 and upper is None
+            whole = -lower if from_end and lower is not None else upper - (lower or 0) if upper is not None and upper >= 0 <= (lower or 0) else 0
+            return -(-whole // abs(step)) if whole > 0 else _REST
+        if part.lower is None or part.upper is None:
+            return _REST
+        above, below = (self._terms(one, frame) for one in (part.upper, part.lower))
+        above.subtract(below)
+        distance = above.pop("", 0)
+        length = -(-distance // abs(step)) if distance > 0 and not any(above.values()) else 0
+        return (min(length, size) if isinstance(size, int) else length) or _REST
+
+    def _terms(self, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> Counter[str]:
+        """A sum by its terms, each with how often it stands there; numbers under no word."""
+        number = self.number(node, frame)
+        if isinstance(number, int):
+            return Counter({"": number})
+        if isinstance(node, cst.Name) and depth < _DEEPEST:
+            found = [alt.value for alt in self.usual(node, frame)]
+            value = found[0] if len(found) == 1 else None
+            if isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) and value.frame == frame:
+                node = value.node
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract) and depth < _DEEPEST:
+            total, right = self._terms(node.left, frame, depth + 1), self._terms(node.right, frame, depth + 1)
+            (total.subtract if isinstance(node.operator, cst.Subtract) else total.update)(right)
+            return total
+        return Counter({frame.module.code(node): 1})

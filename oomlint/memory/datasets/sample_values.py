@@ -1,0 +1,338 @@
+"""What an expression is made of: arrays of which shape and type, in which tuples, lists and dictionaries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.array_sizes import Sizes
+from oomlint.memory.datasets.pictures import Pictures, opened
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.known_libraries import GENERATORS
+from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, elements, group, joined
+from oomlint.model import arguments, names
+from oomlint.model.values import (
+    Const,
+    Display,
+    Each,
+    Element,
+    ExternalCall,
+    Frame,
+    FunctionRef,
+    Instance,
+    Unknown,
+    Written,
+)
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oomlint.memory.shared.content_classifier import Contents
+    from oomlint.memory.shared.shaped import Part
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.values import Alternative, Value
+    from oomlint.syntax.scopes import Scope
+
+_MOST_WAYS: Final = 6
+_MOST_QUESTIONS: Final = 3_000
+_KINDS: Final[dict[Kind, Array | Text]] = {
+    Kind.TENSOR: TENSOR,
+    Kind.ARRAY: Array(None, "", "numpy"),
+    Kind.SCALAR: Array((), "", "python"),
+    Kind.TEXT: Text(),
+}
+_NUMBERS: Final = {"builtins.int": "int64", "builtins.len": "int64", "builtins.float": "float64", "builtins.bool": "bool", "random.random": "float64"}
+_LISTS: Final = frozenset("builtins.list builtins.tuple builtins.sorted builtins.reversed builtins.enumerate builtins.zip builtins.map builtins.range".split())
+
+
+def launch_of(alt: Alternative) -> object:
+    """The command line that a value holds under; ``None`` for none."""
+    return next((pick for _, pick in alt.picks if isinstance(pick, tuple) and pick[:1] == ("launch",)), None)
+
+
+class Parts(Sizes, Pictures):
+    """Answers one question. ``known`` are arrays of the object that somebody knows more of, such as the header of a file; ``launch`` is the command line."""
+
+    def __init__(self, evaluator: Evaluator, contents: Contents, known: Mapping[str, Array] | None = None, launch: object = None) -> None:
+        self.evaluator = evaluator
+        self.contents = contents
+        self.known = known or {}
+        self.launch = launch
+        self.assumed: set[object] = set()  # what the answer rests on that is not certain
+        self._given: dict[tuple[Scope, str], Part] = {}
+        self._active: set[object] = set()
+        self._memo: dict[tuple[cst.BaseExpression, Frame], Part] = {}
+        self._left = _MOST_QUESTIONS
+
+    def usual(self, node: cst.BaseExpression, frame: Frame) -> list[Alternative]:
+        """The values that an expression has in a plain run, or under the command line."""
+        found = [alt for alt in self.evaluator.values(node, frame) if not alt.reach]
+        told = [alt for alt in found if self.launch is not None and launch_of(alt) == self.launch]
+        return told or [alt for alt in found if launch_of(alt) is None]
+
+    def of(self, node: cst.BaseExpression, frame: Frame) -> Part:
+        """What an expression is, as far as that is true on all ways."""
+        key = (node, frame)
+        if key in self._memo:
+            return self._memo[key]
+        if key in self._active or self._left <= 0:
+            return None
+        self._left -= 1
+        self._active.add(key)
+        found = self._by_form(node, frame) or self._by_kind(node, frame)
+        self._active.discard(key)
+        if not self._given:
+            self._memo[key] = found
+        return found
+
+    def _by_kind(self, node: cst.BaseExpression, frame: Frame) -> Part:
+        """That it is an array or a number, where nobody knows more."""
+        content = self.contents.of(node, frame)
+        return _KINDS.get(content.kind) if not content.doubt else None
+
+    def _by_form(self, node: cst.BaseExpression, frame: Frame) -> Part:
+        match node:
+            case cst.Subscript():
+                return self._subscript(node, frame)
+            case cst.BinaryOperation():
+                return self._operation(node, frame)
+            case cst.UnaryOperation(expression=inner):
+                return self.of(inner, frame) if not isinstance(node.operator, cst.Not) else NUMBER.cast("bool")
+            case cst.Comparison(left=left):
+                one = self.of(left, frame)
+                return one.cast("bool") if isinstance(one, Array) and one.of != "python" else None
+            case cst.Attribute(value=base, attr=cst.Name(value=name)):
+                mine = isinstance(base, cst.Name) and base.value == names.self_name(frame.scope)
+                if mine and name in self.known:
+                    return self.known[str(name)]
+                if name in {"T", "mT", "data", "real"} and isinstance(one := self.of(base, frame), Array):
+                    return self.method(name, one, cst.Call(base), frame) if name in {"T", "mT"} else one
+            case cst.Name(value=name) if (frame.scope, name) in self._given and not frame.scope.sets(name):
+                return self._given[frame.scope, str(name)]
+        found = list(dict.fromkeys(alt.value for alt in self.usual(node, frame)))
+        found = [value for value in found if value != Const(None)] or found
+        return joined([self._of_value(value, node, frame) for value in found]) if len(found) <= _MOST_WAYS else None
+
+    def _of_value(self, value: Value, node: cst.BaseExpression, frame: Frame) -> Part:
+        match value:
+            case Const(value=bool()):
+                return NUMBER.cast("bool")
+            case Const(value=int() | float()):
+                return NUMBER if isinstance(value.value, int) else NUMBER.cast("float64")
+            case Const(value=str()):
+                return Text()
+            case Display():
+                return self._display(value)
+            case ExternalCall():
+                return self._called(value.name, value.call, value.frame)
+            case Element(whole=whole, accessors=(("item", key), *rest)) if not rest and key is not UNKNOWN_KEY:
+                return _at(self._called(whole.name, whole.call, whole.frame), key)
+            case Each(iterable=cst.BaseExpression() as iterable, frame=Frame() as where):
+                return self._each(iterable, where, value.index)
+            case Written(node=cst.BaseExpression() as written, frame=Frame() as where):
+                return self.of(written, where) if written is not node else self._call(node, frame) if isinstance(node, cst.Call) else None
+            case Unknown() if isinstance(node, cst.Name):
+                if (frame.scope, node.value) in self._given:
+                    return self._given[frame.scope, node.value]
+                given = arguments.given_to(frame.scope, node.value, frame.bound) if frame.bound and not frame.scope.sets(node.value) else None
+                if given is not None:
+                    return self.of(given.node.value, given.bound.frame)
+                parameters = names.parameters(frame.scope)
+                is_index = frame.scope.name == "__getitem__" and not frame.bound and len(parameters) > 1 and parameters[1].name.value == node.value
+                return NUMBER if is_index else None
+        return None
+
+    # -- calls -------------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: cst.Call, frame: Frame) -> Part:
+        """A call that nothing reduces: a method, or an object that is called."""
+        first = node.args[0].value if node.args and not node.args[0].star else None
+        if isinstance(node.func, cst.Attribute):
+            base = self.of(node.func.value, frame)
+            if isinstance(base, Array):
+                method = self.of_picture if base.of == "picture" else self.method
+                return method(node.func.attr.value, base, node, frame)
+            if any(isinstance(alt.value, ExternalCall) and alt.value.name in GENERATORS for alt in self.usual(node.func.value, frame)):
+                return self.function(f"numpy.random.{node.func.attr.value}", node, frame)
+        given = self.of(first, frame) if first is not None and len(node.args) == 1 else None
+        return joined([self.applied(alt.value, given) for alt in self.usual(node.func, frame)]) if given is not None else None
+
+    def applied(self, function: Value, given: Part) -> Part:
+        """What a function, or an object that can be called, gives for one argument."""
+        if isinstance(function, Instance):
+            function = self.evaluator.method(function, "__call__") or function
+        if not isinstance(function, FunctionRef):
+            return super().applied(function, given)
+        scope = function.scope
+        parameters = names.parameters(scope)[int(function.this is not None) :]
+        if not parameters or scope.yields or (scope, parameters[0].name.value) in self._given:
+            return None
+        frame = Frame(function.module, scope, None, function.this)
+        returned = [scope.node.body] if isinstance(scope.node, cst.Lambda) else [one.value for one in scope.returns]
+        key = (scope, parameters[0].name.value)
+        self._given[key] = given
+        try:
+            return joined([self.of(one, frame) if one is not None else None for one in returned])
+        finally:
+            del self._given[key]
+
+    def _called(self, name: str, call: cst.Call, frame: Frame) -> Part:
+        """What a function of a library gives."""
+        name = names.canonical(name)
+        plain = arguments.plain(call)
+        if name in _NUMBERS:
+            return NUMBER.cast(_NUMBERS[name])
+        if name in _LISTS:
+            return self._rows_of(name, call, frame)
+        if name.endswith(".default_collate") and plain:
+            return collated(self.of(plain[0], frame))
+        if name.startswith("torchvision.transforms.") and plain and name.rpartition(".")[0].endswith("functional"):
+            return self.step(name.rpartition(".")[2], call, frame, plain[1:], self.of(plain[0], frame))
+        if name.endswith(".pad_sequence") and plain:
+            many = self.of(plain[0], frame)
+            one = collated(many)
+            return Array(one.shape, one.dtype, "torch", least=True) if isinstance(one, Array) and arguments.has(call, "batch_first") else None
+        if name == "PIL.Image.fromarray" and plain:
+            one = self.of(plain[0], frame)
+            return self.step("ToPILImage", call, frame, [], one)
+        return opened(name, call) or self.function(name, call, frame)
+
+    def _rows_of(self, name: str, call: cst.Call, frame: Frame) -> Part:
+        """Lists, and what gives the elements of several together."""
+        word = name.rpartition(".")[2]
+        starred = len(call.args) == 1 and call.args[0].star == "*"
+        found = [self.of(arg.value, frame) for arg in call.args]
+        if word == "range":
+            count = self.number(call.args[0].value, frame) if len(call.args) == 1 else None
+            return Many(NUMBER, count if isinstance(count, int) else None)
+        if word == "zip" and starred:  # the columns of many rows
+            row, count = elements(found[0])
+            return Group(tuple((key, Many(one, count)) for key, one in row.parts)) if isinstance(row, Group) else None
+        if word == "zip":
+            pairs = [elements(one) for one in found]
+            return Many(group([one for one, _ in pairs]), min((count for _, count in pairs if count is not None), default=None))
+        if word == "map":
+            return found[1] if len(found) > 1 and names.last_name(call.args[0].value) in {"list", "tuple"} else None
+        one, count = elements(found[0]) if found else (None, None)
+        return Many(group([NUMBER, one]), count) if word == "enumerate" else found[0] if found else None
+
+    # -- containers --------------------------------------------------------------------------------------------------------
+
+    def _display(self, value: Display) -> Part:
+        """A tuple, a list or a dictionary, with what is put into it behind."""
+        node, frame = value.node, value.frame
+        if isinstance(node, cst.ListComp | cst.GeneratorExp):
+            _, count = elements(self._iterated(node.for_in.iter, frame))
+            return Many(self.of(node.elt, frame), count if not node.for_in.ifs and node.for_in.inner_for_in is None else None)
+        entries: list[tuple[object, Part]] = []
+        if isinstance(node, cst.Tuple | cst.List):
+            entries = [(place, self.of(one.value, frame) if isinstance(one, cst.Element) else None) for place, one in enumerate(node.elements)]
+        elif isinstance(node, cst.Dict):
+            entries = [(constant_key(one.key), self.of(one.value, frame)) if isinstance(one, cst.DictElement) else (UNKNOWN_KEY, None) for one in node.elements]
+        elif isinstance(node, cst.Call):
+            entries = [(arg.keyword.value if arg.keyword is not None else UNKNOWN_KEY, self.of(arg.value, frame)) for arg in node.args]
+        else:
+            return None
+        for root, path in frame.module.walk.bound_to(node):
+            if path and (not entries or self.contents.grown(node, frame) is not None):
+                return None
+            for effect in frame.scope.effects.get(root, ()) if not path else ():
+                if effect.kind == "append" and not effect.path and effect.value is not None:
+                    added, rounds = self.of(effect.value, frame), self._rounds(effect.statement, frame)
+                    if entries or rounds != 1:
+                        return Many(added, rounds) if not entries else None
+                    entries.append((len(entries), added))
+                elif effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "item" and effect.value is not None and not effect.index:
+                    key = effect.path[0][1]
+                    entries = [*((name, one) for name, one in entries if name != key), (key, self.of(effect.value, frame) if key is not UNKNOWN_KEY else None)]
+                elif effect.kind in {"extend", "augment", "update", "pop", "setdefault", "clear"}:
+                    return None
+        return Group(tuple(entries))
+
+    def _rounds(self, node: cst.CSTNode, frame: Frame) -> int | None:
+        """How often a statement runs for one sample."""
+        total: int | None = 1
+        for here in frame.module.walk.ancestors(node):
+            if here is frame.scope.node:
+                break
+            if isinstance(here, cst.While | cst.If | cst.Try):
+                return None
+            if isinstance(here, cst.For):
+                _, count = elements(self._iterated(here.iter, frame))
+                total = total * count if total is not None and count is not None else None
+        return total
+
+    def _iterated(self, node: cst.BaseExpression, frame: Frame) -> Part:
+        wrapped = isinstance(node, cst.Call) and node.args and names.last_name(node.func) in {"tqdm", "enumerate", "reversed"}
+        return self.of(node.args[0].value, frame) if isinstance(node, cst.Call) and wrapped else self.of(node, frame)
+
+    def _each(self, iterable: cst.BaseExpression, frame: Frame, index: tuple[int, ...]) -> Part:
+        """What a loop's variable is."""
+        one, _ = elements(self.of(iterable, frame))
+        for place in index:
+            one = _at(one, place)
+        return one
+
+    def _subscript(self, node: cst.Subscript, frame: Frame) -> Part:
+        base = self.of(node.value, frame)
+        if isinstance(base, Array) and base.of != "python":
+            return self.indexed(base, [one.slice for one in node.slice], frame)
+        if isinstance(base, Group | Many) and len(node.slice) == 1:
+            part = node.slice[0].slice
+            if isinstance(part, cst.Slice):
+                one, count = elements(base)
+                length = self.span(part, "..." if count is None else count, frame)
+                return Many(one, length if isinstance(length, int) else None)
+            found = {alt.const for alt in self.usual(part.value, frame)} if isinstance(part, cst.Index) else set()
+            return _at(base, found.pop() if len(found) == 1 else None)
+        found_values = [alt.value for alt in self.usual(node, frame)]
+        followed = [self._of_value(one, node, frame) for one in found_values if not (isinstance(one, Written) and one.node is node)]
+        return joined(followed) if followed and len(followed) == len(found_values) else None
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------------
+
+    def _operation(self, node: cst.BinaryOperation, frame: Frame) -> Part:
+        """Arithmetic with arrays and numbers, and lists that are joined or repeated."""
+        left, right = self.of(node.left, frame), self.of(node.right, frame)
+        if isinstance(left, Group | Many):
+            if isinstance(node.operator, cst.Multiply):
+                one, count = elements(left)
+                number = self.number(node.right, frame)
+                return Many(one, count * number) if isinstance(number, int) and count is not None else None
+            both = isinstance(left, Group) and isinstance(right, Group) and isinstance(node.operator, cst.Add)
+            return group([one for side in (left, right) if isinstance(side, Group) for _, one in side.parts]) if both else None
+        if isinstance(left, Array) and isinstance(right, Array):
+            return combined(left, right, divides=isinstance(node.operator, cst.Divide))
+        known = left if isinstance(left, Array) else right
+        if not isinstance(known, Array) or known.of == "python":
+            return None
+        stays = known.of == "torch" and "float" in known.dtype
+        return Array(known.shape, known.dtype if stays else "", known.of, least=True)  # by something unknown it may be stretched
+
+
+def _at(part: Part, key: object) -> Part:
+    """A part by its key; an array is unpacked into its rows."""
+    if isinstance(part, Group) and key is not None:
+        return part.at(key)
+    return elements(part)[0] if part is not None else None
+
+
+def collated(rows: Part) -> Part:
+    """What the default ``collate_fn`` makes of a list of samples: one tensor of all that stands at one place."""
+    if isinstance(rows, Group):
+        one, count = elements(rows)
+        rows = Many(one, count)
+    if not isinstance(rows, Many):
+        return None
+    count, one = rows.count, rows.element
+    if isinstance(one, Group):
+        return Group(tuple((key, collated(Many(part, count))) for key, part in one.parts))
+    if isinstance(one, Many):
+        return Many(collated(Many(one.element, count)), one.count)
+    if not isinstance(one, Array) or one.of == "picture":
+        return one if isinstance(one, Text) else None
+    return Array(
+        None if one.shape is None else ("..." if count is None else count, *one.shape), one.dtype or ("int64" if one.of == "python" else ""), "torch", one.least
+    )

@@ -1,0 +1,123 @@
+"""What one sample of a dataset is, and one batch of a loader: tuples, lists and dictionaries of arrays, with their shapes, types and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.pictures import DECODED
+from oomlint.memory.datasets.sample_values import Parts, collated
+from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
+from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Many, elements, group, leaves
+from oomlint.model import arguments, names
+from oomlint.model.values import Absent, Const, External, ExternalCall, Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.memory.shared.shaped import Part
+    from oomlint.model.project import Project
+    from oomlint.model.values import Value
+
+# The pictures of torchvision's datasets: height, width and colours.
+_LIBRARY: Final = {
+    **dict.fromkeys(("ImageFolder", "ImageNet"), DECODED.shaped("height", "width", 3)),  # they read pictures as RGB
+    **dict.fromkeys(("CIFAR10", "CIFAR100", "SVHN"), DECODED.shaped(32, 32, 3)),
+    **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST", "QMNIST"), DECODED.shaped(28, 28, 1)),
+    "STL10": DECODED.shaped(96, 96, 3),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One way in which a dataset gives a sample, or a loader a batch of them; ``doubt`` counts what was assumed."""
+
+    part: Part
+    doubt: int = 0
+
+    @property
+    def arrays(self) -> list[Array | None]:
+        """The arrays and numbers that it is made of, each as often as it is there; ``None`` for what nobody knows."""
+        return [leaf if isinstance(leaf, Array) else None for leaf in leaves(self.part)]
+
+    @property
+    def at_least(self) -> int:
+        """Bytes that it has at least."""
+        return sum(leaf.at_least for leaf in self.arrays if leaf is not None)
+
+
+def samples_of(project: Project, dataset: Dataset, known: Mapping[str, Array] | None = None, launch: object = None) -> Iterator[Sample]:
+    """Each way in which a dataset gives a sample; ``known`` are attributes of it of which somebody knows more."""
+    if dataset.instance is None and not dataset.holdings and dataset.inner:
+        for inner in dataset.inner:
+            yield from samples_of(project, inner, known, launch)
+        return
+    datasets = datasets_of(project)
+    parts = Parts(datasets.evaluator, datasets.contents, known, launch)
+    if dataset.instance is None:
+        found = _row(parts, dataset)
+        yield Sample(found, len(parts.assumed))
+        return
+    item = datasets.evaluator.method(dataset.instance, "__iter__" if dataset.iterable else "__getitem__")
+    frame = Frame(item.module, item.scope, None, dataset.instance) if item is not None else None
+    given = (cst.Return, cst.Yield) if dataset.iterable else cst.Return
+    for statement in item.scope.nodes(inner=False) if item is not None else ():
+        value = statement.value if isinstance(statement, given) else None
+        if frame is not None and isinstance(value, cst.BaseExpression) and datasets.evaluator.where(statement, frame):
+            parts.assumed.clear()
+            yield Sample(parts.of(value, frame), len(parts.assumed))
+
+
+def _row(parts: Parts, dataset: Dataset) -> Part:
+    """A row of each tensor of a ``TensorDataset``, an element of a list."""
+    node, frame = dataset.node, dataset.frame
+    if frame is None or not isinstance(node, cst.BaseExpression):
+        return None
+    if isinstance(node, cst.Call) and names.last_name(node.func) == "TensorDataset":
+        whole = [] if arguments.has_stars(node) else [parts.of(arg.value, frame) for arg in node.args]
+        return group([elements(one)[0] if isinstance(one, Array) and one.shape else TENSOR for one in whole])
+    return elements(parts.of(node, frame))[0]
+
+
+def _of_library(project: Project, value: Value, launch: object) -> Iterator[Sample]:
+    """A sample of a dataset of torchvision: a picture and a number."""
+    if not isinstance(value, ExternalCall) or not value.name.startswith("torchvision.datasets."):
+        return
+    picture = _LIBRARY.get(value.name.rpartition(".")[2])
+    transform = arguments.argument_for(
+        value.call, "transform", place=1 if picture is not None and picture.shape == DECODED.shaped("height", "width", 3).shape else 2
+    )
+    if picture is None or transform is None:
+        return
+    for alt in evaluator_of(project).values(transform, value.frame):
+        parts = Parts(evaluator_of(project), datasets_of(project).contents, None, launch)
+        made = parts.applied(alt.value, picture)
+        yield Sample(group([made, NUMBER]), len(parts.assumed))
+
+
+def batches_of(project: Project, loader: Loader, frame: Frame, count: int, launch: object = None) -> Iterator[tuple[Dataset | None, list[Sample]]]:
+    """What a loader gives for so many samples, by the dataset that it may read; ``None`` for one of a library."""
+    loaders = loaders_of(project)
+    datasets = datasets_of(project)
+    found: list[tuple[Dataset | None, list[Sample]]] = [
+        (dataset, list(samples_of(project, dataset, None, launch))) for dataset in datasets.of(loaders, loader, frame)
+    ]
+    found += [(None, list(_of_library(project, alt.value, launch))) for alt in loaders.argument(loader, "dataset", frame)]
+    functions = [alt.value for alt in loaders.argument(loader, "collate_fn", frame) if not alt.reach]
+    for dataset, samples in found:
+        yield dataset, [_batch(project, sample, function, count, launch) for sample in samples for function in functions]
+
+
+def _batch(project: Project, sample: Sample, function: Value, count: int, launch: object) -> Sample:
+    """So many samples, put together by a function, else by the default one."""
+    rows = Many(sample.part, count)
+    if isinstance(function, Absent) or function == Const(None):
+        return Sample(collated(rows), sample.doubt)
+    parts = Parts(evaluator_of(project), datasets_of(project).contents, None, launch)
+    made = collated(rows) if isinstance(function, External) and function.name.endswith(".default_collate") else parts.applied(function, rows)
+    return Sample(made, sample.doubt + len(parts.assumed))

@@ -1,0 +1,244 @@
+"""Arrays as far as their shape and type are known, what samples and batches are put together of them, and what arithmetic makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from oomlint.memory.shared.byte_size import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Shape = tuple[int | str, ...]
+
+_MOST_PARTS: Final = 10_000
+_NUMBER: Final = 8  # bytes of a number of Python, of which a batch has a tensor
+_INTEGRAL: Final = 1  # of the ranks of types: the higher wins
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array, a tensor, a picture or a number.
+
+    ``shape`` has a word for a dimension that nobody knows, and is ``None`` where nobody knows how many there are. ``dtype`` is empty where nobody knows it,
+    and bytes of an element where nobody knows more. ``of`` is "torch", "numpy", "picture" (height, width, channels) or "python". ``least``: it may be larger.
+    """
+
+    shape: Shape | None = None
+    dtype: str = ""
+    of: str = ""
+    least: bool = False
+
+    @property
+    def item(self) -> int | None:
+        """Bytes of an element."""
+        return int(self.dtype) if self.dtype.isdigit() else ITEM_BYTES.get(self.dtype, _NUMBER if self.of == "python" else None)
+
+    @property
+    def exact(self) -> int | None:
+        """Bytes of all of it, where they are known."""
+        known = [one for one in self.shape or () if isinstance(one, int)]
+        whole = self.shape is not None and len(known) == len(self.shape) and not self.least
+        return prod(known) * self.item if whole and self.item is not None else None
+
+    @property
+    def at_least(self) -> int:
+        """Bytes that it has at least: what nobody knows counts as one."""
+        return prod(one for one in self.shape if isinstance(one, int)) * (self.item or 1) if self.shape is not None else 0
+
+    def cast(self, dtype: str, of: str = "") -> Array:
+        """The same with elements of another type."""
+        return replace(self, dtype=dtype, of=of or self.of)
+
+    def shaped(self, *shape: int | str) -> Array:
+        """The same in another shape."""
+        return replace(self, shape=shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A tuple, a list or a dictionary: its parts by their place or key."""
+
+    parts: tuple[tuple[object, Part], ...]
+
+    def at(self, key: object) -> Part:
+        """The part under a key; of all of them where nobody knows the key and they are alike."""
+        place = key + len(self.parts) if isinstance(key, int) and key < 0 else key
+        found = [part for name, part in self.parts if type(name) is type(place) and name == place]
+        return found[-1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list of parts that are alike; ``count`` is ``None`` where nobody knows how many."""
+
+    element: Part
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string: no tensor is made of it."""
+
+
+Part = Array | Group | Many | Text | None  # `None` is what nobody knows
+NUMBER: Final = Array((), "int64", "python")
+TENSOR: Final = Array(None, "", "torch")
+
+
+def group(parts: Sequence[Part]) -> Group:
+    """A tuple or a list of parts."""
+    return Group(tuple(enumerate(parts)))
+
+
+def leaves(part: Part) -> Iterator[Array | Text | None]:
+    """The arrays that it is put together of, each as often as it is there: a batch has a copy of each."""
+    if isinstance(part, Group):
+        for _, one in part.parts:
+            yield from leaves(one)
+    elif isinstance(part, Many):
+        inner = tuple(leaves(part.element))
+        yield from inner * part.count if part.count is not None and len(inner) * part.count <= _MOST_PARTS else (None,)
+    else:
+        yield part
+
+
+def at_least(part: Part) -> int:
+    """Bytes of all arrays and numbers at least."""
+    return sum(leaf.at_least for leaf in leaves(part) if isinstance(leaf, Array))
+
+
+def elements(part: Part) -> tuple[Part, int | None]:
+    """What a loop over it goes through, and how often; of a group only where all are alike."""
+    if isinstance(part, Many):
+        return part.element, part.count
+    if isinstance(part, Group):
+        found = [one for _, one in part.parts]
+        return (joined(found) if found else None), len(found)
+    if isinstance(part, Array) and part.shape:
+        first = part.shape[0]
+        return part.shaped(*part.shape[1:]), first if isinstance(first, int) else None
+    return None, None
+
+
+def joined(found: Sequence[Part]) -> Part:
+    """What is true of each of several ways: of two arrays the shape of the smaller, as the least."""
+    if not found or any(one is None or type(one) is not type(found[0]) for one in found):
+        return None
+    first = found[0]
+    for one in found[1:]:
+        first = _both(first, one)
+    return first
+
+
+def _both(a: Part, b: Part) -> Part:
+    if a == b:
+        return a
+    if isinstance(a, Array) and isinstance(b, Array):
+        dtype = a.dtype if a.dtype == b.dtype else ""
+        of = a.of if a.of == b.of else ""
+        if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+            return Array(None, dtype, of)
+        pairs = list(zip(a.shape, b.shape, strict=True))
+        shape = tuple(min(x, y) if isinstance(x, int) and isinstance(y, int) else x if x == y else "..." for x, y in pairs)
+        differ = any(x != y for x, y in pairs)
+        return Array(shape, dtype, of, a.least or b.least or differ)
+    if isinstance(a, Group) and isinstance(b, Group) and [key for key, _ in a.parts] == [key for key, _ in b.parts]:
+        return Group(tuple((key, joined([x, y])) for (key, x), (_, y) in zip(a.parts, b.parts, strict=True)))
+    if isinstance(a, Many) and isinstance(b, Many):
+        return Many(joined([a.element, b.element]), a.count if a.count == b.count else None)
+    return None
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------------
+
+
+def combined(a: Array, b: Array, *, divides: bool = False) -> Array:
+    """What an operator makes of two arrays or numbers."""
+    of = next((one for one in ("torch", "numpy", "python") if one in {a.of, b.of}), "")
+    dtype = _together(a, b, of)
+    if divides and dtype and _rank(dtype) <= _INTEGRAL:
+        dtype = "float32" if of == "torch" else "float64"
+    return Array(broadcast(a.shape, b.shape), dtype, of, a.least or b.least)
+
+
+def broadcast(a: Shape | None, b: Shape | None) -> Shape | None:
+    """The shape that two shapes are stretched to."""
+    if a is None or b is None:
+        return None
+    longest = max(len(a), len(b))
+    pairs = zip(*((1,) * (longest - len(one)) + one for one in (a, b)), strict=True)
+    return tuple(y if x == 1 else x if y in (1, x) or isinstance(x, int) else y if isinstance(y, int) else "..." for x, y in pairs)
+
+
+def _rank(dtype: str) -> int:
+    return next(rank for rank, word in enumerate(("bool", "int", "float", "complex")) if word in dtype)
+
+
+def _together(a: Array, b: Array, of: str) -> str:
+    """The type of a result."""
+    if any(not one.dtype or one.dtype.isdigit() for one in (a, b)):
+        return ""
+    weak = [one for one in (a, b) if one.of == "python" or (of == "torch" and one.shape == ())]
+    if len(weak) == 1:  # a number leaves the type of an array, unless it is of a higher kind
+        strong, number = (b if weak[0] is a else a).dtype, weak[0].dtype
+        return strong if _rank(number) <= _rank(strong) else "float32" if of == "torch" and number == "float64" else number
+    return promoted(a.dtype, b.dtype, of)
+
+
+def promoted(a: str, b: str, of: str) -> str:
+    """The type that two types are brought to."""
+    low, high = sorted((a, b), key=lambda dtype: (_rank(dtype), ITEM_BYTES[dtype]))
+    if _rank(low) == _INTEGRAL and _rank(high) > _INTEGRAL and of != "torch":
+        return max(high, f"float{8 * min(8, 2 * ITEM_BYTES[low])}", key=lambda dtype: ITEM_BYTES[dtype])
+    mixed = _rank(low) == _rank(high) == _INTEGRAL and low.startswith("u") != high.startswith("u")
+    if mixed and (high.startswith("u") or ITEM_BYTES[low] == ITEM_BYTES[high]):
+        return f"int{min(64, 16 * ITEM_BYTES[high])}"
+    return high
+
+
+def times(size: int | str, count: int | str | None) -> int | str:
+    """A dimension so many times."""
+    return size * count if isinstance(size, int) and isinstance(count, int) else size if count == 1 else count if size == 1 and count is not None else "..."
+
+
+def reshaped(shape: Shape, wanted: Shape) -> Shape:
+    """A shape in which one dimension may be what the others leave: ``-1``."""
+    before = [one for one in shape if isinstance(one, int)]
+    others = [one for one in wanted if not isinstance(one, str) and one >= 0]
+    product = prod(others)
+    known = len(before) == len(shape) and len(others) == len(wanted) - 1 and product
+    rest: int | str = prod(before) // product if known else "..."
+    return tuple(rest if one == -1 else one for one in wanted)
+
+
+def stacked(parts: Part, axis: int) -> Part:
+    """Arrays of one shape that become one with another axis."""
+    one, count = elements(parts)
+    if not isinstance(one, Array) or one.shape is None:
+        return one if isinstance(one, Array) else None
+    place = axis + len(one.shape) + 1 if axis < 0 else axis
+    return one.shaped(*one.shape[:place], "..." if count is None else count, *one.shape[place:])
+
+
+def concatenated(parts: Part, axis: int) -> Part:
+    """Arrays that are joined along an axis that they have."""
+    listed = [part for _, part in parts.parts] if isinstance(parts, Group) else [parts.element] if isinstance(parts, Many) else []
+    arrays = [one for one in listed if isinstance(one, Array) and one.shape is not None and -len(one.shape) <= axis < len(one.shape)]
+    if not arrays or len(arrays) < len(listed):
+        return None
+    along = [(one.shape or ())[axis] for one in arrays]
+    whole: int | str = sum(one for one in along if isinstance(one, int)) if all(isinstance(one, int) for one in along) else "..."
+    total = times(whole, parts.count) if isinstance(parts, Many) else whole
+    dtype = reduce(lambda a, b: promoted(a, b, arrays[0].of) if a and b else "", (one.dtype for one in arrays))
+    joint = joined([with_axis(one.cast(dtype), axis, 0) for one in arrays])
+    return with_axis(joint, axis, total) if isinstance(joint, Array) else None
+
+
+def with_axis(array: Array, axis: int, size: int | str) -> Array:
+    """The same with another length along an axis."""
+    shape = array.shape or ()
+    return array.shaped(*(size if n == axis % len(shape) else one for n, one in enumerate(shape))) if shape else array
