@@ -23,9 +23,10 @@ class InflightBatchesTooBig(Rule):
     ## What it does
 
     Checks for a `DataLoader` whose batches in flight, `(prefetch_factor * num_workers + 1)` times the bytes of a batch, exceed a budget (4
-    GiB; a setting). The bytes of a batch come from the shape and type of a sample and the batch size; where samples are rows of tensors or
-    arrays (`TensorDataset`, `self.images[index]`), from the shapes of these; for pictures, from the torchvision transforms that give them a
-    size. The rule is silent where these are not known.
+    GiB; a setting). The bytes of a batch follow from what makes a sample: arrays and tensors, also those that a method fills, their rows
+    and slices, casts, arithmetic and stacks; pictures that PIL, OpenCV or torchvision give a size; a row of each tensor of a
+    `TensorDataset`; and from what a `collate_fn` makes of samples. Sizes may be constants, arguments, options or settings. What nobody
+    knows counts as nothing, so the batch takes so much at least. The rule is silent where nothing of a batch is known.
 
     ## Why is this bad
 

@@ -27,8 +27,8 @@ class SharedMemoryTooSmall(Rule):
     `docker run` in a shell script, a Makefile or a notebook. Where such a command says nothing, `/dev/shm` has 64 MiB.
 
     The finding is at the size, else at the command. It is silent where the container shares the memory of the host (`ipc: host`,
-    `--ipc=host`), where something is mounted at `/dev/shm`, and where the bytes of a batch are not known: they come from the shapes and types
-    of what `__getitem__` makes, or of the tensors and arrays whose rows are the samples (`TensorDataset`, `self.images[index]`).
+    `--ipc=host`), where something is mounted at `/dev/shm`, and where the bytes of a batch are not known: they follow from what makes a
+    sample, as in OOM121.
 
     ## Why is this bad
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES, TURNS
-from oomlint.memory.shared.array_shapes import allocates
-from oomlint.memory.shared.byte_size import ITEM_BYTES
+from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates
 from oomlint.memory.shared.shaped import NUMBER, Array, Group, Many, broadcast, combined, concatenated, group, reshaped, stacked, times, with_axis
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External, ExternalCall
@@ -42,11 +41,11 @@ class ArrayCalls(ABC):
     """What calls make of arrays; what stands in the calls is asked of whoever derives from it."""
 
     evaluator: Evaluator
-    assumed: set[object]  # what the answer rests on that is not certain
+    doubt: int  # how much the answer assumes
 
-    def assume(self, reason: object) -> None:
-        """Note that an answer rests on something that is not certain."""
-        self.assumed.add(reason)
+    def assume(self, count: int = 1) -> None:
+        """Note that an answer rests on so much that is not certain: of several reasons, which may be one, the most counts."""
+        self.doubt = max(self.doubt, count)
 
     @abstractmethod
     def of(self, node: cst.BaseExpression, frame: Frame) -> Part:

@@ -12,7 +12,7 @@ from oomlint.memory.datasets.array_calls import ArrayCalls
 from oomlint.memory.shared.shaped import Array, Group, Many, elements, stacked
 from oomlint.model import names
 from oomlint.model.expressions import ARITHMETIC
-from oomlint.model.values import ASSUMED, Const, Display, Written
+from oomlint.model.values import Const, Display, Written, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,7 @@ class Sizes(ArrayCalls):
         numbers = {alt.value.value if isinstance(alt.value, Const) else None for alt in found}
         one = numbers.pop() if len(numbers) == 1 else None
         if isinstance(one, int):
-            for alt in found:
-                self.assumed |= {key for key, pick in alt.picks if pick is ASSUMED} | ({node} if alt.doubt else set())
+            self.assume(min(map(assumptions, found)))
             return one
         known = self._computed(node, frame) if not numbers else None
         code = " ".join(frame.module.code(node).split())
@@ -168,7 +167,7 @@ class Sizes(ArrayCalls):
                 return len(range(*slice(lower, upper, step).indices(size)))
             if (lower or 0) == 0 and upper is None and step == 1:
                 return size
-            self.assume(part)  # that there are so many
+            self.assume()  # that there are so many
             from_end = lower is not None and lower < 0 and upper is None
             whole = -lower if from_end and lower is not None else upper - (lower or 0) if upper is not None and upper >= 0 <= (lower or 0) else 0
             return -(-whole // abs(step)) if whole > 0 else _REST

@@ -53,7 +53,7 @@ class Pictures(ArrayCalls):
             return None
         if last in _TENSORS:
             if given.of == "picture":
-                self.assume(call)
+                self.assume()
             shape = (given.shape[2:] or (1,)) + given.shape[:2]
             keeps = given.of == "numpy" and given.dtype not in {"", "uint8"}
             return Array(shape, given.dtype if keeps else _TENSORS[last], "torch", given.least)

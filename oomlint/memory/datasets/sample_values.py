@@ -60,7 +60,7 @@ class Parts(Sizes, Pictures):
         self.contents = contents
         self.known = known or {}
         self.launch = launch
-        self.assumed: set[object] = set()  # what the answer rests on that is not certain
+        self.doubt = 0
         self._given: dict[tuple[Scope, str], Part] = {}
         self._active: set[object] = set()
         self._memo: dict[tuple[cst.BaseExpression, Frame], Part] = {}

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from oomlint.model.project import Project
     from oomlint.model.values import Value
 
-# The pictures of torchvision's datasets: height, width and colours.
+# The pictures of torchvision's datasets, and the place of the argument that says what becomes of them.
 _LIBRARY: Final = {
-    **dict.fromkeys(("ImageFolder", "ImageNet"), DECODED.shaped("height", "width", 3)),  # they read pictures as RGB
-    **dict.fromkeys(("CIFAR10", "CIFAR100", "SVHN"), DECODED.shaped(32, 32, 3)),
-    **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST", "QMNIST"), DECODED.shaped(28, 28, 1)),
-    "STL10": DECODED.shaped(96, 96, 3),
+    **dict.fromkeys(("ImageFolder", "ImageNet"), (DECODED.shaped("height", "width", 3), 1)),  # they read pictures as RGB
+    **dict.fromkeys(("CIFAR10", "CIFAR100", "SVHN"), (DECODED.shaped(32, 32, 3), 2)),
+    **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST", "QMNIST"), (DECODED.shaped(28, 28, 1), 2)),
+    "STL10": (DECODED.shaped(96, 96, 3), 3),
 }
 
 
@@ -58,19 +58,19 @@ def samples_of(project: Project, dataset: Dataset, known: Mapping[str, Array] | 
             yield from samples_of(project, inner, known, launch)
         return
     datasets = datasets_of(project)
-    parts = Parts(datasets.evaluator, datasets.contents, known, launch)
     if dataset.instance is None:
-        found = _row(parts, dataset)
-        yield Sample(found, len(parts.assumed))
+        parts = Parts(datasets.evaluator, datasets.contents, known, launch)
+        yield Sample(_row(parts, dataset), parts.doubt)
         return
     item = datasets.evaluator.method(dataset.instance, "__iter__" if dataset.iterable else "__getitem__")
-    frame = Frame(item.module, item.scope, None, dataset.instance) if item is not None else None
-    given = (cst.Return, cst.Yield) if dataset.iterable else cst.Return
-    for statement in item.scope.nodes(inner=False) if item is not None else ():
-        value = statement.value if isinstance(statement, given) else None
-        if frame is not None and isinstance(value, cst.BaseExpression) and datasets.evaluator.where(statement, frame):
-            parts.assumed.clear()
-            yield Sample(parts.of(value, frame), len(parts.assumed))
+    if item is None:
+        return
+    frame = Frame(item.module, item.scope, None, dataset.instance)
+    for statement in item.scope.nodes(inner=False):
+        value = statement.value if isinstance(statement, cst.Yield if dataset.iterable else cst.Return) else None
+        if isinstance(value, cst.BaseExpression) and datasets.evaluator.where(statement, frame):
+            parts = Parts(datasets.evaluator, datasets.contents, known, launch)
+            yield Sample(parts.of(value, frame), parts.doubt)
 
 
 def _row(parts: Parts, dataset: Dataset) -> Part:
@@ -88,16 +88,14 @@ def _of_library(project: Project, value: Value, launch: object) -> Iterator[Samp
     """A sample of a dataset of torchvision: a picture and a number."""
     if not isinstance(value, ExternalCall) or not value.name.startswith("torchvision.datasets."):
         return
-    picture = _LIBRARY.get(value.name.rpartition(".")[2])
-    transform = arguments.argument_for(
-        value.call, "transform", place=1 if picture is not None and picture.shape == DECODED.shaped("height", "width", 3).shape else 2
-    )
+    picture, place = _LIBRARY.get(value.name.rpartition(".")[2], (None, 0))
+    transform = arguments.argument_for(value.call, "transform", place=place)
     if picture is None or transform is None:
         return
     for alt in evaluator_of(project).values(transform, value.frame):
         parts = Parts(evaluator_of(project), datasets_of(project).contents, None, launch)
         made = parts.applied(alt.value, picture)
-        yield Sample(group([made, NUMBER]), len(parts.assumed))
+        yield Sample(group([made, NUMBER]), parts.doubt)
 
 
 def batches_of(project: Project, loader: Loader, frame: Frame, count: int, launch: object = None) -> Iterator[tuple[Dataset | None, list[Sample]]]:
@@ -120,4 +118,4 @@ def _batch(project: Project, sample: Sample, function: Value, count: int, launch
         return Sample(collated(rows), sample.doubt)
     parts = Parts(evaluator_of(project), datasets_of(project).contents, None, launch)
     made = collated(rows) if isinstance(function, External) and function.name.endswith(".default_collate") else parts.applied(function, rows)
-    return Sample(made, sample.doubt + len(parts.assumed))
+    return Sample(made, max(sample.doubt, parts.doubt))

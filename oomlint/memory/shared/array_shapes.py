@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.amounts import readable
-from oomlint.memory.shared.byte_size import ITEM_BYTES, item_bytes
-from oomlint.model import arguments, names
+from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates, item_bytes
+from oomlint.model import names
 from oomlint.model.values import Const, Display
-from oomlint.scout.telling import MAKERS
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
@@ -105,39 +104,6 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
     shape, dtype, default = allocates(name, call)
     dimensions = _dimensions(shape, evaluator, frame) if shape else None
     return Bytes(dimensions, item_bytes(dtype, ITEM_BYTES[default])) if dimensions is not None else None
-
-
-def allocates(name: str, call: cst.Call) -> tuple[list[cst.BaseExpression], cst.BaseExpression | None, str]:
-    """The shape that such a call is given, which is empty for other calls, the type, and the type that it has where none is given."""
-    library, _, maker = name.rpartition(".")
-    numpy = library.startswith("numpy")
-    default = "int64" if maker in {"randint", "integers"} else "float64" if numpy else "float32"
-    if maker not in MAKERS or not (numpy or library in {"torch", "cupy"}):
-        return [], None, default
-    plain = arguments.plain(call)
-    keywords = arguments.by_name(call)
-    dtype = keywords.get("dtype")
-    if maker in {"randint", "integers"}:
-        size = keywords.get("size", plain[2] if len(plain) > 2 else plain[1] if len(plain) > 1 and not numpy else None)  # noqa: PLR2004 - low, high, size
-        shape = [size] if size is not None else []
-    elif maker in _SIZED and "size" in keywords:
-        shape = [keywords["size"]]
-    elif maker in _SIZED:
-        shape = plain[2:3] if maker in {"normal", "uniform"} else []
-    elif maker in _ONE_SHAPE and numpy:
-        shape = plain[:1] or [keywords[k] for k in ("shape", "size") if k in keywords]
-        place = 2 if maker == "full" else 1
-        if dtype is None and len(plain) > place and maker != "random":
-            dtype = plain[place]
-    elif maker == "full":
-        shape = plain[:1] or [keywords[k] for k in ("size",) if k in keywords]
-    else:
-        shape = plain or [keywords[k] for k in ("size",) if k in keywords]
-    return shape, dtype, default
-
-
-_SIZED: Final = frozenset({"normal", "uniform"})
-_ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "full", "random", "random_sample", "standard_normal"})
 
 
 def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.amounts import readable
-from oomlint.api_names import ALLOCATORS
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display
+from oomlint.scout.telling import MAKERS
 
 if TYPE_CHECKING:
     from oomlint.model.questions import Questions
@@ -23,6 +23,9 @@ ITEM_BYTES = {
     "float32": 4, "float": 4, "int32": 4, "int": 4, "uint32": 4, "single": 4, "float64": 8, "double": 8, "int64": 8, "long": 8, "uint64": 8,
     "complex64": 8, "complex128": 16,
 }  # fmt: skip
+
+_SIZED: Final = frozenset({"normal", "uniform"})
+_ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "full", "random", "random_sample", "standard_normal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +85,39 @@ def _numbers(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame
     return found
 
 
-def allocated(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Size:
-    """Bytes of ``np.zeros((n, m), dtype)``, ``torch.randn(n, m)`` and their like."""
+def allocates(name: str, call: cst.Call) -> tuple[list[cst.BaseExpression], cst.BaseExpression | None, str]:
+    """The shape that such a call is given, which is empty for other calls, the type, and the type that it has where none is given."""
     library, _, maker = name.rpartition(".")
-    default = 8 if library.startswith("numpy") else 4
-    if maker in {"randint", "arange", "randperm"}:
-        default = 8
-    positional = arguments.plain(call)
+    numpy = library.startswith("numpy")
+    default = "int64" if maker in {"randint", "integers"} else "float64" if numpy else "float32"
+    if maker not in MAKERS or not (numpy or library in {"torch", "cupy"}):
+        return [], None, default
+    plain = arguments.plain(call)
     keywords = arguments.by_name(call)
     dtype = keywords.get("dtype")
-    if maker in ALLOCATORS and library == "numpy":
-        shape_nodes = positional[:1] or [keywords[k] for k in ("shape",) if k in keywords]
-        if dtype is None and len(positional) > (2 if maker == "full" else 1):
-            dtype = positional[2 if maker == "full" else 1]
-    elif maker == "randint":
-        size = keywords.get("size", positional[2] if len(positional) > 2 else None)  # noqa: PLR2004 - low, high, size
-        if size is None:
-            return Size()
-        shape_nodes = [size]
-    elif maker in {"normal", "uniform"} and "size" in keywords:
-        shape_nodes = [keywords["size"]]
+    if maker in {"randint", "integers"}:
+        size = keywords.get("size", plain[2] if len(plain) > 2 else plain[1] if len(plain) > 1 and not numpy else None)  # noqa: PLR2004 - low, high, size
+        shape = [size] if size is not None else []
+    elif maker in _SIZED and "size" in keywords:
+        shape = [keywords["size"]]
+    elif maker in _SIZED:
+        shape = plain[2:3] if maker in {"normal", "uniform"} else []
+    elif maker in _ONE_SHAPE and numpy:
+        shape = plain[:1] or [keywords[k] for k in ("shape", "size") if k in keywords]
+        place = 2 if maker == "full" else 1
+        if dtype is None and len(plain) > place and maker != "random":
+            dtype = plain[place]
     elif maker == "full":
-        shape_nodes = positional[:1]
+        shape = plain[:1] or [keywords[k] for k in ("size",) if k in keywords]
     else:
-        shape_nodes = positional
-    if not shape_nodes:
-        return Size()
-    shape = shape_of(shape_nodes, evaluator, frame)
-    each = item_bytes(dtype, default)
-    if shape is None or each is None:
-        return Size()
-    return Size(prod(shape) * each)
+        shape = plain or [keywords[k] for k in ("size",) if k in keywords]
+    return shape, dtype, default
+
+
+def allocated(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Size:
+    """Bytes of ``np.zeros((n, m), dtype)``, ``torch.randn(n, m)`` and their like, where all of it follows from constants."""
+    nodes, dtype, default = allocates(name, call)
+    if name.endswith((".arange", ".randperm")) and len(call.args) == 1:
+        nodes, default = arguments.plain(call), "int64"
+    shape, each = shape_of(nodes, evaluator, frame) if nodes else None, item_bytes(dtype, ITEM_BYTES[default])
+    return Size(prod(shape) * each) if shape is not None and each is not None else Size()

@@ -93,8 +93,7 @@ class WrittenForms(Classifier):
             return self._called(node, frame)
         name = func.attr.value
         if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in self.evaluator.values(func.value, frame)):
-            shaped = "numpy.zeros" if name in {"random", "standard_normal", "random_sample"} else f"numpy.random.{name}"
-            return Content(Kind.ARRAY, "a NumPy array", module, node, size=allocated(shaped, node, self.evaluator, frame))
+            return Content(Kind.ARRAY, "a NumPy array", module, node, size=allocated(f"numpy.random.{name}", node, self.evaluator, frame))
         if name in _TELLING:
             kind, words = _TELLING[name]
             return Content(kind, words, module, node, strings=words == "a list of lines")

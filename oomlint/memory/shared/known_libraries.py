@@ -162,28 +162,22 @@ class Libraries(Classifier):
             return Content(Kind.ARRAY, "a NumPy array", module, call, count=inner.count)
         if last in STACKS:
             return Content(Kind.ARRAY, "a NumPy array", module, call)
-        size = allocated(name if name.count(".") == 1 else f"numpy.{last}", call, self.evaluator, frame)
+        size = allocated(name, call, self.evaluator, frame)
         shape = call.args[0].value if call.args and last in ALLOCATORS else None
         plain = not isinstance(arguments.named(call, "dtype"), cst.Tuple)
         column = plain and isinstance(shape, cst.Call) and names.dotted(shape.func) == "len"  # `np.zeros(len(rows))`: a number for each
         return Content(Kind.ARRAY, "a NumPy array", module, call, size=size, numbers=column)
 
     def _tensor_size(self, name: str, last: str, call: cst.Call, frame: Frame) -> Size:
-        if last in ALLOCATORS | {"rand", "randn", "arange"}:
-            return allocated(name, call, self.evaluator, frame)
-        if last == "randint":
-            positional = arguments.plain(call)
-            if len(positional) not in {2, 3}:
-                return Size()
-            shape = call.with_changes(args=[cst.Arg(positional[-1]), cst.Arg(cst.parse_expression("torch.int64"), keyword=cst.Name("dtype"))])
-            return allocated("torch.empty", shape, self.evaluator, frame)
-        if call.args and (last in AS_ARRAY or (last in TENSOR_TYPES and len(call.args) == 1)):  # `Tensor(rows, columns)` makes one of that shape
+        size = allocated(name, call, self.evaluator, frame)
+        plain = last in AS_ARRAY or (last in TENSOR_TYPES and len(call.args) == 1)  # `Tensor(rows, columns)` makes one of that shape
+        if plain and call.args:
             inner = self.of(call.args[0].value, frame)
             if inner.size.known:
                 return inner.size
             if inner.count is not None and inner.element is not None and inner.element.kind is Kind.SCALAR:
                 return Size(inner.count * 8)
-        return Size()
+        return size
 
     def _iterated(self, name: str, call: cst.Call, frame: Frame) -> Content:
         inner = [self.of(a.value, frame) for a in call.args if a.star == ""]
