@@ -91,6 +91,23 @@ class Data(Dataset):
         sample["b"] = torch.zeros(2)
         return sample
 
+    def tested(self):
+        sample, rows = {{"a": torch.zeros(2)}}, []
+        if self.frames > 3:
+            sample["b"] = torch.zeros(3)
+            rows.append(torch.zeros(4))
+        else:
+            sample["a"] = torch.zeros(5)
+            rows.append(torch.zeros(6))
+        return sample, rows
+
+    def drawn(self):
+        sample, rows = {{"a": torch.zeros(2)}}, []
+        if torch.rand(1) > 0.5:
+            sample["b"] = torch.zeros(3)
+            rows.append(torch.zeros(4))
+        return sample, rows
+
     def image(self, path):
         img = Image.open(path).convert("RGB")
         img = img.resize((20, 10))
@@ -176,6 +193,7 @@ def collated(batch: Any) -> list[object]:
         (A, "self.a[index].repeat(2, axis=0), np.clip(self.a[index] * 2, 0, 1), self.a[index] > 0", PLAIN),
         (A, "self.growing(index)", PLAIN),
         (A, "self.entries(index)", PLAIN),
+        (A, "self.tested()", PLAIN),
         ("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=collate)"),
         ("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=lambda rows: torch.stack([row[0] for row in rows]).double())"),
         ("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=lambda rows: {'x': torch.stack([x for x, y in rows]), 'all': default_collate(rows)})"),
@@ -263,6 +281,11 @@ def test_what_nobody_knows_has_no_bytes(said: Said, sample: str) -> None:
     ways = said(HEAD + program("", sample))
     assert ways
     assert not [one for way in ways for one in way.arrays if one is not None and one.exact is not None]
+
+
+def test_what_a_test_decides_is_not_counted(said: Said) -> None:
+    (way,) = said(HEAD + program("", "self.drawn()"))
+    assert arrays(way) == [((4, 2), "float32"), None, None]
 
 
 def test_padding_makes_a_batch_larger(said: Said) -> None:

@@ -13,6 +13,7 @@ from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, elements, group, joined
 from oomlint.model import arguments, names
 from oomlint.model.values import (
+    FREE,
     Const,
     Display,
     Each,
@@ -239,25 +240,28 @@ class Parts(Sizes, Pictures):
             if path and (not entries or self.contents.grown(node, frame) is not None):
                 return None
             for effect in frame.scope.effects.get(root, ()) if not path else ():
-                if effect.kind == "append" and not effect.path and effect.value is not None:
-                    added, rounds = self.of(effect.value, frame), self._rounds(effect.statement, frame)
+                rounds = self._rounds(effect.statement, frame) if effect.value is not None and not effect.index else 0
+                added = self.of(effect.value, frame) if effect.value is not None and rounds != 0 else None
+                if effect.kind == "append" and not effect.path and rounds != 0:
                     if entries or rounds != 1:
                         return Many(added, rounds) if not entries else None
                     entries.append((len(entries), added))
-                elif effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "item" and effect.value is not None and not effect.index:
+                elif effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "item" and rounds != 0:
                     key = effect.path[0][1]
-                    entries = [*((name, one) for name, one in entries if name != key), (key, self.of(effect.value, frame) if key is not UNKNOWN_KEY else None)]
+                    known = [one for name, one in entries if name == key]
+                    entries = [*((name, one) for name, one in entries if name != key), (key, added if rounds else joined([added, *known]) if known else None)]
                 elif effect.kind in {"extend", "augment", "update", "pop", "setdefault", "clear"}:
                     return None
         return Group(tuple(entries))
 
     def _rounds(self, node: cst.CSTNode, frame: Frame) -> int | None:
-        """How often a statement runs for one sample."""
-        total: int | None = 1
+        """How often a statement runs for one sample; ``None`` where nobody knows, as where a test decides."""
+        ways = self.evaluator.where(node, frame)
+        total: int | None = 1 if FREE in ways else None if ways else 0
         for here in frame.module.walk.ancestors(node):
             if here is frame.scope.node:
                 break
-            if isinstance(here, cst.While | cst.If | cst.Try):
+            if isinstance(here, cst.While | cst.Try):
                 return None
             if isinstance(here, cst.For):
                 _, count = elements(self._iterated(here.iter, frame))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
 
-_PREFETCHED = 2  # torch's default with workers
+PREFETCHED = 2  # torch's default with workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def cases(project: Project, loader: Loader) -> Iterator[Inflight]:
 def case_under(project: Project, loader: Loader, frame: Frame, launch: object) -> Inflight | None:
     """The same in one frame, under one command line."""
     loaders = loaders_of(project)
-    workers, batch = workers_under(loaders, loader, frame, launch), _number(loaders.argument(loader, "batch_size", frame), 1, launch)
-    ahead = _number(loaders.argument(loader, "prefetch_factor", frame), _PREFETCHED, launch)
+    workers, batch = workers_under(loaders, loader, frame, launch), number_under(loaders.argument(loader, "batch_size", frame), 1, launch)
+    ahead = number_under(loaders.argument(loader, "prefetch_factor", frame), PREFETCHED, launch)
     if workers is None or batch is None or ahead is None or not isinstance(workers.const, int) or workers.const < 1:
         return None
     if not isinstance(batch.const, int) or not isinstance(ahead.const, int):
@@ -93,10 +93,10 @@ def case_under(project: Project, loader: Loader, frame: Frame, launch: object) -
 
 def workers_under(loaders: Loaders, loader: Loader, frame: Frame, launch: object) -> Alternative | None:
     """How many workers a loader has in a frame, under a command line; ``None`` where nobody knows."""
-    return _number(loaders.workers(loader, frame), 0, launch)
+    return number_under(loaders.workers(loader, frame), 0, launch)
 
 
-def _number(found: list[Alternative], default: int, launch: object) -> Alternative | None:
+def number_under(found: list[Alternative], default: int, launch: object = None) -> Alternative | None:
     """What an argument is under a command line: what that gives, else what it is without any."""
     told = [alt for alt in found if launch is not None and launch_of(alt) == launch]
     for alt in told or [alt for alt in found if launch_of(alt) is None]:

@@ -11,6 +11,7 @@ from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.samples import batches_of
 from oomlint.memory.facts import allocation_fact, dataset_facts, loader_fact
+from oomlint.memory.loaders.in_flight import PREFETCHED, number_under
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import arguments, names
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _LEAST_WASTE = 16 << 20  # bytes of one batch
-_PREFETCHED = 2  # torch's default with workers
 _THRESHOLD = "pinned_max_round_threshold_mb"  # an option of PyTorch's allocator that ends the rounding
 
 
@@ -67,15 +67,15 @@ def rounded_batches(module: Module, project: Project) -> Iterator[Rounded]:
 def _batch(project: Project, loader: Loader, frame: Frame) -> Rounded | None:
     loaders = loaders_of(project)
     pinned = _pins(loaders.argument(loader, "pin_memory", frame))
-    batch = _number(loaders.argument(loader, "batch_size", frame), 1)
-    workers = _number(loaders.workers(loader, frame), 0)
-    ahead = _number(loaders.argument(loader, "prefetch_factor", frame), _PREFETCHED)
-    others = [a.value for name in ("collate_fn", "batch_sampler") for a in loaders.argument(loader, name, frame)]
-    if pinned is None or batch is None or not isinstance(batch.const, int) or any(not _is_nothing(value) for value in others):
+    batch = number_under(loaders.argument(loader, "batch_size", frame), 1)
+    workers = number_under(loaders.workers(loader, frame), 0)
+    ahead = number_under(loaders.argument(loader, "prefetch_factor", frame), PREFETCHED)
+    sampled = any(not isinstance(alt.value, Absent) and alt.value != Const(None) for alt in loaders.argument(loader, "batch_sampler", frame))
+    if pinned is None or batch is None or not isinstance(batch.const, int) or sampled:
         return None
     for dataset, ways in batches_of(project, loader, frame, batch.const):
-        known = [[leaf.exact for leaf in way.arrays if leaf is not None and leaf.exact is not None] for way in ways]
-        parts = min(known, key=sum, default=[])
+        known = [([leaf.exact for leaf in way.arrays if leaf is not None and leaf.exact is not None], way.doubt) for way in ways]
+        parts, doubt = min(known, key=lambda one: sum(one[0]), default=([], 0))
         if not parts or dataset is None:
             continue
         wanted, taken = sum(parts), sum(block(part) for part in parts)
@@ -86,12 +86,8 @@ def _batch(project: Project, loader: Loader, frame: Frame) -> Rounded | None:
             times = ahead.const * workers.const + 1
         place = loader.module.place(loader.call)
         facts: tuple[Fact, ...] = (loader_fact(loader, option="pin_memory"), AllocationFact(place, ByteSize(wanted)), *dataset_facts(dataset))
-        return Rounded(place, wanted, taken, times, confidence_of(assumptions(pinned, batch)), tuple(story_places(place, pinned, batch)), facts)
+        return Rounded(place, wanted, taken, times, confidence_of(max(assumptions(pinned, batch), doubt)), tuple(story_places(place, pinned, batch)), facts)
     return None
-
-
-def _is_nothing(value: object) -> bool:
-    return isinstance(value, Absent) or (isinstance(value, Const) and value.value is None)
 
 
 def _pins(found: list[Alternative]) -> Alternative | None:
@@ -101,17 +97,6 @@ def _pins(found: list[Alternative]) -> Alternative | None:
         if not alt.reach and (
             (isinstance(value, Const) and value.value is True) or (isinstance(value, ExternalCall) and value.name == "torch.cuda.is_available")
         ):
-            return alt
-    return None
-
-
-def _number(found: list[Alternative], default: int) -> Alternative | None:
-    for alt in found:
-        if alt.reach:
-            continue
-        if _is_nothing(alt.value):
-            return Alternative(Const(default))
-        if isinstance(alt.value, Const) and isinstance(alt.value.value, int):
             return alt
     return None
 
