@@ -101,6 +101,13 @@ class Data(Dataset):
             rows.append(torch.zeros(6))
         return sample, rows
 
+    def scaled(self, index):
+        x = self.a[index]
+        x = torch.from_numpy(x.copy())
+        x /= 255
+        x -= x.mean()
+        return x.unsqueeze(0)
+
     def drawn(self):
         sample, rows = {{"a": torch.zeros(2)}}, []
         if torch.rand(1) > 0.5:
@@ -112,6 +119,12 @@ class Data(Dataset):
         img = Image.open(path).convert("RGB")
         img = img.resize((20, 10))
         return self.t(img)
+
+    def perhaps(self, path):
+        img = Image.open(path).convert("RGB")
+        if self.t:
+            img = self.t(img)
+        return img
 
     def cv(self, path):
         img = cv2.imread(path)
@@ -194,6 +207,7 @@ def collated(batch: Any) -> list[object]:
         (A, "self.growing(index)", PLAIN),
         (A, "self.entries(index)", PLAIN),
         (A, "self.tested()", PLAIN),
+        (A, "self.scaled(index)", PLAIN),
         ("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=collate)"),
         ("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=lambda rows: torch.stack([row[0] for row in rows]).double())"),
         ("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=lambda rows: {'x': torch.stack([x for x, y in rows]), 'all': default_collate(rows)})"),
@@ -244,6 +258,12 @@ def test_a_batch_is_what_torch_collates(said: Said, init: str, sample: str, load
             [((4, 3, 5, 6), "float16")],
         ),
         ("self.t = transforms.Compose([transforms.Resize((12, 12)), Mine()])", "self.image(index)", [((4, 3, 12, 12), "float32")]),
+        (
+            "self.t = transforms.Compose([transforms.Resize((16, 24)), transforms.ToTensor()])",
+            "self.perhaps(index)",
+            [((4, 3, 16, 24), "float32")],
+        ),
+        ("self.x = np.memmap('x', dtype='float32', mode='r', shape=(99, 3, 8, 4))", "self.x[index]", [((4, 3, 8, 4), "float32")]),
         ("", "self.cv(index)", [((4, 3, 16, 32), "float32")]),
         ("", "np.array(Image.open(index).convert('L').resize((20, 10)))", [((4, 10, 20), "uint8")]),
         (

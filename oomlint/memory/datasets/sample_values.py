@@ -12,6 +12,7 @@ from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, elements, group, joined
 from oomlint.model import arguments, names
+from oomlint.model.reach import Reach
 from oomlint.model.values import (
     FREE,
     Const,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.content_classifier import Contents
     from oomlint.memory.shared.shaped import Part
     from oomlint.model.evaluate import Evaluator
-    from oomlint.model.values import Alternative, Value
-    from oomlint.syntax.scopes import Scope
+    from oomlint.model.values import Alternative, Alternatives, Value
+    from oomlint.syntax.scopes import Effect, Scope
 
 _MOST_WAYS: Final = 6
 _MOST_QUESTIONS: Final = 3_000
@@ -142,8 +143,22 @@ class Parts(Sizes, Pictures):
                     return self.of(given.node.value, given.bound.frame)
                 parameters = names.parameters(frame.scope)
                 is_index = frame.scope.name == "__getitem__" and not frame.bound and len(parameters) > 1 and parameters[1].name.value == node.value
-                return NUMBER if is_index else None
+                return NUMBER if is_index else self._assigned(node, frame)
+            case Element() if isinstance(node, cst.Name):
+                return self._assigned(node, frame)
         return None
+
+    def _assigned(self, node: cst.Name, frame: Frame) -> Part:
+        """What was assigned to a name last, an operator such as ``x /= 255`` aside, which leaves the shape and the type of an array."""
+
+        def judge(effect: Effect) -> tuple[Alternatives, bool] | None:
+            return None if effect.path or effect.kind == "augment" else ([], True)
+
+        found, falls = Reach(frame.module.walk, frame.scope, node.value, judge).search(node)
+        effects = [effect for effect, _, conditions in found if self.evaluator.conditions(conditions, frame)]
+        plain = [effect.value for effect in effects if effect.kind == "assign" and effect.value is not None and not effect.index]
+        one = joined([self.of(value, frame) for value in plain]) if plain and len(plain) == len(effects) and not falls else None
+        return one if isinstance(one, Array) and one.of != "python" else None
 
     # -- calls -------------------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,9 @@ def elements(part: Part) -> tuple[Part, int | None]:
 
 
 def joined(found: Sequence[Part]) -> Part:
-    """What is true of each of several ways: of two arrays the shape of the smaller, as the least."""
+    """What is true of each of several ways: of two arrays the shape of the smaller, as the least. A picture is what has yet to become an array on some way."""
+    made = [one for one in found if not (isinstance(one, Array) and one.of == "picture")]
+    found = made or found
     if not found or any(one is None or type(one) is not type(found[0]) for one in found):
         return None
     first = found[0]
