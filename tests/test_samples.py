@@ -120,6 +120,13 @@ class Data(Dataset):
         img = img.resize((20, 10))
         return self.t(img)
 
+    def listed(self, path):
+        steps = []
+        if self.size > unknown:
+            steps.append(transforms.CenterCrop(4))
+        steps.append(transforms.ToTensor())
+        return transforms.Compose(steps)(Image.new("RGB", (9, 9)))
+
     def perhaps(self, path):
         img = Image.open(path).convert("RGB")
         if self.t:
@@ -204,6 +211,7 @@ def collated(batch: Any) -> list[object]:
         (R, "self.a[index].view(-1), self.a[index].flatten(), self.a[index].transpose(0, 1), self.a[index].t()", PLAIN),
         (A, "np.stack([self.a[index], self.a[index - 1]], axis=-1), self.a[index].T, np.expand_dims(self.a[index], 0)", PLAIN),
         (A, "self.a[index].repeat(2, axis=0), np.clip(self.a[index] * 2, 0, 1), self.a[index] > 0", PLAIN),
+        (A, "np.array(self.a[index], np.float64), torch.from_numpy(self.a[index]).type(torch.LongTensor), np.asarray([1, 2], np.uint8)", PLAIN),
         (A, "self.growing(index)", PLAIN),
         (A, "self.entries(index)", PLAIN),
         (A, "self.tested()", PLAIN),
@@ -271,6 +279,11 @@ def test_a_batch_is_what_torch_collates(said: Said, init: str, sample: str, load
             "self.t(self.clip()[0])",
             [((4, 4, 5, 5), "float32")],
         ),
+        (
+            "self.t = transforms.Compose([transforms.Grayscale(), transforms.ToTensor(), transforms.Lambda(lambda x: x.repeat(3, 1, 1))])",
+            "self.t(Image.open(index).resize((5, 4)))",
+            [((4, 3, 4, 5), "float32")],
+        ),
         ("self.t = transforms.ToTensor()", "self.t(np.zeros((9, 9, 3), np.float64))", [((4, 3, 9, 9), "float64")]),
     ],
 )
@@ -295,6 +308,7 @@ def test_pictures_have_the_size_that_their_transforms_give_them(said: Said, init
         "[torch.zeros(3) for _ in unknown]",
         "torch.zeros(3) if unknown else torch.zeros(4)",
         "transforms.Compose([unknown, transforms.ToTensor()])(Image.open(index))",
+        "self.listed(index)",
     ],
 )
 def test_what_nobody_knows_has_no_bytes(said: Said, sample: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
+    from oomlint.memory.shared.content_classifier import Contents
     from oomlint.memory.shared.shaped import Part, Shape
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.values import Alternative, Frame, Value
@@ -27,7 +28,7 @@ _PYTHON: Final = {**_ALIASES, "float": "float64", "int": "int64"}
 _CODES: Final = {"f": "float", "u": "uint", "i": "int"}
 _SAME: Final = frozenset(
     "copy clone contiguous detach cpu cuda share_memory_ pin_memory requires_grad_ zero_ fill_ normal_ uniform_ random_ clip clamp clamp_ abs neg round flip "
-    "flipud fliplr roll cumsum mul_ div_ add_ sub_ nan_to_num zeros_like ones_like empty_like rand_like randn_like GaussianBlur masked_fill".split()
+    "flipud fliplr roll mul_ div_ add_ sub_ nan_to_num zeros_like ones_like empty_like rand_like randn_like GaussianBlur masked_fill".split()
 )  # what leaves both the shape and the type
 _FLOATING: Final = frozenset("exp log log2 log10 log1p sqrt sin cos tanh sigmoid softmax log_softmax".split())
 _LIBRARIES: Final = ("torch.", "numpy.", "cupy.", "cv2.")
@@ -41,6 +42,7 @@ class ArrayCalls(ABC):
     """What calls make of arrays; what stands in the calls is asked of whoever derives from it."""
 
     evaluator: Evaluator
+    contents: Contents
     doubt: int  # how much the answer assumes
 
     def assume(self, count: int = 1) -> None:
@@ -188,7 +190,7 @@ class ArrayCalls(ABC):
     def _as_array(self, last: str, base: Part, call: cst.Call, frame: Frame, of: str) -> Part:
         """An array of an array, of a picture, of numbers, or of a list of them."""
         base = stacked(base, 0) if isinstance(base, Group | Many) else base
-        given = arguments.named(call, "dtype")
+        given = arguments.argument_for(call, "dtype", place=1)
         if not isinstance(base, Array):
             return Array(None, _typed(last) if last in TENSOR_TYPES else self.dtype(given, frame), of)
         shape = base.shape
@@ -211,6 +213,8 @@ def _dtype(value: Value, dotted: str) -> str:
         width = name[1:]
         name = f"{_CODES[name[0]]}{8 * int(width)}" if width.isdigit() and name[0] in _CODES else name
     library, _, word = name.rpartition(".")
+    if word in TENSOR_TYPES:
+        return _typed(word)
     word = (_CASTS if library in {"torch", "th"} else _PYTHON).get(word.rstrip("_"), word.rstrip("_"))
     return word if word in ITEM_BYTES else ""
 

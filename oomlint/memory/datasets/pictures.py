@@ -20,7 +20,7 @@ DECODED: Final = Array(("height", "width", "colours"), "uint8", "picture")
 _CROPS: Final = frozenset({"CenterCrop", "RandomCrop", "RandomResizedCrop", "RandomSizedCrop"})  # one number is a square
 _SAME: Final = frozenset("copy rotate transpose filter point autocontrast equalize flip mirror posterize solarize invert enhance".split())
 _TENSORS: Final = {"ToTensor": "float32", "to_tensor": "float32", "PILToTensor": "uint8", "pil_to_tensor": "uint8", "ToImage": "uint8", "to_image": "uint8"}
-_UNSIZED: Final = frozenset("Pad FiveCrop TenCrop Lambda RandomZoomOut ScaleJitter RandomShortestSize RandomResize RandomIoUCrop LinearTransformation".split())
+_UNSIZED: Final = frozenset("Pad FiveCrop TenCrop RandomZoomOut ScaleJitter RandomShortestSize RandomResize RandomIoUCrop LinearTransformation".split())
 _SIZED: Final = frozenset({"Resize", "resize", "center_crop"}) | _CROPS
 
 
@@ -34,12 +34,14 @@ class Pictures(ArrayCalls):
         last, call, frame = function.name.rpartition(".")[2], function.call, function.frame
         if last in {"Compose", "Sequential", "RandomApply", "RandomOrder", "RandomChoice"} and call.args:
             return self._chain(last, call.args[0].value, frame, given)
+        if last == "Lambda" and call.args:
+            return joined([self.applied(alt.value, given) for alt in self.usual(call.args[0].value, frame)])
         return self.step(last, call, frame, arguments.plain(call), given)
 
     def _chain(self, last: str, steps: cst.BaseExpression, frame: Frame, given: Part) -> Part:
         """What several transforms make, one behind another; of those that may be left out, what is true either way."""
         shown = next((alt.value for alt in self.usual(steps, frame) if isinstance(alt.value, Display)), None)
-        if shown is None or not isinstance(shown.node, cst.List | cst.Tuple):
+        if shown is None or not isinstance(shown.node, cst.List | cst.Tuple) or self.contents.grown(shown.node, shown.frame) is not None:
             return None
         ways: list[Part] = [given]
         for element in shown.node.elements:
