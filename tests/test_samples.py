@@ -303,6 +303,7 @@ def test_pictures_have_the_size_that_their_transforms_give_them(said: Said, init
         "torch.zeros(3, 4).reshape(unknown)",
         "np.zeros((3, 4), dtype=unknown)",
         "np.zeros((3, 4)) * unknown(index)",
+        "unknown(index) + 1",
         "torch.zeros(9, 4)[mask]",
         "torch.zeros(9, 4)[:unknown]",
         "[torch.zeros(3) for _ in unknown]",
@@ -320,6 +321,13 @@ def test_what_nobody_knows_has_no_bytes(said: Said, sample: str) -> None:
 def test_what_a_test_decides_is_not_counted(said: Said) -> None:
     (way,) = said(HEAD + program("", "self.drawn()"))
     assert arrays(way) == [((4, 2), "float32"), None, None]
+
+
+@pytest.mark.parametrize("steps", [["x = x + 1"] * 300, ["n = n + 1", "x = x[:n]", "for n in x: n = n + n", "x = torch.zeros(n, n)"]], ids=["long", "circle"])
+def test_no_program_is_too_deep(said: Said, steps: list[str]) -> None:
+    body = "\n".join(["def make(x):", *(f"    {step}" for step in steps), "    return x"])
+    (way,) = said(HEAD + body + "\n" + program("", "make(torch.zeros(3))"))
+    assert way.at_least in {0, 16}  # a number that nobody knows counts as one
 
 
 def test_padding_makes_a_batch_larger(said: Said) -> None:

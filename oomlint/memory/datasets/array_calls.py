@@ -44,6 +44,7 @@ class ArrayCalls(ABC):
     evaluator: Evaluator
     contents: Contents
     doubt: int  # how much the answer assumes
+    active: set[object]  # what is being asked: whoever asks it again runs in a circle
 
     def assume(self, count: int = 1) -> None:
         """Note that an answer rests on so much that is not certain: of several reasons, which may be one, the most counts."""

@@ -37,7 +37,12 @@ class Sizes(ArrayCalls):
         if isinstance(one, int):
             self.assume(min(map(assumptions, found)))
             return one
-        known = self._computed(node, frame) if not numbers else None
+        key = ("number", node, frame)
+        known = None
+        if not numbers and key not in self.active:
+            self.active.add(key)
+            known = self._computed(node, frame)
+            self.active.discard(key)
         code = " ".join(frame.module.code(node).split())
         return known if known is not None else code if len(code) <= _LONGEST else names.last_name(node) or _REST
 
@@ -46,14 +51,9 @@ class Sizes(ArrayCalls):
         match node:
             case cst.BinaryOperation(left=left, operator=operator, right=right) if type(operator) in ARITHMETIC:
                 a, b = self.number(left, frame), self.number(right, frame)
-                if (
-                    isinstance(a, int)
-                    and isinstance(b, int)
-                    and abs(a) < _LARGEST
-                    and 0 <= b < _LARGEST
-                    and not isinstance(operator, cst.Power | cst.LeftShift)
-                ):
-                    return int(ARITHMETIC[type(operator)](a, b)) if b or not isinstance(operator, cst.FloorDivide | cst.Divide | cst.Modulo) else None
+                fits = isinstance(a, int) and isinstance(b, int) and abs(a) < _LARGEST and 0 <= b < _LARGEST
+                by_nothing = b == 0 and isinstance(operator, cst.FloorDivide | cst.Divide | cst.Modulo)
+                return int(ARITHMETIC[type(operator)](a, b)) if fits and not by_nothing and not isinstance(operator, cst.Power | cst.LeftShift) else None
             case cst.Call(func=cst.Name(value="len"), args=[cst.Arg(value=whole)]):
                 return elements(self.of(whole, frame))[1]
             case cst.Call(func=cst.Name(value="int"), args=[cst.Arg(value=whole)]):
@@ -90,7 +90,7 @@ class Sizes(ArrayCalls):
                 return None
             case cst.Attribute(value=array, attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[]):
                 one = self.of(array, frame)
-                return one.shape if isinstance(one, Array) else None
+                return one.shape if isinstance(one, Array) and not one.least else None
             case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):
                 number = self.number(node, frame)
                 a, b = (self._written(one, frame, seen | {node}) for one in (left, right))

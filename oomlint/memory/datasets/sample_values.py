@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _MOST_WAYS: Final = 6
+_DEEPEST: Final = 40  # nested questions
 _MOST_QUESTIONS: Final = 3_000
 _KINDS: Final[dict[Kind, Array | Text]] = {
     Kind.TENSOR: TENSOR,
@@ -64,7 +65,7 @@ class Parts(Sizes, Pictures):
         self.launch = launch
         self.doubt = 0
         self._given: dict[tuple[Scope, str], Part] = {}
-        self._active: set[object] = set()
+        self.active: set[object] = set()
         self._memo: dict[tuple[cst.BaseExpression, Frame], Part] = {}
         self._left = _MOST_QUESTIONS
 
@@ -79,12 +80,12 @@ class Parts(Sizes, Pictures):
         key = (node, frame)
         if key in self._memo:
             return self._memo[key]
-        if key in self._active or self._left <= 0:
+        if key in self.active or self._left <= 0 or len(self.active) > _DEEPEST:
             return None
         self._left -= 1
-        self._active.add(key)
+        self.active.add(key)
         found = self._by_form(node, frame) or self._by_kind(node, frame)
-        self._active.discard(key)
+        self.active.discard(key)
         if not self._given:
             self._memo[key] = found
         return found
@@ -92,7 +93,9 @@ class Parts(Sizes, Pictures):
     def _by_kind(self, node: cst.BaseExpression, frame: Frame) -> Part:
         """That it is an array or a number, where nobody knows more."""
         content = self.contents.of(node, frame)
-        return _KINDS.get(content.kind) if not content.doubt else None
+        values = [alt.value for alt in self.usual(node, frame)] if content.kind is Kind.SCALAR else []
+        operated = any(isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) for value in values)  # a number, and something unknown
+        return _KINDS.get(content.kind) if not content.doubt and not operated else None
 
     def _by_form(self, node: cst.BaseExpression, frame: Frame) -> Part:
         match node:
