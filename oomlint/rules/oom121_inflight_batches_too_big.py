@@ -26,7 +26,8 @@ class InflightBatchesTooBig(Rule):
     GiB; a setting). The bytes of a batch follow from what makes a sample: arrays and tensors, also those that a method fills, their rows
     and slices, casts, arithmetic and stacks; pictures that PIL, OpenCV or torchvision give a size; a row of each tensor of a
     `TensorDataset`; and from what a `collate_fn` makes of samples. Sizes may be constants, arguments, options or settings. What nobody
-    knows counts as nothing, so the batch takes so much at least. The rule is silent where nothing of a batch is known.
+    knows counts as nothing, so the batch takes so much at least; where `__len__` gives a number, no more samples wait. The rule is silent
+    where nothing of a batch is known.
 
     ## Why is this bad
 

@@ -73,6 +73,17 @@ def samples_of(project: Project, dataset: Dataset, known: Mapping[str, Array] | 
             yield Sample(parts.of(value, frame), parts.doubt)
 
 
+def length_of(project: Project, dataset: Dataset, launch: object = None) -> int | None:
+    """How many samples a dataset says that it has; ``None`` where nobody knows."""
+    datasets = datasets_of(project)
+    method = datasets.evaluator.method(dataset.instance, "__len__") if dataset.instance is not None else None
+    if method is None or len(method.scope.returns) != 1 or method.scope.returns[0].value is None:
+        return None
+    parts = Parts(datasets.evaluator, datasets.contents, None, launch)
+    found = parts.number(method.scope.returns[0].value, Frame(method.module, method.scope, None, dataset.instance))
+    return found if isinstance(found, int) and found > 0 else None
+
+
 def _row(parts: Parts, dataset: Dataset) -> Part:
     """A row of each tensor of a ``TensorDataset``, an element of a list."""
     node, frame = dataset.node, dataset.frame

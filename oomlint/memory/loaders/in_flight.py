@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.sample_values import launch_of
-from oomlint.memory.datasets.samples import batches_of
+from oomlint.memory.datasets.samples import batches_of, length_of
 from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.model.values import Absent, Alternative, Const, assumptions
@@ -78,16 +78,20 @@ def case_under(project: Project, loader: Loader, frame: Frame, launch: object) -
         least = min(ways, key=lambda way: way.at_least, default=None)
         if least is None or not least.at_least:
             continue
+        waiting, size = ahead.const * workers.const + 1, least.at_least
+        length = length_of(project, dataset, launch) if dataset is not None else None
+        if length is not None:  # an epoch has no more batches, and they have no more samples
+            waiting, size = min(waiting, -(-length // max(batch.const, 1))), size * min(length, batch.const) // max(batch.const, 1)
         place = loader.module.place(loader.call)
         facts: tuple[Fact, ...] = (
             loader_fact(loader, [workers]),
-            AllocationFact(place, ByteSize(least.at_least)),
+            AllocationFact(place, ByteSize(size)),
             *(dataset_facts(dataset) if dataset is not None else ()),
         )
         confidence = confidence_of(max(assumptions(workers, batch, ahead), least.doubt))
         related = tuple(story_places(place, workers, batch, ahead))
         beside = given_beside([workers, batch, ahead])
-        return Inflight(place, workers.const, ahead.const * workers.const + 1, least.at_least, confidence, related, facts, beside)
+        return Inflight(place, workers.const, waiting, size, confidence, related, facts, beside)
     return None
 
 
