@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint import plugins, registry
 from oomlint.ast_trees import tree_of
+from oomlint.beside_code import Beside, beside
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.plugins import Sources
@@ -18,7 +20,7 @@ from oomlint.source import Kind, SourceError, content_digest, read_source
 from oomlint.suppress import UNUSED, Suppressions, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from oomlint.cache import Verdict
     from oomlint.config import Settings
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a file cannot be read or parsed
 PYTHON_2: Final = "python-2"  # the same where it is of that language
+UNREAD: Final = "unread"  # the same where a file beside the code has kept its values from those that asked for them
 UNFINISHED: Final = "unfinished"  # the same where its analysis takes more steps than any
 
 
@@ -97,6 +100,7 @@ class Linted(NamedTuple):
     failures: tuple[Failure, ...] = ()
     reads: tuple[str, ...] | None = None  # the files that this rests on, beside its own; None where that is not known
     searches: tuple[Searched, ...] = ()  # what was looked for in all files since the file before
+    unread: tuple[Finding, ...] = ()  # what is said of files beside the code that it has asked for values
 
 
 class Checker:
@@ -163,7 +167,23 @@ class Checker:
         except RecursionError:
             return Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
         shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
-        return Linted(ordered(shown), tuple(failures), reads, readings.news() if readings is not None else ())
+        searches = readings.news() if readings is not None else ()
+        return Linted(ordered(shown), tuple(failures), reads, searches, tuple(self._unread(looked.path, reads or ())))
+
+    def _unread(self, path: str, reads: Iterable[str]) -> Iterator[Finding]:
+        """What is said of files that were opened for values and have none to give, because they are broken."""
+        opened = sorted(name for name in reads if not name.endswith(".py") and beside(name) is not None)
+        if not opened:
+            return
+        from oomlint.model.beside_mistakes import programs_in, unread  # noqa: PLC0415 - few files have asked one
+
+        project = self.projects.of(path)
+        names = {os.path.basename(name) for name in (path, *reads)}
+        for name in opened:
+            data = project.text(name)
+            found = unread(name, data) if beside(name) is Beside.SETTINGS or not names.isdisjoint(programs_in(data)) else None
+            if found is not None:
+                yield replace(cannot_check(name, found[1], row=found[0]), name=UNREAD)
 
     def _beside_silence(self, item: Finding) -> Finding | None:
         """The finding, without the places beside the code at which it is silenced; ``None`` where it is at all of them."""

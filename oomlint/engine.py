@@ -18,7 +18,7 @@ from oomlint.basis import Basis
 from oomlint.beside_code import beside
 from oomlint.cache import Cache, project_state, refusal
 from oomlint.causes import Causes, causes_of
-from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
+from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, UNREAD, Checker, Job, cannot_check, ordered
 from oomlint.config import Sort
 from oomlint.discovery import Reached, discover, tops_of, unreached
 from oomlint.finding import Safety, Severity
@@ -69,6 +69,7 @@ class Looks(NamedTuple):
 
     candidates: dict[str, Looked]  # files that the scout lets through, by path
     digests: dict[str, str]  # of the contents that were checked, by path
+    unread: tuple[Finding, ...] = ()  # what is said of files beside the code that were asked for values
     foreign: frozenset[str] = frozenset()  # links that lead out of the project, and that nobody has named
 
 
@@ -137,7 +138,8 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     hidden = [*causes.of((item for item in hidden if item not in comments), checker.is_silent)]
     failures = tuple(failure for failure in failures if failure.path not in causes.beside)
     fixed = tuple(causes.of(report.fixed, checker.is_silent))
-    whole = replace(report, findings=left, fixed=fixed, notices=(*notices, *report.notices), failures=failures, checked=files)
+    unread = (Notice(item.place.path, f"{item.message} (line {item.place.row})") for item in looks.unread if item.place.path not in listed)
+    whole = replace(report, findings=left, fixed=fixed, notices=(*notices, *report.notices, *unread), failures=failures, checked=files)
     return _shown(replace(whole, hidden=tuple(hidden)), paths, options, settings.sort, causes, reached, root)
 
 
@@ -239,24 +241,27 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
     if waiting and cache.in_use:
         cache.open_findings(project_state(job.root, [job.settings.as_table(), plugins.signature()], job.codes, job.folders))
     fresh: list[Looked] = []
+    unread: list[Finding] = []
     for looked in waiting:
         known = cache.findings(looked.path, looked.digest)
         if known is None:
             fresh.append(looked)
         else:
-            by_file[looked.path] = known
+            by_file[looked.path] = tuple(item for item in known if item.name != UNREAD)
+            unread += (item for item in known if item.name == UNREAD)
     results = _lint(checker, fresh, options)
     basis = cache.basis() if fresh else Basis()
     for looked, linted in zip(fresh, results, strict=True):
         by_file[looked.path] = linted.findings
+        unread += linted.unread
         basis.note(looked.path, linted.reads, linted.searches)
         # Of what lies outside of the root the key tells less than a rule may see.
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
-            cache.keep_findings(looked.path, looked.digest, linted.findings)
+            cache.keep_findings(looked.path, looked.digest, (*linted.findings, *linted.unread))
     if fresh:
         cache.keep_basis(basis)
     cache.save()
-    seen = Looks({looked.path: looked for looked in waiting}, {looked.path: looked.digest for looked in looks})
+    seen = Looks({looked.path: looked for looked in waiting}, {looked.path: looked.digest for looked in looks}, ordered(unread))
     return by_file, seen, tuple(failure for linted in results for failure in linted.failures)
 
 

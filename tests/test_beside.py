@@ -371,6 +371,14 @@ def test_a_broken_file_breaks_nothing(name: str, project: Path) -> None:
         (".vscode/launch.json", b"{,,", "1:2: not valid JSON: Expecting property name enclosed in double quotes"),
         ("x.toml", b"a = \n", "1:5: not valid TOML: Invalid value"),
         ("run.sh", b"a\0b", "1:2: contains NUL bytes: not a text file"),
+        ("run.sh", b'echo "it\'s"\npython train.py "$A', '2:17: the quote " is never closed'),
+        ("run.sh", b"x=$(date '+%F)\n", "1:10: the quote ' is never closed"),
+        ("run.sh", "python train.py".encode("utf-16"), "1:1: UTF-16 text: save it as UTF-8"),
+        ("x.yaml", "a: 1".encode("utf-16"), "1:1: UTF-16 text: save it as UTF-8"),
+        ("x.ini", b"[a]\nb = 1\n[c\n", "3:1: not valid INI: a section without its `]`"),
+        ("Makefile", b"ifeq (a,b\n", "1:6: the `(` of `ifeq` is never closed"),
+        ("Makefile", b"ifdef A\nB = 1\n", "1:1: a condition without `endif`"),
+        ("Makefile", b"all:\n\tpython train.py $(W\n", "2:18: a reference to a variable is never closed"),
     ],
 )
 def test_a_named_file_that_is_broken_is_told(project: Path, name: str, content: bytes, said: str) -> None:
@@ -391,11 +399,70 @@ def test_a_named_file_that_is_broken_is_told(project: Path, name: str, content: 
         ("rows.json", b'{"a": 1}\n{"a": 2}\n'),
         ("empty.json", b""),
         ("run.sh", b"# \xe9\nif\n"),
+        ("run.sh", b'cat <<\'EOF\'\nit\'s\nEOF\n# don\'t\necho $\'it\\\'s\' "${A:-"b"}" "$(echo "c")" $((1 << 2)) \\"\n'),
+        ("run.sh", b"#!/usr/bin/env python\n# it's\nprint(1)  #'\nx='''\n"),
+        ("Makefile", b"# $(\nA = $(shell echo ')') $$( # ${\ndefine B\n$(\nendef\nifeq ($(A),)\nendif\n"),
+        ("x.ini", b"a = 1\na = 2\n b = [\n"),
     ],
 )
 def test_a_named_file_that_others_can_read_is_not_told(project: Path, name: str, content: bytes) -> None:
     (project / name).write_bytes(content)
     assert not check(project, name).findings
+
+
+READS: Final = """import configparser
+import json
+
+import yaml
+from train import dataset
+from torch.utils.data import DataLoader
+
+parser = configparser.ConfigParser()
+parser.read("cfg.ini")
+loader = DataLoader(dataset, num_workers=yaml.safe_load(open("cfg.yaml"))["workers"])
+loader = DataLoader(dataset, num_workers=json.load(open("cfg.json"))["workers"])
+loader = DataLoader(dataset, num_workers=parser.getint("a", "workers"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("compose.yaml", "services:\n  a:\n    command: [python, train.py\n", "not valid YAML: expected ',' or ']', but got '<stream end>' (line 4)"),
+        (".vscode/launch.json", '{"configurations": [{"module": "train",\n', "not valid JSON: Expecting property name enclosed in double quotes (line 2)"),
+        ("run.sh", 'python train.py "$A\n', 'the quote " is never closed (line 1)'),
+        ("Makefile", "all:\n\tpython -m train $(W\n", "a reference to a variable is never closed (line 2)"),
+        ("cfg.yaml", "workers: [\n", "not valid YAML: expected the node content, but found '<stream end>' (line 2)"),
+        ("cfg.json", '{"workers"', "not valid JSON: Expecting ':' delimiter (line 1)"),
+        ("cfg.ini", "workers = 8\n", "not valid INI: a value in front of the first section (line 1)"),
+    ],
+)
+def test_a_broken_file_that_the_code_asks_for_is_told_in_a_line(project: Path, name: str, content: str, said: str) -> None:
+    write(project, "other.py", READS)
+    write(project, name, content)
+    for cache in (False, True, True):
+        report = check(project, cache=cache)
+        assert [(os.path.relpath(one.path, project), one.message) for one in report.notices] == [(name, said)]
+        assert not any(item.code is None for item in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("unused.yaml", "a: ["), ("compose.yaml", "services: [other.py"), ("run.sh", 'echo "'), ("Makefile", "all:\n\techo $(W\n"), ("cfg.ini", "[a")],
+)
+def test_a_broken_file_that_nobody_asks_for_is_not(project: Path, name: str, content: str) -> None:
+    write(project, name, content)
+    assert not check(project).notices
+
+
+def test_json_may_have_tabs(project: Path) -> None:
+    write(
+        project,
+        "train.py",
+        TRAIN.replace("num_workers=args", 'num_workers=json.load(open("cfg.json"))["a"]["w"], timeout=args').replace("import a", "import json\nimport a"),
+    )
+    write(project, "cfg.json", '{\n\t"a": {\n\t\t"w": 8\n\t}\n}\n')
+    assert told(check(project), project) == [("cfg.json", 3)]
 
 
 LONG: Final[dict[str, Callable[[], str]]] = {

@@ -31,7 +31,7 @@ _LOADERS = {
 }
 MAINS = frozenset({"hydra.main", "hydra.main.main", "nemo.core.config.hydra_runner", "nemo.core.config.hydra_runner.hydra_runner"})
 _SAME_PATH = frozenset({"resolve", "absolute", "expanduser", "read_text", "open", "read"})
-_MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
+MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 
 
 class SettingsReader:
@@ -126,9 +126,10 @@ class SettingsReader:
             return self._files[key]
         self._files.assume(key, None)
         try:
-            if not form or os.path.getsize(path) > _MOST_BYTES:
+            if not form or os.path.getsize(path) > MOST_BYTES:
                 return None
-            node = compose(self.project.raw(path).decode("utf-8", "replace"), form)
+            text = self.project.raw(path).decode("utf-8-sig", "replace")
+            node = compose(text.replace("\t", " ") if path.endswith(".json") else text, form)  # YAML has no tabs between values
         except Exception:  # noqa: BLE001 - any broken settings file is simply not known
             return None
         self._files[key] = Settings(SettingsFile(path), node) if node is not None else None
