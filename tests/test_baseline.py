@@ -81,7 +81,7 @@ def test_what_is_new_is_shown(folder: Path, known: Callable[..., Done]) -> None:
     status, out, err = known()
     assert (status, err) == (1, "")
     assert out.startswith("a.py:6:12: OOM101 error [*] ")
-    assert out.endswith("Found 1 error in 1 file; 1 fixable with --fix.\n1 known finding not shown.\n")
+    assert out.endswith("Found 1 error in 1 file; up to 1 fixable with --fix.\n1 known finding not shown.\n")
     (folder / "a.py").write_text(IMPORT + BAD + BAD)
     assert known().out.startswith("a.py:3:10: OOM101 error")
 

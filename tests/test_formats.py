@@ -416,7 +416,7 @@ b.ipynb:cell 2:12:16: OOM101 error [*] ...
 """)
     rows = out("json-lines").splitlines()
     assert [json.loads(row) for row in rows] == json.loads(out("json"))
-    assert out("grouped", "--statistics", "-q") == "2  OOM101  persistent-without-workers (2 fixable)\n"
+    assert out("grouped", "--statistics", "-q") == "2  OOM101  persistent-without-workers (up to 2 fixable)\n"
     assert json.loads(out("json-lines", "--statistics"))["fixable"] == 2
 
 

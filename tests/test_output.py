@@ -436,7 +436,7 @@ def test_statistics_count_by_rule(finding: Finding, folder: Path) -> None:
     assert plain(statistics.lines(found)) == snapshot("""\
 11  OOM901  made-up
  1  -  cannot-check
- 1  OOM101  persistent-without-workers (1 fixable)
+ 1  OOM101  persistent-without-workers (up to 1 fixable)
 """)
     assert json.loads(statistics.text(found))[0] == {"code": "OOM901", "name": "made-up", "severity": "warning", "count": 11, "fixable": 0}
 
@@ -475,18 +475,18 @@ def graded(folder: Path, severity: Severity, safety: Safety | None = None) -> Fi
         (
             [(Severity.ERROR, Safety.SAFE), (Severity.ERROR, None), (Severity.NOTE, None)],
             {},
-            "Found 2 errors and 1 note in 1 file (3 checked); 1 fixable with --fix.",
+            "Found 2 errors and 1 note in 1 file (3 checked); up to 1 fixable with --fix.",
         ),
         (
             [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE), (Severity.NOTE, Safety.DISPLAY)],
             {},
-            "Found 1 error, 1 warning and 1 note in 1 file (3 checked); 1 fixable with --fix, 1 more with --unsafe-fixes.",
+            "Found 1 error, 1 warning and 1 note in 1 file (3 checked); up to 1 fixable with --fix, 1 more with --unsafe-fixes.",
         ),
-        ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 1 file (3 checked); 1 fixable with --fix --unsafe-fixes."),
+        ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 1 file (3 checked); up to 1 fixable with --fix --unsafe-fixes."),
         (
             [(Severity.WARNING, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE)],
             {"tried": [Safety.SAFE]},
-            "Found 2 warnings in 1 file (3 checked); 1 fixable with --fix --unsafe-fixes.",
+            "Found 2 warnings in 1 file (3 checked); up to 1 fixable with --fix --unsafe-fixes.",
         ),
         (None, {}, "1 file could not be checked."),
     ],

@@ -203,7 +203,7 @@ class _Check:
         """Say of findings that no diff shows that they are there."""
         left = [item for item in report.findings if item.code is not None]
         unsafe = sum(item.fix is not None and item.fix.safety is Safety.UNSAFE for item in left)
-        more = f" ({unsafe} fixable with --unsafe-fixes)" if unsafe and not self.settings.unsafe_fixes else ""
+        more = f" (up to {unsafe} fixable with --unsafe-fixes)" if unsafe and not self.settings.unsafe_fixes else ""
         if left:
             say(f"no fix to show for {summary.count(len(left), 'finding')}{more}")
 

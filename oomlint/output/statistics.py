@@ -23,7 +23,7 @@ def lines(findings: Iterable[Finding]) -> Iterator[Line]:
     rows = _rows(findings)
     width = max((len(str(number)) for *_, number, _ in rows), default=0)
     for code, name, severity, number, fixable in rows:
-        yield ((f"{number:>{width}}  ", ""), (code or "-", STYLES[severity]), (f"  {name}{f' ({fixable} fixable)' if fixable else ''}", ""))
+        yield ((f"{number:>{width}}  ", ""), (code or "-", STYLES[severity]), (f"  {name}{f' (up to {fixable} fixable)' if fixable else ''}", ""))
 
 
 def text(findings: Iterable[Finding], *, rows: bool = False) -> str:

@@ -111,10 +111,13 @@ def leaving(left_out: int) -> str:
 
 
 def _fixable(findings: Sequence[Finding], tried: Collection[Safety]) -> str:
-    """The hint at the options that would fix what is left. Which fixes do harm, and are left out, shows only when they are tried."""
+    """The hint at the options that would fix what is left. Which fixes do harm, and are left out, shows only when they are tried.
+
+    To try them would take several times as long as the check.
+    """
     tally = Counter(item.fix.safety for item in findings if item.fix and item.fix.edits)
     safe, more = (0 if safety in tried else tally[safety] for safety in (Safety.SAFE, Safety.UNSAFE))
-    parts = [f"{safe} fixable with --fix"] if safe else []
+    parts = [f"up to {safe} fixable with --fix"] if safe else []
     if more:
-        parts.append(f"{more} more with --unsafe-fixes" if safe else f"{more} fixable with --fix --unsafe-fixes")
+        parts.append(f"{more} more with --unsafe-fixes" if safe else f"up to {more} fixable with --fix --unsafe-fixes")
     return f"; {', '.join(parts)}" if parts else ""
