@@ -530,6 +530,55 @@ def test_a_makefile_may_set_a_variable_below() -> None:
     assert number.value == 64
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "numbers"),
+    [
+        ("train.sh", 'ARGS="--seed 1 --num_workers 8"\npython train.py $ARGS\n', [(1, 30)]),
+        ("train.sh", 'ARGS="--seed 1 --num_workers 8"; python train.py $ARGS\n', [(1, 30)]),
+        ("train.sh", 'ARGS=(\n  --seed 1  # one\n  --num_workers 8\n)\npython train.py "${ARGS[@]}"\n', [(3, 17)]),
+        ("train.sh", "SCRIPT=./train.py\npython $SCRIPT --num_workers 8\n", [(2, 30)]),
+        ("train.sh", "for w in 0 8; do\n  python train.py --num_workers $w\ndone\n", [(1, 12)]),
+        ("train.sh", 'sbatch --cpus-per-task=2 --wrap "python train.py --num_workers 8"\n', [(1, 64)]),
+        ("train.sh", "cat > job.sh <<EOF\npython train.py --num_workers 8\nEOF\nsbatch job.sh\n", [(2, 31)]),
+        ("train.sh", 'echo "python train.py --num_workers 8" | sbatch\n', [(1, 37)]),
+        ("Makefile", "train: W=8\ntrain:\n\tpython train.py --num_workers $(W)\n", [(1, 10)]),
+        ("Makefile", "ARGS := --seed 1 --num_workers 8  # many\ntrain:\n\tpython train.py $(ARGS)\n", [(1, 32)]),
+        ("train.sh", 'ARGS="--seed 1 --num_workers 8"\npython train.py "$ARGS"\n', []),
+        ("train.sh", 'ARGS=(--num_workers 8)\nARGS+=(--num_workers 0)\npython train.py "${ARGS[@]}"\n', []),
+        ("train.sh", "echo python train.py --num_workers 8\n", []),
+        ("train.sh", 'echo "python train.py --num_workers 8" | tee log\n', []),
+        ("train.sh", "usage() {\n  cat <<EOF\npython train.py --num_workers 8\nEOF\n}\n", []),
+        ("train.sh", "python train.py --num-workers 8\n", []),
+        ("Makefile", "train: W=8\ntrain:\n\techo no\nother:\n\tpython train.py --num_workers $(W)\n", []),
+        ("Makefile", "train:\n\t@echo python train.py --num_workers 8\n", []),
+    ],
+)
+def test_what_a_command_line_gives_is_what_the_shell_gives(name: str, text: str, numbers: list[tuple[int, int]], project: Path) -> None:
+    write(project, name, text)
+    assert [(item.place.row, item.place.column) for item in check(project).findings] == numbers
+
+
+def test_click_has_the_spelling_that_is_written_and_a_field_both(project: Path) -> None:
+    head = "from dataclasses import dataclass\n\nimport click\nimport torch\nfrom transformers import HfArgumentParser\n"
+    head += "from torch.utils.data import DataLoader, TensorDataset\n\n\n"
+    body = 'TensorDataset(torch.load("features.pt"), torch.load("labels.pt"))'
+    command = (
+        f'@click.command()\n@click.option("--num_workers", type=int, default=0)\ndef main(num_workers):\n    DataLoader({body}, num_workers=num_workers)\n'
+    )
+    fields = "@dataclass\nclass Given:\n    num_workers: int = 0\n\n\n(given,) = HfArgumentParser(Given).parse_args_into_dataclasses()\n"
+    for line, clicked, filled in (("--num-workers 8", 0, 1), ("--num_workers 8", 1, 1)):
+        write(project, "train.sh", f"python train.py {line}\n")
+        write(project, "train.py", head + command)
+        assert len(told(check(project), project)) == clicked
+        write(project, "train.py", head + fields + f"DataLoader({body}, num_workers=given.num_workers)\n")
+        assert len(told(check(project), project)) == filled
+
+
+def test_a_job_that_a_line_submits_has_the_processors_of_the_line(project: Path) -> None:
+    write(project, "train.sh", 'sbatch --cpus-per-task=2 --wrap "python train.py --num_workers 8"\n')
+    assert [item.code for item in check(project, select=["OOM151"], severity=Severity.NOTE).findings] == ["OOM151"]
+
+
 # -- the editor --------------------------------------------------------------------------------------------------------
 
 

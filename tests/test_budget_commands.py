@@ -54,7 +54,7 @@ workers, n = a.workers, (5 if a.quick else a.n) * a.times
     ("given", "wanted"),
     [
         ("-j3 -n20", (3, 20)),
-        ("--num_work 4", (4, 10)),
+        ("--num-work 4", (4, 10)),
         ("-n 20 3", (1, 60)),
         ("7 --quick", (1, 35)),
         ("--num-workers=2 -- 6", (2, 60)),

@@ -52,7 +52,7 @@ def is_known(word: str) -> bool:
 
 
 def read(words: Sequence[str], options: Iterable[Option]) -> Read:
-    """Read words as ``argparse`` does: ``--num_work 3``, ``--num-workers=3``, ``-j 3`` and ``-j3`` are one."""
+    """Read words as ``argparse`` does: ``--num-work 3``, ``--num-workers=3``, ``-j 3`` and ``-j3`` are one."""
     flags = {flag: option for option in options for flag in option.flags}
     found, at = Read(), 0
     while at < len(words):
@@ -125,6 +125,6 @@ def constant_of(word: str) -> object:
 
 
 def spellings(flags: Iterable[str]) -> set[str]:
-    """The ways in which an option may be written."""
+    """The ways in which a field of a class may be written, which some parsers take with hyphens, and some with both."""
     spelt = {flag for flag in flags if flag.startswith("-")}
     return spelt | {flag.replace("_", "-") for flag in spelt} | {flag.replace("-", "_").replace("__", "--", 1) for flag in spelt if flag.startswith("--")}

@@ -10,7 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from oomlint.beside_code import Beside, beside
-from oomlint.model.commands import Command, Text, Word, names_program, scanned
+from oomlint.model import shell_scripts
+from oomlint.model.command_texts import Text, Word
+from oomlint.model.commands import Command, names_program, scanned
 from oomlint.model.container_files import characters_of, of_compose, of_dockerfile, words_of_list
 from oomlint.model.yaml_nodes import MOST_CHARACTERS, member
 
@@ -39,7 +41,9 @@ def commands_of(path: str, content: str) -> tuple[Command, ...]:
             return ()
     else:
         found = list(scanned(text, 0, len(content)))
-    return tuple(one for one in found if names_program(one.words))
+    printed = shell_scripts.shown(content) if kind is Beside.SHELL else []
+    found = [one for one in found if not one.prints and not any(start <= one.start < end for start, end in printed)]
+    return tuple(each for one in found for each in one.spread() if names_program(each.words))
 
 
 def plain_json(text: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Edit, Place
-from oomlint.model import shell_scripts
+from oomlint.model.command_texts import TOKEN, VARIABLE, Number, Text, Word, plain
 from oomlint.rows import span_of, starts_of
 
 if TYPE_CHECKING:
@@ -21,24 +20,14 @@ if TYPE_CHECKING:
     from oomlint.model.project import Project
     from oomlint.source import Source
 
-_TOKEN: Final = re.compile(
-    r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
-    |(?P<end>[\n;&|()`])
-    |(?P<comment>\#[^\n]*)
-    |(?P<word>(?:\\[^\r\n]|'[^'\n]*'|"(?:\\.|[^"\\\n])*"|\$\([^()\n]*\)|\$\{[^{}\n]*\}|[^\s;&|()`'"\\]|['"\\])+)
-    |(?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
-_QUOTED: Final = re.compile(r"\\(.)|'([^'\n]*)'|\"((?:\\.|[^\"\\\n])*)\"", re.DOTALL)
 _WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
-_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
 _ANY_DEFAULT: Final = re.compile(r"\$\{(\w+):?-([^{}$]*)\}")
 _DEFAULT: Final = re.compile(r"\$\{(\w+):?-(\d+)\}")
+_MOST_TURNS: Final = 8  # of a loop
 _LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
 _CPUS_OF_TASK: Final = "SLURM_CPUS_PER_TASK"
-_ASSIGNED: Final = re.compile(
-    r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
-)
+_PIPED: Final = re.compile(r"[\"']?[ \t]*\|[ \t]*(\S+)")
+_PRINTS: Final = frozenset({"echo", "printf", ":", "tee", "cat"})
 _ENTERS: Final = re.compile(
     r"""(?:^|[;&|({'"])[ \t]*(?:cd|pushd)[ \t]+(?:--[ \t]+)?
         (?:"((?:[^"$\n]|\$\([^()]*\)|\$)*)" | '([^'\n]*)' | ((?:\$\([^()\n]*\)|[^\s;&|()'"])+))
@@ -55,79 +44,6 @@ _SETS: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
-class Word(NamedTuple):
-    """A word of a command, as the program gets it, and the characters of the file that it is."""
-
-    text: str
-    start: int
-    end: int
-
-
-class Number(NamedTuple):
-    """A whole number that a command line gives, and where the file writes it."""
-
-    value: int
-    place: Place
-
-
-@dataclass(frozen=True, eq=False)
-class Text:
-    """A file with command lines, or a row of a notebook."""
-
-    path: str
-    content: str = field(repr=False)
-    cell: int = 0
-    row: int = 1  # that the first row of the content is
-    column: int = 1
-    exact: bool = True  # whether places are those of characters; else all are the whole
-    moved: str = ""  # the folder that a notebook goes into in front of the row
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return starts_of(self.content)
-
-    def place(self, start: int, end: int) -> Place:
-        """The place of characters of the content."""
-        if not self.exact:
-            start, end = 0, len(self.content)
-        (row, column), (end_row, end_column) = self._spot(start), self._spot(end)
-        return Place(self.path, self.cell, row, column, end_row, end_column)
-
-    def _spot(self, index: int) -> tuple[int, int]:
-        row = bisect_right(self._starts, index)
-        return self.row + row - 1, index - self._starts[row - 1] + (self.column if row == 1 else 1)
-
-    @cached_property
-    def assigned(self) -> dict[str, Word | None]:
-        """Variables that the file sets, with what it sets them to; ``None`` where that happens more than once, or is not plain."""
-        if self._is_script:
-            return {name: Word(*given) if given is not None else None for name, given in shell_scripts.assigned(self.content).items()}
-        found: dict[str, Word | None] = {}
-        for match in _ASSIGNED.finditer(self.content):
-            found[match[1]] = None if match[1] in found else Word(match[2].strip("\"'"), match.start(2), match.end(2))
-        return found
-
-    @cached_property
-    def batch_processors(self) -> Word | None:
-        """The processors of a task that a script asks SLURM for; ``None`` where it does not say so just once."""
-        found = [given for name, given in self.batch_options if name in {"--cpus-per-task", "-c"}]
-        return found[0] if len(found) == 1 and re.fullmatch(r"\d{1,9}", found[0].text) else None
-
-    @cached_property
-    def batch_options(self) -> tuple[tuple[str, Word], ...]:
-        """The options that a script gives to SLURM."""
-        return tuple((name, Word(*given)) for name, given in shell_scripts.batch_options(self.content)) if not self.cell else ()
-
-    @property
-    def _is_script(self) -> bool:
-        return not self.cell and beside(self.path) is Beside.SHELL
-
-    def set_before(self, name: str, index: int) -> Word | None:
-        """What a variable is set to for a command at an index; ``None`` where that is not known."""
-        given = self.assigned.get(name)
-        return None if given is None or (self._is_script and given.start > index) else given
-
-
 @dataclass(frozen=True, eq=False)
 class Command:
     """One command."""
@@ -136,6 +52,8 @@ class Command:
     parts: tuple[Word, ...]
     service: Service | None = None  # that it belongs to
     outer: tuple[Word, ...] = ()  # the words in front of it, where it stands in quotes
+    written: tuple[int, int] = (0, 0)  # its characters, where words of it are what variables are set to
+    turn: tuple[int, ...] = ()  # of the loops that set variables of it
 
     @cached_property
     def words(self) -> list[str]:
@@ -145,12 +63,73 @@ class Command:
     @property
     def place(self) -> Place:
         """All of it."""
-        return self.text.place(self.parts[0].start, self.parts[-1].end)
+        return self.text.place(self.start, self.written[1] or self.parts[-1].end)
+
+    @property
+    def start(self) -> int:
+        """Where it begins."""
+        return self.written[0] if self.written[1] else self.parts[0].start
+
+    @property
+    def run(self) -> object:
+        """What tells its run from those of other commands, and of other turns."""
+        return (self.place, *self.turn) if self.turn else self.place
+
+    def spread(self) -> Iterator[Command]:
+        """The command with the words that its variables are set to, once for each turn of the loops around it."""
+        parts: list[list[tuple[Word, ...]]] = []
+        for before, part in zip((None, *self.parts), self.parts, strict=False):
+            named = VARIABLE.fullmatch(part.text) if part.text.startswith("$") else None
+            turns = [one for one in self.text.turns.get(named[1] or named[3] or "", ()) if one.start < part.start] if named is not None else []
+            words = self.text.words_before(part)
+            if words is not None and len(words) > 1 and before is not None and before.text.startswith("-") and not words[0].text.startswith("-"):
+                words = None  # one word is wanted there, as a rule
+            parts.append([(one,) for one in turns] if 0 < len(turns) <= _MOST_TURNS else [tuple(words) if words is not None else (part,)])
+        if all(len(ways) == 1 and ways[0] == (part,) for ways, part in zip(parts, self.parts, strict=True)):
+            yield self
+            return
+        names = {part.text for part, ways in zip(self.parts, parts, strict=True) if len(ways) > 1}
+        for number in range(max(map(len, parts)) if len(names) == 1 else 1):
+            if len(names) > 1:
+                chosen = [ways[0] if len(ways) == 1 else (part,) for part, ways in zip(self.parts, parts, strict=True)]
+            else:
+                chosen = [ways[number if len(ways) > 1 else 0] for ways in parts]
+            found = tuple(word for words in chosen for word in words)
+            if found:
+                turn = (number,) if len(names) == 1 else ()
+                yield replace(self, parts=found, written=(self.start, self.parts[-1].end), turn=turn)
+
+    @property
+    def prints(self) -> bool:
+        """Whether it only prints what looks like a command."""
+        first = (self.outer or self.parts)[0].text
+        into = _PIPED.match(self.text.content, (self.written[1] or self.parts[-1].end))
+        return first.lstrip("@-+") in _PRINTS and not (into is not None and os.path.basename(into[1]) not in _PRINTS)
+
+    def places(self, bases: Sequence[str]) -> Iterator[str]:
+        """The folders that it may be in, as its file goes into them from where that is started: one of the bases, the folder of the file among them.
+
+        Of a folder that begins at the root, or with a variable, the end may be one of the project's.
+        """
+        parts = self.entered.replace("\\", "/").split("/")
+        if self.starts_at_file:
+            first = next(place for place in range(len(parts) + 1) if ")" not in (rest := "/".join(parts[place:])) and "}" not in rest)
+            yield os.path.normpath(os.path.join(os.path.dirname(self.text.path), *parts[first:]))
+            return
+        unknown = max((place for place, part in enumerate(parts) if "$" in part or part == "~"), default=-1)
+        if not os.path.isabs(self.entered) and unknown < 0:
+            yield from (os.path.normpath(os.path.join(base, *parts)) for base in bases)
+            return
+        if unknown < 0:
+            yield self.entered
+        ends = [part for part in parts[unknown + 1 :] if part]
+        for start in range(len(ends) + 1):
+            yield from (os.path.normpath(os.path.join(base, *ends[start:])) for base in bases)
 
     @cached_property
     def entered(self) -> str:
         """The folder that the file goes into in front of the command, from the one in which it starts; empty where it stays."""
-        kind, content, start = beside(self.text.path), self.text.content, self.parts[0].start
+        kind, content, start = beside(self.text.path), self.text.content, self.start
         above = content[:start]
         if kind in {Beside.MAKE, Beside.DOCKER}:  # each row has a shell of its own
             row = max((match.end() for match in re.finditer(r"(?<!\\)\n", above)), default=0)
@@ -186,7 +165,7 @@ class Command:
 
     def _exported(self) -> Iterator[tuple[str, Word | None]]:
         for name in _EXPORTS.findall(self.text.content):
-            yield name, self.text.set_before(name, self.parts[0].start)
+            yield name, self.text.set_before(name, self.start)
 
     def filled(self, arguments: Sequence[str] | None) -> list[str]:
         """The words with what the file sets their variables to. ``arguments`` are those of the file, where they are known.
@@ -211,7 +190,7 @@ class Command:
         text = part.text
         for _ in range(_LONGEST_WAY):
             before = text
-            text = _VARIABLE.sub(lambda match: self._value(match[1] or match[2] or match[3], part.start, match[0], arguments), text)
+            text = VARIABLE.sub(lambda match: self._value(match[1] or match[2] or match[3], part.start, match[0], arguments), text)
             text = _ANY_DEFAULT.sub(lambda match: match[2] if match[1] not in self.text.assigned else match[0], text)
             if text == before:
                 break
@@ -247,7 +226,7 @@ class Command:
         for _ in range(_LONGEST_WAY):
             if _WHOLE_NUMBER.fullmatch(here.text):
                 return Number(int(here.text), self.text.place(here.start, here.end))
-            named, default = _VARIABLE.fullmatch(here.text), _DEFAULT.fullmatch(here.text)
+            named, default = VARIABLE.fullmatch(here.text), _DEFAULT.fullmatch(here.text)
             name = default[1] if default is not None else named[1] or named[2] or named[3] if named is not None else ""
             if name in self.text.assigned:
                 given = self.text.set_before(name, here.start)
@@ -266,27 +245,23 @@ class Command:
 def scanned(text: Text, start: int, end: int, service: Service | None = None, *, folded: bool = False) -> Iterator[Command]:
     """The commands between two characters. Quotes do not go on in the next row, so that one that is left open spoils no more. ``folded`` rows are one."""
     words: list[Word] = []
-    for match in _TOKEN.finditer(text.content, start, end):
+    for match in TOKEN.finditer(text.content, start, end):
         kind, written = match.lastgroup, match[0]
         if kind == "word":
             quoted = _WHOLE_QUOTE.fullmatch(written) if ".py" in written and " " in written else None
             if quoted is not None:  # as `bash -c "python train.py"` has it
-                inner = scanned(text, match.start() + quoted.start(2), match.start() + quoted.end(2), service)
-                yield from (replace(one, outer=(*words, *one.outer)) for one in inner)
-            words.append(Word(_plain(written), match.start(), match.end()))
+                begin = next((word.end for word in words if os.path.basename(word.text) == "sbatch"), None)
+                wrapped = begin is not None and (written.startswith("--wrap=") or words[-1].text == "--wrap")
+                own = replace(text, submitted=(begin, match.start())) if begin is not None and wrapped else text
+                inner = scanned(own, match.start() + quoted.start(2), match.start() + quoted.end(2), service)
+                yield from (replace(one, outer=(*(() if wrapped else words), *one.outer)) for one in inner)
+            words.append(Word(plain(written), match.start(), match.end()))
         elif kind == "end" and not (folded and written == "\n"):
             if words:
                 yield Command(text, tuple(words), service)
             words = []
     if words:
         yield Command(text, tuple(words), service)
-
-
-def _plain(written: str) -> str:
-    """A word without its quotes."""
-    if not any(mark in written for mark in "\\'\""):
-        return written
-    return _QUOTED.sub(lambda match: next((part for part in match.groups() if part is not None), ""), written)
 
 
 def command_in(path: str, cell: int, row: int, line: str, written: str, moved: str = "") -> list[Command]:
@@ -318,8 +293,11 @@ def number_edit(project: Project, place: Place, number: str) -> Edit | None:
     except ValueError:
         return None
     written = re.fullmatch(r"(['\"]?)\d+\1", text[start:end]) if not place.cell else None
-    name = next((name for name, word in Text(place.path, text).assigned.items() if word is not None and word.start == start), "")
-    if name and len(re.findall(rf"\$[{{(]?{name}\b", text)) != 1:
+    known = Text(place.path, text)
+    given = [*known.assigned.items(), *((name, word) for (_, name), word in known.of_targets.items())]
+    given += ((name, word) for name, words in known.turns.items() for word in words)
+    name = next((name for name, word in given if word is not None and word.start <= start < word.end), "")
+    if name and len(re.findall(rf"\$[{{(]?{name}\b", text)) != 1:  # as others of the value's words, where it is one of several
         return None  # others may read it
     return Edit(place, f"{written[1]}{number}{written[1]}") if written is not None else None
 

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.model.commands import Command, Text, Word, names_program, scanned
+from oomlint.model.command_texts import Text, Word
+from oomlint.model.commands import Command, names_program, scanned
 from oomlint.model.yaml_nodes import MOST_CHARACTERS, entries, member
 
 if TYPE_CHECKING:

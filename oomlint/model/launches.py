@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import libcst as cst
 
 from oomlint.beside_code import Beside, beside
-from oomlint.model.asked import Option, constant_of, is_known, read, spellings
+from oomlint.model.asked import Option, constant_of, is_known, read
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in, is_named
 from oomlint.model.container_files import services_of, started_by_image
@@ -55,7 +55,7 @@ class Launches:
     def values(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative]) -> list[Alternative]:
         """What an option of this script is by default, and what command lines of the project give it."""
         found = self._launched(flags, script, key, step, defaults, _known)
-        return [*found, *self._by_python(spellings(flags), os.path.basename(script.path), script, key, step)[:_MOST_LAUNCHES]]
+        return [*found, *self._by_python({flag for flag in flags if flag.startswith("-")}, os.path.basename(script.path), script, key, step)[:_MOST_LAUNCHES]]
 
     def switched(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], *, given: bool) -> list[Alternative]:
         """The same of an option without a value, which is ``given`` where a command line has it."""
@@ -65,7 +65,7 @@ class Launches:
         self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], read: Callable[[Command, int, bool], _Given | None]
     ) -> list[Alternative]:
         """One command line has started a run: what it gives to one option goes with what it gives to others, and with the defaults of those it leaves out."""
-        spelt, run = spellings(flags), ("launch", script.path)
+        spelt, run = {flag for flag in flags if flag.startswith("-")}, ("launch", script.path)
         found: list[Alternative] = []
         unknown: list[Alternative] = []
         others: list[Command] = []
@@ -75,16 +75,16 @@ class Launches:
             if given is not None:
                 value, text, place = given
                 at = Step(None, None, f"launched with `{command.words[named[-1]].partition('=')[0]}{text}`", place, kind="shell")
-                alt = Alternative(Const(value), (at, step), frozenset({(run, command.place)}))
-                found.append(picked(alt, key, ("launch", command.place)))
+                alt = Alternative(Const(value), (at, step), frozenset({(run, command.run)}))
+                found.append(picked(alt, key, ("launch", command.run)))
             elif named:
-                alt = Alternative(Unknown(f"`{command.words[named[-1]]}` of a command line"), (step,), frozenset({(run, command.place)}), reach=True)
-                unknown.append(picked(alt, key, ("launch", command.place)))
+                alt = Alternative(Unknown(f"`{command.words[named[-1]]}` of a command line"), (step,), frozenset({(run, command.run)}), reach=True)
+                unknown.append(picked(alt, key, ("launch", command.run)))
             else:
                 others.append(command)
         if not found and not unknown:
             return defaults
-        apart = [picked(alt, run, command.place) for command in others[:_MOST_DEFAULTS] for alt in defaults]
+        apart = [picked(alt, run, command.run) for command in others[:_MOST_DEFAULTS] for alt in defaults]
         return [*(picked(alt, run, None) for alt in defaults), *found, *apart, *unknown]
 
     def of_script(self, script: Module) -> list[Command]:
@@ -101,7 +101,7 @@ class Launches:
         asked = self.project.command
         if asked is None:
             return None
-        found = read(asked.words, [Option("", frozenset(spellings(flags)), "?")])
+        found = read(asked.words, [Option("", frozenset(flags), "?")])
         words = found.given.get("")
         if words is None:
             return [Alternative(Unknown(f"`{flags[0]}` of the command"), (step,))] if found.opened else []
@@ -155,6 +155,8 @@ class Launches:
     def starts(self, script: Module) -> Iterator[tuple[Command, int]]:
         """The command lines of files beside the code that start the script, and in how many processes on a machine each task of theirs does."""
         for command in self.of_script(script):
+            if command.turn:
+                continue  # one of several, and nobody knows which
             named = next((word for word in command.words if is_named([word], script.path)), "")
             if named and not script.path.endswith(os.sep + os.sep.join(part for part in _plain_parts(named) if part != os.pardir)):
                 continue  # a script of that name somewhere else
@@ -208,15 +210,11 @@ class Launches:
                 parts = parts[1:]
         if len(alike) < 2 or script.path not in alike:  # noqa: PLR2004 - itself
             return script.path in alike
-        folder = os.path.dirname(command.text.path)
-        while True:
-            for entered in (command.entered, ""):
-                path = os.path.normpath(os.path.join(folder, *_plain_parts(entered), *parts))
-                if path in alike:
-                    return path == script.path
-            if folder == self.project.top or folder == os.path.dirname(folder):
-                return False
-            folder = os.path.dirname(folder)
+        bases = [os.path.dirname(command.text.path)]
+        while bases[-1] not in {self.project.top, os.path.dirname(bases[-1])}:
+            bases.append(os.path.dirname(bases[-1]))
+        paths = (os.path.normpath(os.path.join(folder, *parts)) for folder in (*command.places(bases), *bases))
+        return next((path == script.path for path in paths if path in alike), False)
 
     def _told(self) -> list[Command]:
         """Command lines with a launcher that the project's own pages show."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.asked import Option, Read, constant_of, is_known, placed, read, spellings
+from oomlint.model.asked import Option, Read, constant_of, is_known, placed, read
 from oomlint.model.values import Alternative, Const, Display, External, Step, Unknown, Written, picked
 from oomlint.syntax.nodes import constant_key
 
@@ -176,7 +176,7 @@ class OptionWords:
             no |= {f"--no{'' if one.style == 'absl' else '-'}{flag.lstrip('-')}" for flag in yes if flag.startswith("--")}
         for said, these in ((True, yes - no), (False, no)):
             if these:
-                yield Option((one.call, said), frozenset(spellings(these)), count)
+                yield Option((one.call, said), frozenset(these), count)
 
     def _action(self, one: Declared) -> str:
         given = arguments.named(one.call, "action")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -10,13 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ASSIGNED: Final = re.compile(
-    r"""^[ \t]*(export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+)?(\w+)=((?>(?:"[^"\n]*"|'[^'\n]*'|[^\s;#"'])*))(?=([ \t]+[^\s;&|#])?)""", re.MULTILINE
+    r"""^[ \t]*(export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+)?(\w+)=
+        ((?>\((?:[^()"'`$\#]|\$\w|\$\{\w+\}|"[^"\n]*"|'[^'\n]*'|(?<=\s)\#[^\n]*)*\)|(?:"[^"\n]*"|'[^'\n]*'|[^\s;\#"'])*))(?=([ \t]+[^\s;&|\#])?)""",
+    re.MULTILINE | re.VERBOSE,
 )
 # What else may set a variable: an assignment behind another command or with `+=`, arithmetic, and commands that take its name.
 _ASSIGNED_ELSEWHERE: Final = re.compile(
     r"(?:[;&|({]|\b(?:then|do|else)\b|[;&|({][ \t]*export\b)[ \t]*(\w+)\+?=|^[ \t]*(\w+)\+=|\(\([ \t]*(\w+)[ \t]*(?:[-+*/]?=(?!=)|\+\+|--)", re.MULTILINE
 )
 _NAMES_SET: Final = re.compile(r"(?<![\w.$-])(?:read|mapfile|readarray|unset|getopts|for|select|let|printf[ \t]+-v)[ \t]([^\n;|&]*)")
+_LOOP: Final = re.compile(r"(?:^|[;&|({]|\bdo\b)[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n$`\"'*?{}()\[\]\\#&|]+)(?:;|\n)\s*do\b", re.MULTILINE)
+_SHOWS: Final = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*cat\b([^\n]*)$", re.MULTILINE)
+_INTO: Final = re.compile(r">>?[ \t]*([^\s<>;&|]+)")
 _NAME: Final = re.compile(r"(?<![\w${-])[A-Za-z_]\w*")
 _APART: Final = re.compile(
     r"""\\.
@@ -51,7 +57,8 @@ def assigned(content: str) -> dict[str, Given | None]:
         start = match.start(2)
         if content.endswith(("\\\n", "\\\r\n"), 0, match.start()):
             continue  # a word of the command above
-        plain = not (_within(start, texts) or _within(start, functions) or (match[1] or "").startswith("local") or (match[4] and not match[1]))
+        half = match[3].startswith("(") and not match[3].endswith(")")
+        plain = not (half or _within(start, texts) or _within(start, functions) or (match[1] or "").startswith("local") or (match[4] and not match[1]))
         found[match[2]] = Given(match[3].strip("\"'"), match.start(3), match.end(3)) if plain and match[2] not in found else None
     for match in _ASSIGNED_ELSEWHERE.finditer(content):
         if not _within(match.start(match.lastindex or 0), comments):
@@ -59,6 +66,29 @@ def assigned(content: str) -> dict[str, Given | None]:
     for match in _NAMES_SET.finditer(content):
         if not _within(match.start(1), comments):
             found.update(dict.fromkeys(_NAME.findall(match[1])))
+    return found
+
+
+def loops(content: str) -> dict[str, list[Given]]:
+    """Variables that a loop over words alone sets, with these words, each of which is one turn."""
+    found: dict[str, list[list[Given]]] = {}
+    for match in _LOOP.finditer(content):
+        found.setdefault(match[1], []).append([Given(one[0], *one.span()) for one in re.compile(r"\S+").finditer(content, *match.span(2))])
+    others = {*(match[2] for match in _ASSIGNED.finditer(content)), *(match[match.lastindex or 0] for match in _ASSIGNED_ELSEWHERE.finditer(content))}
+    return {name: lists[0] for name, lists in found.items() if len(lists) == 1 and name not in others}
+
+
+def shown(content: str) -> list[tuple[int, int]]:
+    """The characters of here-documents that are printed: neither does a pipe take them, nor a file that the script names again."""
+    found = []
+    for match in _APART.finditer(content):
+        begin = content.rfind("\n", 0, match.start()) + 1
+        said = _SHOWS.search(content[begin : match.start()]) if match["mark"] else None
+        if said is not None:
+            row = said[1] + content[match.start() : match.end()].partition("\n")[0]
+            into = _INTO.search(row.replace("<<", ""))
+            if "|" not in row and (into is None or content.count(os.path.basename(into[1])) == 1):
+                found.append(match.span())
     return found
 
 
@@ -80,11 +110,12 @@ def batch_options(content: str) -> Iterator[tuple[str, Given]]:
         if line.strip() and not line.startswith("#"):
             return
         if _BATCH.match(line):
-            yield from _options(content, at + len("#SBATCH"), at + len(line))
+            yield from options(content, at + len("#SBATCH"), at + len(line))
         at += len(line)
 
 
-def _options(content: str, start: int, end: int) -> Iterator[tuple[str, Given]]:
+def options(content: str, start: int, end: int) -> Iterator[tuple[str, Given]]:
+    """The options of ``sbatch`` that stand between two characters, with their values."""
     words = []
     for match in _OPTION_WORD.finditer(content, start, end):
         if match[0].startswith("#"):

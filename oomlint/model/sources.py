@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import arguments, names
+from oomlint.model.asked import spellings
 from oomlint.model.settings_files import MAINS
 from oomlint.model.values import (
     ABSENT,
@@ -185,6 +186,7 @@ class Sources:
         if name not in fields:
             return found
         flag = "--" + ".".join((*value.path, name))
+        flags = [flag, *sorted(spellings([flag, f"--{name}"]) - {flag})]
         key = ("option", value.instance.cls, name)
         out: list[Alternative] = []
         for alt in found:
@@ -193,14 +195,14 @@ class Sources:
                 out.append(Alternative(Filled(inner, value.script, (*value.path, name)), alt.story, alt.picks, alt.doubt, alt.reach))
             else:
                 out.append(picked(alt, key, "default"))
-        commanded = self.evaluator.options.launches.commanded([flag, f"--{name}"], key, Step(None, None, f"option `{flag}`", kind="option"))
+        commanded = self.evaluator.options.launches.commanded(flags, key, Step(None, None, f"option `{flag}`", kind="option"))
         if commanded is not None and not any(isinstance(a.value, Filled) for a in out):
             return commanded or out
         numbers = [a for a in out if isinstance(a.const, int) and not isinstance(a.const, bool) and a.story]
         if numbers:
             step = numbers[0].story[0]
             given = Step(step.module, step.node, f"option `{flag}`", step.at, kind="option")
-            out = self.evaluator.options.launches.values([flag, f"--{name}"], value.script, key, given, out)
+            out = self.evaluator.options.launches.values(flags, value.script, key, given, out)
             zero = Step(step.module, step.node, f"`{flag} 0` can be given", step.at, kind="option")
             out.append(picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
         if not all(isinstance(a.value, Filled) for a in out):

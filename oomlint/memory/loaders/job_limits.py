@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.memory.loaders.in_flight import Inflight
     from oomlint.memory.loaders.loader_calls import Loader, Use
-    from oomlint.model.commands import Command, Word
+    from oomlint.model.command_texts import Word
+    from oomlint.model.commands import Command
     from oomlint.model.container_files import Service
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
