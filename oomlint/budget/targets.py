@@ -206,27 +206,10 @@ def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: s
 
 
 def _places(one: Command, path: str, folder: str) -> Iterator[str]:
-    """The folders that a command may be in: what the file goes into, from where it starts. Scripts start in the current folder, other files in theirs.
-
-    Of a folder that begins at the root, or with a variable, the end may be one of the project's.
-    """
+    """The folders that a command may be in. Scripts start in the current folder, other files in theirs."""
     own = os.path.dirname(path)
     near = (own, os.path.dirname(own))
-    bases = (folder,) if not path else (folder, *near) if beside(path) is Beside.SHELL else (*near, folder)
-    parts = one.entered.replace("\\", "/").split("/")
-    if one.starts_at_file:
-        first = next(place for place in range(len(parts) + 1) if ")" not in (rest := "/".join(parts[place:])) and "}" not in rest)
-        yield os.path.normpath(os.path.join(own, *parts[first:]))
-        return
-    unknown = max((place for place, part in enumerate(parts) if "$" in part or part == "~"), default=-1)
-    if not os.path.isabs(one.entered) and unknown < 0:
-        yield from (os.path.normpath(os.path.join(base, *parts)) for base in bases)
-        return
-    if unknown < 0:
-        yield one.entered
-    ends = [part for part in parts[unknown + 1 :] if part]
-    for start in range(len(ends) + 1):
-        yield from (os.path.normpath(os.path.join(base, *ends[start:])) for base in bases)
+    return one.places((folder,) if not path else (folder, *near) if beside(path) is Beside.SHELL else (*near, folder))
 
 
 def _filled_by_slurm(word: str, one: Command) -> str:
