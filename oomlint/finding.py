@@ -295,6 +295,7 @@ class WorkerCount:
     per_processor: bool = False  # as many as the machine has processors
     usual: bool = True  # whether a plain run has it; else it takes an option or another caller
     place: Place | None = None  # where the number comes from
+    option: Place | None = None  # that a file beside the code gives it to
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from commands import runs
 
 from oomlint import engine
 from oomlint.config import load_settings
-from oomlint.finding import Safety, Severity
+from oomlint.finding import LoaderFact, Safety, Severity
 from oomlint.model.command_lines import commands_of
 
 if TYPE_CHECKING:
@@ -572,6 +572,13 @@ def test_click_has_the_spelling_that_is_written_and_a_field_both(project: Path) 
         assert len(told(check(project), project)) == clicked
         write(project, "train.py", head + fields + f"DataLoader({body}, num_workers=given.num_workers)\n")
         assert len(told(check(project), project)) == filled
+
+
+def test_a_fact_names_the_number_and_the_option(project: Path) -> None:
+    write(project, "train.sh", SCRIPT)
+    (item,) = check(project).findings
+    (count,) = next(fact.workers for fact in item.facts if isinstance(fact, LoaderFact))
+    assert [(os.path.relpath(place.path, project), place.row) for place in (count.place, count.option) if place] == [("train.sh", 2), ("train.py", 7)]
 
 
 def test_a_job_that_a_line_submits_has_the_processors_of_the_line(project: Path) -> None:

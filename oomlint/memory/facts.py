@@ -80,9 +80,11 @@ def worker_count(alt: Alternative) -> WorkerCount:
     """One alternative of `num_workers`."""
     value = alt.value
     count = int(value.value) if isinstance(value, Const) and isinstance(value.value, int) else None
-    last = next((place for step in reversed(alt.story) if step.kind != "missing" and (place := step.place()) is not None), None)
+    places = [(step.kind, _bare(place)) for step in alt.story if step.kind != "missing" and (place := step.place()) is not None]
+    last = places[-1][1] if places else None
+    given = next((place for kind, place in places if kind in {"shell", "settings"}), None)  # what follows is where the code takes it
     per_processor = "cpu_count" in getattr(value, "name", "") if isinstance(value, External | ExternalCall) else False
-    return WorkerCount(count, per_processor, not alt.reach, _bare(last))
+    return WorkerCount(count, per_processor, not alt.reach, given or last, last if given not in {None, last} else None)
 
 
 def ranks_fact(ranks: Ranks) -> RanksFact:
