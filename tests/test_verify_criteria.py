@@ -112,6 +112,7 @@ def test_rounding(before: list[float | None], after: list[float | None], *, clos
     [
         pytest.param("loss 0.1234", "loss 0.1235", True, id="last digit shown"),
         pytest.param("loss 0.1234", "loss 0.1334", False, id="another number"),
+        pytest.param("loss -20.74716655", "loss -20.7472", True, id="fewer digits after"),
         pytest.param("epoch 1", "epoch 2", False, id="a count"),
         pytest.param("loss 0.1", "cost 0.1", False, id="another word"),
     ],

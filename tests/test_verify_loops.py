@@ -164,6 +164,12 @@ def test_a_graph_that_is_no_longer_printed_is_none() -> None:
     assert judged("OOM201", before, answer(printed={"digest": "2", "text": "tensor(1.5)"})).outcome is Outcome.CONFIRMED
 
 
+@pytest.mark.parametrize(("text", "outcome"), [("-20.74716655107645", Outcome.CONFIRMED), ("-20.7374", Outcome.REGRESSED), ("tensor", Outcome.REGRESSED)])
+def test_a_number_that_is_printed_in_place_of_a_tensor_is_compared_as_far_as_it_is_printed(text: str, outcome: Outcome) -> None:
+    before = {**GROWS, "printed": {"digest": "1", "text": "mean tensor(-20.7472, device='cuda:0')"}}
+    assert judged("OOM201", before, answer(printed={"digest": "2", "text": f"mean {text}"})).outcome is outcome
+
+
 def test_other_random_numbers_are_a_regression() -> None:
     assert judged("OOM201", GROWS, answer(generators="cd")).outcome is Outcome.REGRESSED
 

@@ -263,7 +263,7 @@ def close_text(before: str, after: str, tolerance: float = CLOSE) -> bool:
     if _NUMBER.sub("#", before) != _NUMBER.sub("#", after):
         return False
     return all(
-        math.isclose(float(old), float(new), rel_tol=tolerance, abs_tol=1.01 * _last_digit(old))
+        math.isclose(float(old), float(new), rel_tol=tolerance, abs_tol=1.01 * max(_last_digit(old), _last_digit(new)))
         for old, new in zip(_NUMBER.findall(before), _NUMBER.findall(after), strict=True)
         if old != new
     )
