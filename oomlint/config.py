@@ -58,6 +58,7 @@ __all__ = (
 
 SETTINGS_FILES: Final = (".oomlint.toml", "oomlint.toml")  # keys at their top; in a folder they win over pyproject.toml
 LOCAL: Final = "local-rules"
+_NAMES_IT: Final = (b"oomlint", "oomlint".encode("utf-16-le")[:-1])  # also in UTF-16, which TOML must not be in
 PROJECT_MARKERS: Final = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 # Given files and folders with rules, loads them: the codes of plugins, and whether none is missing.
@@ -190,7 +191,7 @@ def _nearest(folder: Path) -> tuple[Path, dict[str, object]] | None:
             if os.path.isfile(path):  # unlike Path.is_file, False also where a folder above may not be read
                 return path, _document(path)
         path = each / "pyproject.toml"
-        if os.path.isfile(path) and b"oomlint" in _bytes(path):  # cheap: no TOML parser for a file that cannot hold the table
+        if os.path.isfile(path) and any(word in _bytes(path) for word in _NAMES_IT):  # cheap: no TOML parser for a file that cannot hold the table
             table = _tool_table(path, _document(path))
             if table is not None:
                 return path, table

@@ -375,6 +375,7 @@ def test_a_broken_file_breaks_nothing(name: str, project: Path) -> None:
         ("run.sh", b"x=$(date '+%F)\n", "1:10: the quote ' is never closed"),
         ("run.sh", "python train.py".encode("utf-16"), "1:1: UTF-16 text: save it as UTF-8"),
         ("x.yaml", "a: 1".encode("utf-16"), "1:1: UTF-16 text: save it as UTF-8"),
+        ("x.yaml", b"a: \xe9\n", "1:4: not valid UTF-8 at byte 3"),
         ("x.ini", b"[a]\nb = 1\n[c\n", "3:1: not valid INI: a section without its `]`"),
         ("Makefile", b"ifeq (a,b\n", "1:6: the `(` of `ifeq` is never closed"),
         ("Makefile", b"ifdef A\nB = 1\n", "1:1: a condition without `endif`"),
@@ -402,12 +403,28 @@ def test_a_named_file_that_is_broken_is_told(project: Path, name: str, content: 
         ("run.sh", b'cat <<\'EOF\'\nit\'s\nEOF\n# don\'t\necho $\'it\\\'s\' "${A:-"b"}" "$(echo "c")" $((1 << 2)) \\"\n'),
         ("run.sh", b"#!/usr/bin/env python\n# it's\nprint(1)  #'\nx='''\n"),
         ("Makefile", b"# $(\nA = $(shell echo ')') $$( # ${\ndefine B\n$(\nendef\nifeq ($(A),)\nendif\n"),
-        ("x.ini", b"a = 1\na = 2\n b = [\n"),
+        ("x.ini", b"a = 1\na = \xe9\n b = [\n"),
     ],
 )
 def test_a_named_file_that_others_can_read_is_not_told(project: Path, name: str, content: bytes) -> None:
     (project / name).write_bytes(content)
     assert not check(project, name).findings
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("compose.yaml", b"services:\n  a:\n    command: [python, train.py\n", "compose.yaml:4: not valid YAML: expected ',' or ']', but got '<stream end>'"),
+        ("run.sh", "python train.py\n".encode("utf-16"), "run.sh:1: UTF-16 text: save it as UTF-8"),
+        ("run.sh", b"echo\n", "run.sh: no command there starts a Python script that can be found"),
+    ],
+)
+def test_a_budget_says_why_a_file_has_no_command(
+    project: Path, name: str, content: bytes, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / name).write_bytes(content)
+    monkeypatch.chdir(project)
+    assert runs(capsys)("budget", name).err == f"oomlint: error: {said}\n"
 
 
 READS: Final = """import configparser

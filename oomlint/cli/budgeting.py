@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import size
+from oomlint.beside_code import beside
 from oomlint.budget import headers, held, limits, profiles, report, table
 from oomlint.budget.find import Finder
 from oomlint.budget.fitting import changes, fitting
@@ -32,6 +33,7 @@ from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity, StoreFact
 from oomlint.model.asked import Asked
+from oomlint.model.beside_mistakes import refuse_broken
 from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
@@ -64,7 +66,12 @@ def budget(arguments: Arguments) -> int:
 
 def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     """What all programs that are asked about take. Raises BudgetError and ConfigError."""
-    asked = targets(arguments.paths, current_folder(), view.name)
+    try:
+        asked = targets(arguments.paths, current_folder(), view.name)
+    except BudgetError:
+        for path in arguments.paths:  # a file without a command may be one that cannot be read
+            _refuse_broken(path, view)
+        raise
     given = values_of(arguments.set)
     ranks = _ranks(arguments.ranks)
     _limits(arguments, asked[0])  # what is wrong with options is no program's fault
@@ -82,6 +89,16 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     for line in wrong:
         say(f"error: {line}")
     return found
+
+
+def _refuse_broken(path: str, view: View) -> None:
+    """Raise BudgetError for a file of commands that cannot be read."""
+    if beside(path) is None or not os.path.isfile(path):
+        return
+    try:
+        refuse_broken(os.path.abspath(path))
+    except SourceError as error:
+        raise BudgetError(f"{view.name(error.path)}:{error.row}: {error.message}") from None
 
 
 def _budget(target: Target, program: Program, arguments: Arguments, given: Values, ranks: int | None, files: tuple[DataFile, ...]) -> report.Budget:

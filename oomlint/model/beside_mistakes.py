@@ -43,12 +43,15 @@ def refuse_broken(path: str, data: bytes | None = None) -> None:
     data = read_bytes(path, PYTHON_LIMIT) if data is None else data
     _refuse_wide(path, data)
     mistake_of = _reader_of(path)
-    if mistake_of in _OF_SCRIPTS and b"\0" not in data:
+    if mistake_of in _OF_ANY and b"\0" not in data:
         text = data.decode("utf-8-sig", "replace")
     elif mistake_of is None and b"\0" not in data:
         return
     else:
-        text = read_source(path, data).text
+        try:
+            text = read_source(path, data).text
+        except SourceError as error:
+            raise SourceError(path, error.message.removesuffix(" (no encoding declared)"), row=error.row, column=error.column) from None
     _refuse(path, text, mistake_of)
 
 
@@ -177,4 +180,4 @@ def _spot(text: str, index: int) -> tuple[int, int]:
 
 
 _READERS: Final[Mapping[str, Callable[[str], _Mistake | None]]] = {"yaml": _in_yaml, "json": _in_json, "toml": _in_toml}
-_OF_SCRIPTS: Final = (_in_shell, _in_makefile)  # which may be in any encoding
+_OF_ANY: Final = (_in_shell, _in_makefile, _in_ini_of_any)  # which may be in any encoding
