@@ -452,7 +452,7 @@ SURFACE: Final[dict[str, str]] = {
     "StoreFact": "place: Place; container: str; kind: StoreKind",
     "StoreKind": "append extend item augment concat metric assign whole",
     "Weighs": "consequence: Consequence; of: Resource; by: tuple[Multiplier | Factor, ...]; bytes: ByteSize | None",
-    "WorkerCount": "count: int | None; per_processor: bool; usual: bool; place: Place | None",
+    "WorkerCount": "count: int | None; per_processor: bool; usual: bool; place: Place | None; option: Place | None",
     "batch_loop": "(module: 'Module', project: 'Project', node: 'cst.CSTNode') -> 'LoopFact | None'",
     "calls": "(module: 'Module') -> 'Iterator[cst.Call]'",
     "is_library": "(module: 'Module', project: 'Project', node: 'cst.BaseExpression', *names: 'str') -> 'bool'",
