@@ -780,7 +780,7 @@ def test_shared_memory_has_a_limit_of_its_own(budget: Budget) -> None:
         (["torchrun --nproc_per_node 99999 train.py"], "the command starts 99999 processes, and 4096 on one machine are the most"),
         (["CUDA_VISIBLE_DEVICES=0 python gone.py | tee log"], "the command runs gone.py, which is not there"),
         (["python -m gone train"], "the command runs gone, which is not there"),
-        (["cut.yaml"], "cut.yaml:3: it is no YAML: "),
+        (["cut.yaml"], "cut.yaml:3: not valid YAML: "),
         (["make"], "make: there is no such file or folder"),
         (["make train"], "the command runs no Python script"),
         (["python gone.py"], "the command runs gone.py, which is not there"),

@@ -173,7 +173,7 @@ def test_workers_above_cores_are_told(budget: Budget) -> None:
     [
         ("run.sh", "echo hello\n", "run.sh: no command there starts a Python script that can be found"),
         ("run.sh", "python gone.py\n", "run.sh: no command there starts a Python script that can be found"),
-        ("job.yaml", "containers: [\n", "job.yaml:2: it is no YAML"),
+        ("job.yaml", "containers: [\n", "job.yaml:2: not valid YAML: "),
         ("settings.json", "{}", "settings.json: no command there"),
         ("data.yaml", "a: &a [*a]\ncontainers: 3\n", "data.yaml: no command there"),
     ],

@@ -14,7 +14,6 @@ from oomlint.budget.limits import Given, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in
-from oomlint.model.yaml_nodes import mistake
 from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
@@ -120,9 +119,6 @@ def _of_path(path: str, folder: str, name: Named, arguments: Sequence[str] = (),
     handed = arguments if kind is Beside.SHELL and not _FUNCTION.search(content) else None
     found = list(_started(commands, path, folder, name, handed))
     if not found:
-        broken = mistake(content) if path.endswith((".yaml", ".yml")) else None
-        if broken is not None:
-            raise BudgetError(f"{name(path)}:{broken[0]}: it is no YAML: {broken[1]}")
         raise BudgetError(f"{name(path)}: no command there starts a Python script that can be found")
     return found
 

@@ -22,19 +22,6 @@ def member(node: Any, name: str, deepest: int = 4) -> Any:
     return next((value for key, value in own if key == name), None) or next((found for base in bases if (found := member(base, name, deepest - 1))), None)
 
 
-def mistake(content: str) -> tuple[int, str] | None:
-    """The row at which YAML is broken, and how; None where it is not."""
-    import yaml  # noqa: PLC0415
-
-    try:
-        list(yaml.compose_all(content, Loader=yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        return (error.problem_mark.line + 1 if error.problem_mark is not None else 1), str(error.problem)
-    except (yaml.YAMLError, RecursionError):
-        return 1, "it cannot be read"
-    return None
-
-
 def documents(content: str) -> list[Any]:
     """The nodes of the documents in a file of YAML; none where it is broken."""
     import yaml  # noqa: PLC0415
