@@ -105,6 +105,19 @@ def _ordered(scope: Scope, *, bound: bool = True) -> list[str]:
     return [p.name.value for p in (*params.posonly_params, *params.params)][bound and names.is_method(scope) :]
 
 
+def binds(scope: Scope, call: Called) -> bool:
+    """Whether a call can be one of a function, of a method on its object: it gives what has no default, and nothing that the function does not take."""
+    if not isinstance(scope.node, cst.FunctionDef | cst.Lambda) or has_stars(call):
+        return True
+    params, ordered = scope.node.params, _ordered(scope)
+    place, words = len(positionals(call)), by_name(call).keys()
+    free = [p for p in names.parameters(scope) if p.name.value in ordered[place:] or p in params.kwonly_params]
+    if place > len(ordered) and not isinstance(params.star_arg, cst.Param):
+        return False
+    needed = {p.name.value for p in free if p.default is None}
+    return needed <= words and (params.star_kwarg is not None or words <= {p.name.value for p in free})
+
+
 class Given:
     """The argument that a call gives to one parameter."""
 

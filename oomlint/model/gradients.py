@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.held import Mode
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance, Partial, Unknown, Written
@@ -232,11 +232,18 @@ class Gradients:
         return [self.at(call, calls.plain_frame(where, around), depth + 1) for call, where, around in outside]
 
     def _by_name(self, method: Scope, module: Module) -> Iterator[tuple[cst.Call, Module, Scope]]:
-        """Calls of a method whose object nobody knows: one of that name is as likely this one."""
+        """Calls of a method whose object nobody knows: one of that name, with arguments that it can take, is as likely this one."""
         for where in self.evaluator.project.mentioning((f".{method.name}(".encode(),), module.path):
             for call, around in where.walk.calls:
-                if isinstance(call.func, cst.Attribute) and call.func.attr.value == method.name:
+                named = isinstance(call.func, cst.Attribute) and call.func.attr.value == method.name
+                if named and arguments.binds(method, call) and not self._is_of_library(call, where, around):
                     yield call, where, around
+
+    def _is_of_library(self, call: cst.Call, where: Module, around: Scope) -> bool:
+        """Whether the object of a method call is a module of torch: `self.model.train()` is no call of a method of the project."""
+        held = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        found = self.evaluator.values(held, self.evaluator.calls.plain_frame(where, around))
+        return any(isinstance(alt.value, ExternalCall) and alt.value.name.startswith("torch.nn.") for alt in found)
 
     def _hook(self, cls: ClassRef, name: str) -> Mode | None:
         """What a framework does around a method that nobody in the project calls."""
