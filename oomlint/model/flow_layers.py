@@ -8,13 +8,16 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.flow_functions import FlowFunctions
+from oomlint.model.flow_state import instance_of
 from oomlint.model.freezing import ALL, itself
 from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
+from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oomlint.model.held import Held
     from oomlint.model.project import Module
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -104,6 +107,19 @@ class FlowLayers(FlowFunctions):
                     if last == "Parameter" or (last in {"Linear", "Conv2d", "Embedding", "Conv1d", "Conv3d", "LSTM", "GRU"}):
                         return True
         return False
+
+    def runs_what_it_was_given(self, module: Held) -> bool:
+        """Whether `forward` of a class of the project calls an attribute that is an argument of its constructor, and not known to have no parameters."""
+        this = instance_of(module)
+        forward, init = (self.evaluator.method(this, name) if this is not None else None for name in ("forward", "__init__"))
+        if forward is None or init is None:
+            return False
+        params = {p.name.value for p in names.parameters(init.scope) if not _is_setting(p.default)}
+        stored = init.scope.effects.get(names.self_name(init.scope) or "", ())
+        given = {effect.path for effect in stored if isinstance(effect.value, cst.Name) and effect.value.value in params}
+        own = names.self_name(forward.scope)
+        called = {path[1] for call in forward.scope.calls if (path := path_of(call.func)) is not None and path[0] == own}
+        return any(not self.member(module, str(path[0][1])).frozen for path in called & given if len(path) == 1)
 
 
 def _made_before(module: Module, scope: Scope, effect: Effect, stored: Sequence[Effect]) -> list[Effect]:
