@@ -140,9 +140,13 @@ class Walk:
         if isinstance(target, cst.Tuple | cst.List):
             starred = next((n for n, e in enumerate(target.elements) if isinstance(e, cst.StarredElement)), None)
             count = len(target.elements)
+            parts = _parted(value, count) if kind == "assign" and starred is None else None
             for number, element in enumerate(target.elements):
                 if isinstance(element, cst.StarredElement):
                     self._target(element.value, scope, statement, "unknown", value)
+                    continue
+                if parts is not None:
+                    self._target(element.value, scope, statement, kind, parts[number], index)
                     continue
                 # Behind a star the position counts from the end.
                 place = number if starred is None or number < starred else number - count
@@ -373,6 +377,13 @@ _HANDLERS: dict[type, Callable[[Walk, Any, Scope, cst.CSTNode], Scope | None]] =
     cst.Yield: Walk._yield,  # noqa: SLF001
     cst.Call: Walk._call,  # noqa: SLF001
 }
+
+
+def _parted(value: cst.BaseExpression | None, count: int) -> list[cst.BaseExpression] | None:
+    """What each of several targets is bound to, where the value is written as so many: `a, b = x, y`."""
+    elements = value.elements if isinstance(value, cst.Tuple | cst.List) else ()
+    parts = [element.value for element in elements if isinstance(element, cst.Element)]
+    return parts if len(parts) == len(elements) == count else None
 
 
 def _is_setting(node: cst.BaseExpression, key: cst.BaseExpression) -> bool:
