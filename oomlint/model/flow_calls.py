@@ -146,7 +146,7 @@ class FlowCalls(FlowMethods):
         if isinstance(func, cst.Name):
             if not self.is_local(func.value):
                 found = self.evaluator.values(func, self.act.frame)[:3]
-            elif isinstance(held.value, FunctionRef | Partial):
+            elif isinstance(held.value, FunctionRef | ClassRef | Partial):
                 found = [Alternative(held.value)]
         elif isinstance(func, cst.Call | cst.Subscript):
             found = self.evaluator.values(func, self.act.frame)[:3]
