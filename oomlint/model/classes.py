@@ -41,11 +41,13 @@ class Classes(Questions):
         node = cls.scope.node
         if not isinstance(node, cst.ClassDef):
             return []
-        frame = self.module_frame(cls.module)
+        frame = self.calls.plain_frame(cls.module, cls.scope.parent or cls.module.root)
         out: list[Value] = []
         for arg in node.bases:
-            base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value  # Dataset[int]
-            out.extend(a.value for a in self.values(base, frame)[:2])
+            found = self.values(arg.value.value, frame)[:2] if isinstance(arg.value, cst.Subscript) else []
+            if not any(isinstance(alt.value, ClassRef | External) for alt in found):  # no `Dataset[int]`: `DATASETS[name]`
+                found = self.values(arg.value, frame)[:2]
+            out.extend(alt.value for alt in found)
         return out
 
     def lineage(self, cls: ClassRef) -> list[ClassRef | External]:
