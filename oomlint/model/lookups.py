@@ -82,6 +82,12 @@ class Lookups(Questions):
                 found.append(Alternative(self.module_at(path), alt.story, alt.picks, alt.doubt, alt.reach))
         return found
 
+    def by_path(self, text: str, frame: Frame) -> Alternatives:
+        """What a dotted path leads to, `project.data.Passages`; nothing where it is of no module of the project."""
+        holder, _, last = text.rpartition(".")
+        path = self.project.locate(frame.module.path, holder) if _DOTTED.fullmatch(text) and holder else None
+        return self.reach_into(Alternative(self.module_at(path)), (("attr", last),)) if path is not None else []
+
     def _holders(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What a name is looked up in, or what that has; ``sys.modules[__name__]`` is the module that says so."""
         index = node.slice[0].slice if isinstance(node, cst.Subscript) else None

@@ -60,7 +60,12 @@ def _calls(path: str, data: bytes, name: str, owner: str, *ways: str) -> str:
     word = name.encode()
     if word not in data or word not in _called(data):
         return ""
-    return FOUND if (owner and owner.encode() in data) or _imports(_index(data), ways, owner) else ""
+    return FOUND if _may_have(data, owner) or _imports(_index(data), ways, owner) else ""
+
+
+def _may_have(data: bytes, owner: str) -> bool:
+    """Whether a file may have an object of a class without an import: it names the class, or has Hydra make what the settings name."""
+    return owner != "" and (owner.encode() in data or (b"hydra" in data and b"instantiate(" in data))
 
 
 @lru_cache(maxsize=256)
@@ -422,7 +427,7 @@ class Project:
         return False
 
     def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
-        return (owner != "" and owner.encode() in self.text(path)) or _imports(self.index(path), ways, owner)
+        return _may_have(self.text(path), owner) or _imports(self.index(path), ways, owner)
 
     def search(self, function: Callable[..., str], words: Iterable[str], near: str, holding: str = "") -> dict[str, str]:
         """What a function finds in the files of the project, by file, those where it finds nothing left out.

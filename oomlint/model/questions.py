@@ -176,6 +176,10 @@ class Questions(ABC):
         """``importlib.import_module(name)``."""
 
     @abstractmethod
+    def by_path(self, text: str, frame: Frame) -> Alternatives:
+        """What a dotted path leads to."""
+
+    @abstractmethod
     def parameter(self, name: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What a parameter of the frame's function holds."""
 

@@ -69,6 +69,7 @@ _MAPPINGS = frozenset(
 _PATHS = frozenset(
     {"os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "pathlib.PurePath", "os.path.dirname", "os.path.realpath"},
 )
+_INSTANTIATES = frozenset({"hydra.utils.instantiate", "hydra.utils.call", "hydra.instantiate"})
 _BY_NAME = frozenset({"builtins.eval", "importlib.import_module", "builtins.__import__"})
 _CONVERSIONS: dict[str, Callable[[Any], object]] = {"builtins.int": int, "builtins.str": str, "builtins.bool": bool, "builtins.float": float}
 
@@ -180,6 +181,8 @@ class Results(Questions):
             found = self.evaluated(first, frame) if name == "builtins.eval" else self.imported_by_name(first, frame)
             if found:
                 return found
+        if name in _INSTANTIATES and first is not None and (made := self._instantiated(first, node, frame)):
+            return made
         if (name in _SAME or name in CONTAINERS) and first is not None:
             if isinstance(first, cst.GeneratorExp):
                 return [written(node, frame)]  # a container of what the generator yields
@@ -197,6 +200,19 @@ class Results(Questions):
         if name == "builtins.sum" and first is not None and len(node.args) == 1:
             return self._sum(first, node, frame)
         return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, "", kind="call"),))]
+
+    def _instantiated(self, first: cst.BaseExpression, node: cst.Call, frame: Frame) -> Alternatives:
+        """What Hydra makes of settings: an object of the class of the project that `_target_` names, with the other settings as its arguments."""
+        bound = Bound((cst.Arg(first, star="**"), *node.args[1:]), frame, node)
+        found: Alternatives = []
+        for told in self.access(first, (("item", "_target_"),), frame):
+            for target in self.by_path(told.const, frame) if isinstance(told.const, str) else ():
+                if isinstance(target.value, ClassRef):
+                    made = [Alternative(Instance(target.value, (bound,), node, frame))]
+                else:
+                    made = self.returned(target.value, (bound,), ()) if isinstance(target.value, FunctionRef) else []
+                found.extend(merged for alt in made if (merged := alt.under(told.picks)) is not None)
+        return found
 
     def _environment(self, node: cst.Call, frame: Frame) -> Alternatives | None:
         """What ``os.environ.get("NAME", default)`` gives: what the command sets, else the default, beside which anything may be set."""
