@@ -1,4 +1,4 @@
-"""Registries: dictionaries of a module that a decorator fills with classes."""
+"""Registries: dictionaries of a module that a decorator fills with classes, and those of fvcore."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
-from oomlint.model.values import Alternative, Alternatives, ClassRef, Display
+from oomlint.model.values import Alternative, Alternatives, ClassRef, ExternalCall
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module
+    from oomlint.model.values import Display
     from oomlint.syntax.scopes import Scope
 
+REGISTRIES = frozenset({"fvcore.common.registry.Registry", "detectron2.utils.registry.Registry"})
 _MOST_FILES = 24
 _MOST = 12  # classes that are looked at for one key
 
 
-def registered(value: Display, key: object) -> Alternatives:
+def registered(value: Display | ExternalCall, key: object) -> Alternatives:
     """Classes that stand in a registry under ``key`` (any class where the key is not known); empty where it is no registry."""
-    frame = value.frame
+    frame, node = value.frame, value.call if isinstance(value, ExternalCall) else value.node
     if frame.scope is not frame.module.root:
         return []
     found: Alternatives = []
-    for root, path in frame.module.walk.bound_to(value.node):
+    for root, path in frame.module.walk.bound_to(node):
         if path:
             continue
-        for decorator in _decorators(frame.module, root):
+        for decorator in [f"{root}.register"] if isinstance(value, ExternalCall) else _decorators(frame.module, root):
             for name, cls in _decorated(frame.module, decorator):
                 if key is UNKNOWN_KEY or name is UNKNOWN_KEY or name == key:
-                    pick = frozenset({(("registry", value.node), cls.scope.qualname)})
+                    pick = frozenset({(("registry", node), cls.scope.qualname)})
                     found.append(Alternative(cls, (), pick if key is UNKNOWN_KEY else frozenset()))
     return found[:_MOST]
 
@@ -82,5 +84,6 @@ def _keys(scope: Scope, node: cst.ClassDef, decorator: str, *, dotted: bool) -> 
     for mark in node.decorators:
         written = mark.decorator
         func = written.func if isinstance(written, cst.Call) else written
-        if names.last_name(func) == decorator and isinstance(func, cst.Attribute) is dotted:
+        path = names.dotted(func)
+        if path.endswith(f".{decorator}") if dotted else path == decorator:
             yield constant_key(written.args[0].value) if isinstance(written, cst.Call) and written.args else scope.name

@@ -11,6 +11,7 @@ from oomlint.api_names import H5_FILES
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, trim, written
+from oomlint.model.registries import REGISTRIES, registered
 from oomlint.model.sources import CONTAINERS
 from oomlint.model.values import (
     FREE,
@@ -323,6 +324,8 @@ class Results(Questions):
             return told
         if attr in {"get", "pop", "setdefault"} and node.args and node.args[0].keyword is None:
             key = constant_key(node.args[0].value)
+            if attr == "get" and (classes := self._registered(func.value, key, frame)):
+                return classes
             if key is UNKNOWN_KEY:
                 return None
             base = self.values(func.value, frame)
@@ -354,6 +357,11 @@ class Results(Questions):
         if attr in {"parse_args", "parse_known_args", "parse_args_and_config"}:
             return [Alternative(Options(*_parses(func.value, node, frame), "argparse"))]
         return None
+
+    def _registered(self, base: cst.BaseExpression, key: object, frame: Frame) -> Alternatives:
+        """Classes that a registry of fvcore gives under a key."""
+        made = (alt.value for alt in self.values(base, frame))
+        return [found for one in made if isinstance(one, ExternalCall) and one.name in REGISTRIES for found in registered(one, key)]
 
     def _before_pop(self, base: cst.BaseExpression, key: object, frame: Frame) -> Alternatives:
         # The pop itself is an effect in this very statement; it removes the key after the value was read.
