@@ -118,7 +118,7 @@ class Flow(FlowLoops):
 
     def _if(self, node: cst.If, state: State) -> State | None:
         self.value(node.test, state)
-        verdicts = self.verdicts(node.test)
+        verdicts = self.verdicts(node.test, state)
         act = self.act
         then: State | None = None
         other: State | None = None

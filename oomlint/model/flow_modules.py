@@ -216,7 +216,7 @@ class FlowModules(FlowLayers):
         if method in {"forward", "__call__"}:
             return self.forward(node, base, state, args)
         if method in {"eval", "train"}:
-            verdicts = self.verdicts(node.args[0].value) if node.args else frozenset({True})
+            verdicts = self.verdicts(node.args[0].value, state) if node.args else frozenset({True})
             if len(verdicts) > 1:
                 state.put(base.home, evaluating=None)
             elif not base.frozen:

@@ -72,7 +72,7 @@ class FlowValues(FlowDefinitions):
             return join(self.value(node.left, state), self.value(node.right, state))
         if isinstance(node, cst.IfExp):
             self.value(node.test, state)
-            verdicts = self.verdicts(node.test)
+            verdicts = self.verdicts(node.test, state)
             if len(verdicts) == 1:
                 return self.value(node.body if True in verdicts else node.orelse, state)
             sides = ((node.body, True), (node.orelse, False))
@@ -126,8 +126,11 @@ class FlowValues(FlowDefinitions):
         told = {self.act.path(name): TOLD_PLAIN for name in plain_names(test, came_out=came_out)}
         return State({**state.env, **told}, state.mode, state.evaluating, state.modules) if told else state
 
-    def verdicts(self, test: cst.BaseExpression) -> frozenset[bool]:
-        """How a test can come out in this activation, where only constants of the call decide; both where anything else does."""
+    def verdicts(self, test: cst.BaseExpression, state: State) -> frozenset[bool]:
+        """How a test can come out in this activation, where constants of the call decide, or the mode of a module; both where anything else does."""
+        trains = self._trains(test, state)
+        if trains is not None:
+            return frozenset({trains})
         rounds = self.act.rounds
         given = {part.value: rounds[part.value] for part in descend(test) if isinstance(part, cst.Name) and part.value in rounds} if rounds else {}
         key = (test, *given.values()) if given else test
@@ -140,6 +143,20 @@ class FlowValues(FlowDefinitions):
                 known = found or known
             self.act.decided[key] = known
         return known
+
+    def _trains(self, test: cst.BaseExpression, state: State) -> bool | None:
+        """How a test for the mode of a module comes out, `if model.training:`; ``None`` for any other, and where nobody knows the mode."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            told = self._trains(test.expression, state)
+            return None if told is None else not told
+        if isinstance(test, cst.BooleanOperation):
+            settles = isinstance(test.operator, cst.Or)
+            return settles if settles in {self._trains(test.left, state), self._trains(test.right, state)} else None
+        if not isinstance(test, cst.Attribute) or test.attr.value != "training":
+            return None
+        home = self.value(test.value, state).home
+        evaluates = state.evaluates(home) if any(home[:end] in state.modules for end in range(1, len(home) + 1)) else None
+        return None if evaluates is None else not evaluates
 
     def _decidable(self, test: cst.BaseExpression) -> bool:
         """Whether only parameters and constants stand in a test: what they are cannot change from pass to pass."""
