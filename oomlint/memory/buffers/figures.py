@@ -16,7 +16,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import loops_over, rounds
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef, Const, External, FunctionRef
+from oomlint.model.values import Bound, ClassRef, Const, External, Frame, FunctionRef
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -115,8 +115,16 @@ class Figures:
             return None
         found = None
         for site in self._sites(here):
+            if not self._comes_to(site, here):
+                continue
             found = found or self._repeated([*way, _Way(site.module, site.scope, site.call, here.gives and self._returns(here))])
         return found
+
+    def _comes_to(self, site: Site, way: _Way) -> bool:
+        """Whether a call of a function, by what it gives the function's tests, comes to where the figure is made."""
+        outer = self.evaluator.calls.plain_frame(site.module, site.scope)
+        frame = Frame(way.module, way.scope, (Bound(site.args, outer, site.call),), site.this)
+        return bool(self.evaluator.where(way.call, frame))
 
     @staticmethod
     def _returns(way: _Way) -> bool:
