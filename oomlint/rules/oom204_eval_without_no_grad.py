@@ -111,7 +111,8 @@ class EvalWithoutNoGrad(Rule):
 
     `@torch.no_grad()` is put on the function where all of it is evaluation. Else the loop is put under `with torch.no_grad():`. Both are safe
     where the model is known and nothing in the loop asks for gradients: the numbers are the same. They are unsafe where the model is not
-    known, because its `forward` might differentiate something itself.
+    known, because its `forward` might differentiate something itself. Where the loop computes gradients beside, for a saliency map, only the
+    forward pass is put under it.
 
     `torch.inference_mode()` is not what the fix writes: its tensors raise when they are changed in place or used in a graph later.
 

@@ -15,6 +15,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.model import names
 from oomlint.model.held import Mode
+from oomlint.model.values import FunctionRef, Instance
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
+_DEEPEST = 3  # calls between a loop and a backward pass
+_MOST = 3  # functions that one call may be
 _CALLBACK = re.compile(r"^on_|^fire|callback|^notify|^emit|^trigger|^hooks?$|^dispatch|^getattr$|^globals$|^eval$|^exec$", re.IGNORECASE)
 _HARMLESS = re.compile(
     r"update|add|append|extend|log|eval|metric|score|compute|print|write|save|plot|draw|iou|dice|acc|format|set_|isnan|mean|sum|cat|stack|decode|softmax|argmax|numpy|to_|item|len",
@@ -66,6 +69,10 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         and all(event.mode is not Mode.ON or any(inner.scope is scope for inner in event.loops) for other in records for event in other.forwards)
     )
     text = Text(module.tree)
+    if any(_goes_backward(call, module, scope, project) for call in descend(loop.repeated) if isinstance(call, cst.Call)):
+        wrapped = [_wrapped(statement, module, text, f"with {name}.no_grad():") for statement in _passes(found, module)]
+        within = tuple(edit for one in wrapped for edit in one)
+        return Fix(Safety.UNSAFE, f"run the forward pass under `{name}.no_grad()`", (*edits, *within)) if wrapped and all(wrapped) else None
     if whole and isinstance(node, cst.FunctionDef):
         start = text.span(node)[0]
         row, _ = text.spot(start)
@@ -79,6 +86,24 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         return None
     inner = _wrapped(loop.node, module, text, f"with {name}.no_grad():")
     return Fix(safety, f"run the loop under `{name}.no_grad()`", (*edits, *inner)) if inner else None
+
+
+def _goes_backward(call: cst.Call, module: Module, scope: Scope, project: Project, depth: int = 0) -> bool:
+    """Whether a call computes gradients, itself or in a function of the project that it leads to: a saliency map beside an evaluation."""
+    if names.last_name(call.func) == "backward" or names.dotted(call.func).endswith("autograd.grad"):
+        return True
+    evaluator = runs_of(project).evaluator
+    for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:_MOST] if depth < _DEEPEST else ():
+        called = evaluator.method(alt.value, "__call__") if isinstance(alt.value, Instance) else alt.value
+        if isinstance(called, FunctionRef) and any(_goes_backward(one, called.module, called.scope, project, depth + 1) for one in called.scope.calls):
+            return True
+    return False
+
+
+def _passes(found: Evaluation, module: Module) -> list[cst.CSTNode]:
+    """The statements of a loop that lead to its forward passes."""
+    ways = ((event.node, *(via.call for via in event.via[len(found.loop.via) :])) for event in found.forwards)
+    return list(dict.fromkeys(module.walk.statement_of(calls[1] if calls[1:] else calls[0]) for calls in ways))
 
 
 def _reads_mode(node: cst.CSTNode) -> bool:
