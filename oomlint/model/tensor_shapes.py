@@ -52,7 +52,7 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
     match method:
         case "view" | "reshape" | "expand":
             only = given[0].value if len(given) == 1 else None
-            sizes = [part.value for part in (only.elements if isinstance(only, cst.Tuple | cst.List) else given)]
+            sizes = _sizes(given)
             if arguments.has_stars(node) or any(isinstance(part, cst.StarredElement) for part in getattr(only, "elements", ())):
                 return 0
             if method != "expand" and sizes and _is_rest(sizes[0]):
@@ -75,6 +75,18 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "unfold" | "view_as" | "expand_as":
             return 0
     return dims
+
+
+def is_spread(method: str, node: cst.Call, before: int) -> bool:
+    """Whether a view is of several rows for each sample, or several columns: at least three of its sizes may be more than one. An `expand` adds no numbers."""
+    sizes = _sizes(arguments.positionals(node)[before:]) if method in {"view", "reshape"} else []
+    return sum(constant_key(size) != 1 for size in sizes) >= MAP
+
+
+def _sizes(given: list[cst.Arg]) -> list[cst.BaseExpression]:
+    """The sizes that a view is given, one by one or in a tuple."""
+    only = given[0].value if len(given) == 1 else None
+    return [part.value for part in (only.elements if isinstance(only, cst.Tuple | cst.List) else given)]
 
 
 def resized(node: cst.Call) -> int:
