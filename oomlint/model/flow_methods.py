@@ -12,7 +12,7 @@ from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, mixed, pack, smaller, tensor
-from oomlint.model.tensor_shapes import PIXELS, axes_of, is_spread, pixels, reduced_by, viewed
+from oomlint.model.tensor_shapes import PIXELS, axes_of, is_flat, is_spread, pixels, reduced_by, viewed
 from oomlint.model.torch_tables import (
     AXIS_ORDERS,
     CASTS,
@@ -159,6 +159,8 @@ class FlowMethods(FlowModules):
             )
             if ((method in AXIS_ORDERS and found.dims >= MAP) or is_spread(method, node, 0)) and base.size is not Size.SCALAR:
                 found = found.having(size=Size.DENSE)  # whatever it is called
+            elif base.size is Size.LEFT and is_flat(method, node, 0):
+                found = found.having(size=Size.DENSE)
             return Held(Kind.PACK, inside=found.having(view=base.view or part), sure=True) if parts else found
         if method.endswith("_") and not method.startswith("_"):
             return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)

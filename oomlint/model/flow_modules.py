@@ -49,7 +49,7 @@ class FlowModules(FlowLayers):
             node = node.func.value
         path = self.act.path(node.value) if isinstance(node, cst.Name) else ()
         held = state.env.get(path) if path else None
-        if held is not None and held.kind in {Kind.OPAQUE, Kind.TENSOR} and held.size is Size.UNKNOWN:
+        if held is not None and held.kind in {Kind.OPAQUE, Kind.TENSOR} and held.is_vague:
             state.env[path] = held.having(size=Size.DENSE)
 
     def _fill_hooked(self, state: State, found: Held) -> None:
@@ -162,10 +162,10 @@ class FlowModules(FlowLayers):
             return inner
         handed_back = inner.kind is Kind.OPAQUE and inner.graph is Graph.NO  # what went in, changed by somebody on the way
         if inner.kind is Kind.UNKNOWN or handed_back or (inner.tensorlike and inner.graph is Graph.MAYBE and fallback.graph is Graph.YES):
-            return fallback.having(size=inner.size if inner.size is not Size.UNKNOWN else fallback.size, dims=inner.dims)
+            return fallback.having(size=fallback.size if inner.is_vague else inner.size, dims=inner.dims)
         if inner.tensorlike:
             device = fallback.device if inner.device is Device.UNKNOWN else inner.device
-            size = inner.size if inner.size is not Size.UNKNOWN else Size.DENSE
+            size = Size.DENSE if inner.is_vague else inner.size
             return inner.having(device=device, size=size, home=(), sources=fallback.sources if inner.graph else frozenset(), tags=fallback.tags)
         return inner
 

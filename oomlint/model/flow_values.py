@@ -412,7 +412,7 @@ def _size_by_name(word: str, otherwise: Size) -> Size:
     if SMALL_NAME.search(word):
         return Size.SMALL
     if DENSE_NAME.search(word):
-        return Size.DENSE if otherwise is Size.UNKNOWN else otherwise
+        return Size.DENSE if otherwise in {Size.UNKNOWN, Size.LEFT} else otherwise
     return otherwise
 
 
@@ -423,7 +423,7 @@ def named_size(word: str, held: Held) -> Held:
     if held.kind is Kind.OPAQUE and held.graph is Graph.YES and INTEGRAL_NAME.search(word):
         # One of several results of a module, by its name labels, lengths or indices: those have no graph.
         return held.having(size=Size.SMALL, graph=Graph.MAYBE)
-    if held.kind is Kind.OPAQUE or (held.kind is Kind.TENSOR and held.size is Size.UNKNOWN):
+    if held.kind is Kind.OPAQUE or (held.kind is Kind.TENSOR and held.is_vague):
         return held.having(size=_size_by_name(word, held.size))
     if held.kind is Kind.TENSOR and held.size is Size.DENSE and held.dims < MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
         return held.having(size=_size_by_name(word, held.size))

@@ -59,7 +59,8 @@ class Size(IntEnum):
     SCALAR = 0  # one number for the batch
     SMALL = 1  # a few numbers, a label or an identifier for each sample
     UNKNOWN = 2
-    DENSE = 3  # an array for each sample: outputs, features, images
+    LEFT = 3  # what a sum along an axis leaves of an array for each sample: an array still, or one number, as nobody knows how many axes there were
+    DENSE = 4  # an array for each sample: outputs, features, images
 
 
 class Kind(StrEnum):
@@ -128,6 +129,11 @@ class Held:
     def tensorlike(self) -> bool:
         """Whether it has the methods of a tensor or array, as far as anybody knows."""
         return self.kind in {Kind.TENSOR, Kind.ARRAY, Kind.OPAQUE}
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether nobody knows how much there is for each sample."""
+        return self.size in {Size.UNKNOWN, Size.LEFT}
 
     def having(self, **changes: object) -> Held:
         """The same with other fields."""

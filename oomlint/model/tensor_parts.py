@@ -44,7 +44,7 @@ def part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: l
     if len(counts) > 1 and prod(_MANY if count is None else count for count in counts) <= _FEW_OF_SAMPLE:
         size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
-    return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=(), dims=dims)
+    return base.having(view=base.view or (not whole and base.size >= Size.UNKNOWN), size=size, home=(), dims=dims)
 
 
 def _is_new(node: cst.BaseExpression) -> bool:

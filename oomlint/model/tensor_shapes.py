@@ -43,7 +43,8 @@ def reduced_by(held: Held, axes: int | None) -> Held:
     if axes is None:
         return held.having(size=Size.SCALAR, dims=0)
     dims = max(held.dims - axes, 0)
-    return held.having(dims=dims, size=Size.UNKNOWN if held.size is Size.DENSE and dims < MAP else held.size)
+    left = Size.UNKNOWN if held.dims else Size.LEFT
+    return held.having(dims=dims, size=left if held.size is Size.DENSE and dims < MAP else held.size)
 
 
 def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
@@ -75,6 +76,12 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "unfold" | "view_as" | "expand_as":
             return 0
     return dims
+
+
+def is_flat(method: str, node: cst.Call, before: int) -> bool:
+    """Whether a view lays all numbers in one row: whoever writes it has several axes."""
+    sizes = _sizes(arguments.positionals(node)[before:])
+    return (method in {"flatten", "ravel"} and not sizes) or (method in {"view", "reshape"} and len(sizes) == 1 and _is_rest(sizes[0]))
 
 
 def is_spread(method: str, node: cst.Call, before: int) -> bool:

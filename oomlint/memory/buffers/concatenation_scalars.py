@@ -31,7 +31,7 @@ _REDUCTIONS = REDUCTIONS | {"nanmean"}
 def _parts(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> list[Held]:
     """What a round adds, by the run of the function; nothing where that does not tell how much each is for a sample."""
     found = [held for node in added if (held := runs_of(project).part(node, module, scope)) is not None and held.tensorlike]
-    return found if len(found) == len(added) and all(held.size is not Size.UNKNOWN for held in found) else []
+    return found if len(found) == len(added) and all(not held.is_vague for held in found) else []
 
 
 def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> bool:
