@@ -70,6 +70,8 @@ _MAPPINGS = frozenset(
 _PATHS = frozenset(
     {"os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "pathlib.PurePath", "os.path.dirname", "os.path.realpath"},
 )
+# Classes that derive from nothing that a test asks for.
+_ROOTS = frozenset({"builtins.object", "abc.ABC", "torch.nn.Module", "torch.utils.data.Dataset"})
 _INSTANTIATES = frozenset({"hydra.utils.instantiate", "hydra.utils.call", "hydra.instantiate"})
 _BY_NAME = frozenset({"builtins.eval", "importlib.import_module", "builtins.__import__"})
 _CONVERSIONS: dict[str, Callable[[Any], object]] = {"builtins.int": int, "builtins.str": str, "builtins.bool": bool, "builtins.float": float}
@@ -182,6 +184,8 @@ class Results(Questions):
             found = self.evaluated(first, frame) if name == "builtins.eval" else self.imported_by_name(first, frame)
             if found:
                 return found
+        if name == "builtins.isinstance" and first is not None and len(node.args) == 2:  # noqa: PLR2004 - what, and of which class
+            return [replace(alt, value=self._is_one(alt.value, node, frame)) for alt in self.values(first, frame)]
         if name in _INSTANTIATES and first is not None and (made := self._instantiated(first, node, frame)):
             return made
         if (name in _SAME or name in CONTAINERS) and first is not None:
@@ -201,6 +205,18 @@ class Results(Questions):
         if name == "builtins.sum" and first is not None and len(node.args) == 1:
             return self._sum(first, node, frame)
         return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, "", kind="call"),))]
+
+    def _is_one(self, value: Value, node: cst.Call, frame: Frame) -> Value:
+        """Whether an object of the project is one of a class, as far as its bases are known; one that is only called `self` may be of a derived class."""
+        asked = [alt.value for alt in self.values(node.args[1].value, frame)]
+        unknown = ExternalCall("builtins.isinstance", node, frame)
+        if len(asked) != 1 or not isinstance(value, Instance) or not isinstance(asked[0], ClassRef | External):
+            return unknown
+        line = self.lineage(value.cls)
+        if asked[0] in line:
+            return Const(value=True)
+        known = all(base.name in _ROOTS if isinstance(base, External) else all(isinstance(b, ClassRef | External) for b in self.bases(base)) for base in line)
+        return Const(value=False) if known and value.bound is not None else unknown
 
     def _instantiated(self, first: cst.BaseExpression, node: cst.Call, frame: Frame) -> Alternatives:
         """What Hydra makes of settings: an object of the class of the project that `_target_` names, with the other settings as its arguments."""
