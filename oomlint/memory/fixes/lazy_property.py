@@ -120,7 +120,8 @@ class _Reader:
 
     def _plain(self, statement: cst.CSTNode) -> bool:
         """Whether a statement has its line for itself, at the top of the method, and sets one thing."""
-        if not isinstance(statement, cst.AnnAssign) and not (isinstance(statement, cst.Assign) and len(statement.targets) == 1):
+        targets = [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []
+        if not isinstance(statement, cst.AnnAssign) and (len(targets) != 1 or isinstance(targets[0], cst.Tuple | cst.List)):
             return False
         parents = self.module.walk.parents
         line = parents.get(statement)
