@@ -6,6 +6,7 @@ import libcst as cst
 import pytest
 
 from oomlint.model import arguments
+from oomlint.syntax.scopes import Scope
 
 
 def call(code: str) -> cst.Call:
@@ -41,3 +42,25 @@ def test_only_positions_before_a_star_are_known() -> None:
     assert list(arguments.by_name(node)) == ["key"]
     assert arguments.has(node, "key")
     assert not arguments.has(node, "more")
+
+
+@pytest.mark.parametrize(
+    ("code", "binds"),
+    [
+        ("it.train()", False),
+        ("it.train(rows)", True),
+        ("it.train(rows=rows)", True),
+        ("it.train(rows, 3)", True),
+        ("it.train(rows, epochs=3)", True),
+        ("it.train(rows, 3, 4)", False),
+        ("it.train(rows, rows=rows)", False),
+        ("it.train(rows, mode=True)", False),
+        ("it.train(*given)", True),
+        ("it.train(**given)", True),
+    ],
+)
+def test_a_call_of_a_method_gives_what_it_takes(code: str, binds: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    function = cst.parse_statement("def train(self, rows, epochs=1): pass")
+    assert isinstance(function, cst.FunctionDef)
+    owner = Scope(cst.ensure_type(cst.parse_statement("class It: pass"), cst.ClassDef), None, "It")
+    assert arguments.binds(Scope(function, owner, "train"), call(code)) is binds
