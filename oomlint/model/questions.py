@@ -190,6 +190,10 @@ class Questions(ABC):
     # -- classes and attributes ----------------------------------------------------------------------------------------
 
     @abstractmethod
+    def bases(self, cls: ClassRef) -> list[Value]:
+        """Base classes as they are written, resolved."""
+
+    @abstractmethod
     def lineage(self, cls: ClassRef) -> list[ClassRef | External]:
         """The class and what it derives from, nearest first."""
 

@@ -185,7 +185,9 @@ class Results(Questions):
             if found:
                 return found
         if name == "builtins.isinstance" and first is not None and len(node.args) == 2:  # noqa: PLR2004 - what, and of which class
-            return [replace(alt, value=self._is_one(alt.value, node, frame)) for alt in self.values(first, frame)]
+            told = [replace(alt, value=self._is_one(alt.value, node, frame)) for alt in self.values(first, frame)]
+            if any(isinstance(alt.value, Const) for alt in told):
+                return told
         if name in _INSTANTIATES and first is not None and (made := self._instantiated(first, node, frame)):
             return made
         if (name in _SAME or name in CONTAINERS) and first is not None:
