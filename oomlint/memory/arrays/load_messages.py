@@ -155,10 +155,10 @@ def told_of_pieces(load: Load, taken: Taken) -> Message:
 
 
 def _workers(load: Load) -> str:
-    """What worker processes do with the data of a dataset, unless no loader of it has any."""
+    """What worker processes do with the data of a dataset, where a loader of it is known to have some."""
     owner = load.keeper.owner
     readers = readers_of(load.keeper.module.project).of(owner) if owner is not None else None
-    if readers is None or readers.alone:
+    if readers is None or readers.helped is None:
         return ""
     objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
     if objects or (load.read is None and load.whole is None and "Python objects" in load.words):

@@ -1,0 +1,57 @@
+"""What is said of data that is read whole: who keeps it, for how long, and what worker processes do with it."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oomlint import engine
+from oomlint.config import Settings
+from oomlint.finding import Severity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oomlint.finding import Finding
+
+GRAPHS = """
+import pickle
+from torch.utils.data import DataLoader, Dataset
+
+
+class Graphs(Dataset):
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.graphs = pickle.load(file)
+
+    def __len__(self):
+        return len(self.graphs)
+
+    def __getitem__(self, index):
+        return self.graphs[index]
+
+
+"""
+
+
+def found(tmp_path: Path, text: str, *codes: str) -> tuple[Finding, ...]:
+    """What the rules say of a file."""
+    (tmp_path / "data.py").write_text(dedent(text), encoding="utf-8")
+    settings = Settings(select=codes, preview=True, severity=Severity.NOTE)
+    return engine.run([str(tmp_path / "data.py")], settings, tmp_path, engine.Options(cache=False, processes=1)).findings
+
+
+@pytest.mark.parametrize(
+    ("loader", "copies"),
+    [
+        pytest.param('DataLoader(Graphs("graphs.pkl"), num_workers=4)', True, id="a loader with workers"),
+        pytest.param('DataLoader(Graphs("graphs.pkl"))', False, id="a loader without"),
+        pytest.param("", False, id="no loader that is seen"),
+        pytest.param("def loader(graphs):\n    return DataLoader(graphs, num_workers=4)", False, id="a loader of something else"),
+    ],
+)
+def test_workers_copy_objects_only_where_a_loader_with_workers_reads_them(loader: str, copies: bool, tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, GRAPHS + loader + "\n", "OOM402")
+    assert ("worker" in finding.consequence) is copies
