@@ -18,12 +18,12 @@ from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.arrays.windows import changing, gathered, is_window, parts
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.array_shapes import allocated
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.loop_kinds import is_over_loader
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
-from oomlint.model.values import External, Instance
+from oomlint.model.values import Instance
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call
             loops = [loop for _, loop in every.get(_name_of(module, call), ()) if isinstance(loop, cst.For) and loop not in around]
             if any(is_over_loader(project, loop, module, scope) for loop in loops):
                 plain = evaluator.calls.plain_frame(module, scope)
-                made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
-                size = allocation(made, call, evaluator, plain)
+                size = allocated(call, evaluator, plain)
                 if size is not None and len(size.dimensions) > 1 and isinstance(size.dimensions[0], str):
                     yield call, size
 
@@ -129,8 +128,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
         return _made_and_written(project, module, scope, call, fills)
     evaluator = evaluator_of(project)
     plain = evaluator.calls.plain_frame(module, scope)
-    made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
-    size = allocation(made, call, evaluator, plain)
+    size = allocated(call, evaluator, plain)
     if size is None or not rows_of_all(project, size):
         return None
     fill, loop, (why, dense) = told
@@ -146,8 +144,7 @@ def _made_and_written(project: Project, module: Module, scope: Scope, call: cst.
     made = next(((fill, loop) for fill, loop in rows if isinstance(fill.value, cst.Call) and _is_row(_target_of(fill))), None)
     evaluator = evaluator_of(project)
     plain = evaluator.calls.plain_frame(module, scope)
-    name = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
-    size = allocation(name, call, evaluator, plain) if made is not None else None
+    size = allocated(call, evaluator, plain) if made is not None else None
     if made is None or size is None or len(size.dimensions) < _DENSE or not isinstance(size.dimensions[0], str) or not rows_of_all(project, size):
         return None
     keeper = next((one for one in kept_of(project).filled(module, call) if one.saver and not one.hazy), None)

@@ -13,9 +13,10 @@ import libcst as cst
 
 from oomlint.api_names import FACTS, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
-from oomlint.memory.arrays.kept_forms import adds, byte_range, has_bounds, is_object, unpickles, works_on
+from oomlint.memory.arrays.kept_forms import adds, byte_range, has_bounds, is_object, makes_array, unpickles, works_on
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
+from oomlint.memory.shared.array_shapes import allocated
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
@@ -218,6 +219,8 @@ class Kept(KeptCalls):
                 case cst.Subscript():
                     if node is not parent.value:
                         return
+                    if self._is_number(search, module, parent):
+                        return
                     if picks_some(parent) and not is_target(module, parent):
                         self.picked(search, module, parent, going)
                     inner = self._subscript(module, parent, going)
@@ -413,6 +416,24 @@ class Kept(KeptCalls):
         if not going.part and self._permutes(module, key):
             going = going.doing(Does.COPIES, module, node)
         return replace(going, index=None, some=going.some or self._draws(module, key))
+
+    def _is_number(self, search: Search, module: Module, node: cst.Subscript) -> bool:
+        """Whether an index of each axis picks one number of the array that the search has started at: ``made[i][j]``."""
+        start = search.start
+        if not isinstance(start, cst.Call) or not makes_array(start):
+            return False
+        keys: list[cst.BaseExpression] = []
+        array: cst.BaseExpression = node
+        while isinstance(array, cst.Subscript):
+            keys.extend(one.slice.value for one in array.slice if isinstance(one.slice, cst.Index))
+            array = array.value
+        single = all(isinstance(key, cst.Integer) or (isinstance(key, cst.Name) and self._counts(module, node, key.value)) for key in keys)
+        scope = module.walk.scope_at(node)
+        given = scope.effects.get(array.value, ()) if single and isinstance(array, cst.Name) else ()
+        if [effect.value for effect in given if effect.kind == "assign" and not effect.path] != [start]:
+            return False
+        size = allocated(start, self.evaluator, self.evaluator.calls.plain_frame(module, scope))
+        return size is not None and len(size.dimensions) == len(keys)
 
     def _is_short(self, module: Module, rows: cst.BaseSlice) -> bool:
         """Whether a slice ends at a number that is known."""

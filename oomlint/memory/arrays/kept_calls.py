@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import PUTS_IN, REDUCTIONS, SCALARS, SHARES, STACKS, TENSOR_TYPES
+from oomlint.memory.arrays.kept_forms import makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Search
 from oomlint.memory.datasets.serving import Entered
@@ -103,8 +104,8 @@ class KeptCalls(KeptNames):
             self._saved(search, module, call, arg, going)
         if (last in _SMALL_FUNCTIONS and not (going.part and keeps_axes(call, of=1))) or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
             return None
-        if last in SCALARS and not going.part:
-            return None
+        if last in SCALARS and (not going.part or makes_array(search.start)):
+            return None  # of an array that is made there, even a part is a number then
         if last in {"register_buffer", "setattr"} and isinstance(call.func, cst.Name | cst.Attribute):
             if arg.keyword is None and list(call.args).index(arg) != (2 if last == "setattr" else 1):
                 return None  # the object and the name are not what is stored

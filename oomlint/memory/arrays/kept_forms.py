@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.api_names import CONTAINERS, PUTS_IN
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.model import arguments, names
+from oomlint.scout.telling import MAKERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -123,6 +124,11 @@ def byte_range(node: cst.BaseExpression) -> bool:
 def unpickles(node: cst.CSTNode) -> bool:
     """Whether a read gives an array that was saved with pickle: ``item`` takes the object out of it."""
     return isinstance(node, cst.Call) and arguments.has(node, "allow_pickle")
+
+
+def makes_array(node: cst.CSTNode | None) -> bool:
+    """Whether a call makes an array, by its name: ``np.zeros(shape)``."""
+    return isinstance(node, cst.Call) and names.last_name(node.func) in MAKERS
 
 
 def is_object(node: cst.CSTNode) -> bool:

@@ -176,6 +176,11 @@ class Search:
     meets: list[Met] | None = None  # the operations that take all of it, where they are asked for
     picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript | cst.Call, Going]]] = field(default_factory=dict)  # parts of a parameter
 
+    @property
+    def start(self) -> cst.CSTNode | None:
+        """The expression that it starts at, where that is one."""
+        return self.origin[1] if self.origin is not None else None
+
 
 class Keeping(ABC):
     """The questions of a run, and what a part asks of those that build on it.

@@ -12,7 +12,8 @@ import libcst as cst
 from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates, item_bytes
 from oomlint.model import names
-from oomlint.model.values import Const, Display
+from oomlint.model.values import Const, Display, External
+from oomlint.scout.telling import MAKERS
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
@@ -104,6 +105,14 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
     shape, dtype, default = allocates(name, call)
     dimensions = _dimensions(shape, evaluator, frame) if shape else None
     return Bytes(dimensions, item_bytes(dtype, ITEM_BYTES[default])) if dimensions is not None else None
+
+
+def allocated(call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | None:
+    """Bytes of an array that a call makes, by what it calls; ``None`` for other calls."""
+    if names.last_name(call.func) not in MAKERS:
+        return None
+    made = next((a.value.name for a in evaluator.values(call.func, frame) if isinstance(a.value, External)), "")
+    return allocation(made, call, evaluator, frame)
 
 
 def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
