@@ -8,28 +8,35 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import PUTS_IN
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_calls import JOINS, MAKES
+from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.read_calls import runs_models
 from oomlint.memory.arrays.windows import gathered
 from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.array_shapes import allocated
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
-from oomlint.model.values import Display, ExternalCall
+from oomlint.model.values import Display, External, ExternalCall, FunctionRef
+from oomlint.scout.telling import MAKERS
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
+    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.content_kinds import Content
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -37,6 +44,8 @@ _MOST_RELATED: Final = 4
 _MOST_FRAMES: Final = 4
 _WRITES: Final = re.compile(r"\b(?:save\w*|dump)\s*\(")
 _LISTS: Final = frozenset({Kind.ARRAYS, Kind.TENSORS})
+_NUMBERS: Final = frozenset({"range", "arange", "linspace"})
+_COMPUTING: Final = ("numpy.", "torch.", "math.", "builtins.")
 _FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
 
 
@@ -132,15 +141,21 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls if scope not in told else ():
             rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
-            if not isinstance(rows, cst.Name) or names.last_name(call.func) in MAKES or next(_puts(module, scope, call), None) is None:
-                continue  # of arrays that differ in length `np.array` makes references
-            if kept.repeats(module, call) or any(not running.isdisjoint(module.walk.ancestors(put.node)) for put in _puts(module, scope, call)):
+            loops = [kept.gathering(module, put.node) for put in _puts(module, scope, call)] if isinstance(rows, cst.Name) else []
+            if not isinstance(rows, cst.Name) or not loops or kept.repeats(module, call):
+                continue
+            if any(not running.isdisjoint(module.walk.ancestors(put.node)) for put in _puts(module, scope, call)):
                 continue  # what a loop keeps of what a model gives is told with that loop
             held = contents.of(rows, evaluator.calls.plain_frame(module, scope))
             if held.kind not in _LISTS or not may_be_large(project, held):
                 continue
+            size = _size_of_each(project, held, loops)
+            if size is None and (names.last_name(call.func) in MAKES or all(_counts_only(project, module, loop) for loop in loops)):
+                continue  # of arrays that differ in length `np.array` makes references
             keeper = keeper_of(module, project, call) or next((one for one in kept.filled(module, call) if one.saver and not one.hazy), None)
-            if keeper is not None and (keeper.saver or not keeper.many) and not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
+            if keeper is None or (keeper.many and not keeper.saver):
+                continue
+            if (size is not None and len(size.dimensions) > 1) or not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
                 found.append((call, keeper))
         if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
             (node, keeper), *others = found
@@ -150,6 +165,48 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             kept_at = [keeper.module.place(keeper.node, where)] if keeper.node is not node else []
             spots = list(dict.fromkeys((*put[:1], *beside, *put[1:])))[: _MOST_RELATED - 1]
             yield Join(node, names.dotted(node.func), (*spots, *kept_at), (allocation_fact(module, node), *keeper_facts(keeper)))
+
+
+def _size_of_each(project: Project, held: Content, loops: list[cst.CSTNode | None]) -> Bytes | None:
+    """Bytes of each array of a list, where an allocation makes it of a shape that the rounds of the loops do not change."""
+    made, module = held.element.node if held.element is not None else None, held.element.module if held.element is not None else None
+    if module is None or not isinstance(made, cst.Call):
+        return None
+    scope = module.walk.scope_at(made)
+    size = allocated(made, evaluator_of(project), evaluator_of(project).calls.plain_frame(module, scope))
+    used = {node.value for arg in made.args for node in descend(arg.value) if isinstance(node, cst.Name)} if size is not None else set()
+    inside = (effect.statement for name in used for effect in scope.effects.get(name, ()))
+    return size if not any(not set(loops).isdisjoint(module.walk.ancestors(statement)) for statement in inside) else None
+
+
+def _counts_only(project: Project, module: Module, loop: cst.CSTNode | None) -> bool:
+    """Whether a loop goes through numbers, and its rounds make what they make of numbers: nothing large comes in."""
+    header = loop.iter if isinstance(loop, cst.For) else loop.for_in.iter if isinstance(loop, cst.BaseComp) else None
+    while isinstance(header, cst.Subscript):
+        header = header.value
+    if loop is None or not isinstance(header, cst.Call) or names.last_name(header.func) not in _NUMBERS:
+        return False
+    taken = names_of(loop.target if isinstance(loop, cst.For) else loop.for_in.target) if isinstance(loop, cst.For | cst.BaseComp) else []
+    picks = (node for node in descend(loop) if isinstance(node, cst.Subscript))
+    if any(isinstance(name, cst.Name) and name.value in taken for node in picks for entry in node.slice for name in descend(entry)):
+        return False
+    return _computes(project, module, (node for node in descend(loop) if isinstance(node, cst.Call) and names.last_name(node.func) not in PUTS_IN), 0)
+
+
+def _computes(project: Project, module: Module, calls: Iterable[cst.Call], depth: int) -> bool:
+    """Whether calls only compute: functions of libraries for numbers that make no arrays by their shape, and of the project that do the same."""
+    evaluator = evaluator_of(project)
+    for call in calls:
+        found = [alt.value for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, module.walk.scope_at(call)))]
+        for one in found:
+            if isinstance(one, FunctionRef) and depth < _MOST_FRAMES:
+                if not _computes(project, one.module, one.scope.calls, depth + 1):
+                    return False
+            elif not isinstance(one, External) or not one.name.startswith(_COMPUTING) or one.name.rpartition(".")[2] in MAKERS or known_read(one.name):
+                return False
+        if not found:
+            return False
+    return True
 
 
 def _may_write(module: Module, project: Project) -> Iterator[Scope]:
