@@ -27,12 +27,14 @@ class LoadListThenStack(Rule):
     that it calls, in the `setup()` of a data module, where the array is handed to a dataset, in scripts that gather many files to write them
     at once, and in code that a script runs once, whatever it does with the array then. Samples of a dataset that decodes a file for each are read from
     files, too; and where a dataset keeps what `np.concatenate` or `stack` gives of a list that a loop fills with arrays, or a script writes it, it does
-    not matter what they are made of (so with `np.array`, where all of them are made of one shape). A tensor that a dataset keeps, made of the rows of objects that are still there, is such a copy, too.
+    not matter what they are made of (so with `np.array`, where all of them are made of one shape). A tensor that a dataset keeps, made of the rows of
+    objects that are still there, is such a copy, too.
 
     What an evaluation joins of all that it has kept is told where it is kept (OOM219, OOM220).
 
     It is silent where the list is one sample (in `__getitem__`), where the array is proven small or has only references (`dtype=object`, rows of an
-    array and a number), for labels and the like, for what a loop computes of the numbers that it counts through, and in scripts that write each file on its own.
+    array and a number), for labels and the like, for what a loop computes of the numbers that it counts through, and in scripts that write each file on
+    its own.
 
     ## Why is this bad
 

@@ -10,6 +10,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
 from oomlint.memory.arrays.small_files import of_small_file
@@ -84,6 +85,7 @@ class Arrays:
         self.kept = kept_of(project)
         self.reads = read_calls_of(project)
         self.constructions = constructions_of(project)
+        self.let_go = let_go_of(project)
         self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._handed: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
@@ -321,11 +323,14 @@ class Arrays:
                         if path is not None and path[0] == this and path[1] and path[1][0][0] == "attr":
                             yield str(path[1][0][1])
 
-    @staticmethod
-    def _large(keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY) -> tuple[Keeper, ...]:
-        """Those of whom nothing says that what they keep is small: no comment and, where nobody knows what it is, no name."""
+    def _large(self, keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY) -> tuple[Keeper, ...]:
+        """Those of whom nothing says that what they keep is small, no comment and, where nobody knows what it is, no name, nor that it is gone at once.
+
+        Those first that keep it for longer than their object is built.
+        """
         known = kind is Reads.SAMPLE
-        return tuple(k for k in keepers if ((known and not k.hazy) or not _says_small(k)) and not few_a_sample(k.module, k.node))
+        found = (k for k in keepers if ((known and not k.hazy) or not _says_small(k)) and not few_a_sample(k.module, k.node))
+        return tuple(sorted((k for k in found if not self.let_go.is_let_go(k)), key=self.let_go.is_for_building))
 
 
 def _says_small(keeper: Keeper) -> bool:

@@ -102,6 +102,10 @@ class Constructions:
         built, items = self._reached(cls)
         return method in built or method not in items
 
+    def building(self, cls: ClassRef) -> frozenset[Scope]:
+        """The methods that are seen to run while an object of the class is built."""
+        return self._reached(cls)[0]
+
     def per_item(self, module: Module, scope: Scope) -> bool:
         """Whether a function is, or is part of, what runs for every sample."""
         here: Scope | None = scope

@@ -1,0 +1,115 @@
+"""Attributes that an object has, or needs, only while it is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.arrays.kept_forms import block_around
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.construction import constructions_of
+from oomlint.model import names
+from oomlint.model.readings import Memory
+from oomlint.model.values import ClassRef, Instance, Unknown
+from oomlint.syntax.edits import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.arrays.kept import Keeper
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.scopes import Scope
+
+
+class LetGo:
+    """Answers for what a class keeps. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self.constructions = constructions_of(project)
+        self._building: Memory[tuple[Scope, str], bool] = Memory(project.readings)
+
+    def is_let_go(self, keeper: Keeper) -> bool:
+        """Whether the object has lost the attribute once it is built: ``del self.rows``, or ``None`` in its place, behind the statement that keeps it."""
+        if keeper.owner is None or not keeper.attribute:
+            return False
+        kept = keeper.module.walk.scope_at(keeper.node)
+        for module, method, this in self._building_methods(keeper.owner):
+            for effect in method.effects.get(this, ()):
+                if effect.path != (("attr", keeper.attribute),) or block_around(module, effect.statement) is not method.suite:
+                    continue
+                given_up = effect.kind == "delete" or (effect.kind == "assign" and effect.value is not None and names.dotted(effect.value) == "None")
+                if given_up and _runs_behind(module, method, effect.statement, keeper.module, kept, keeper.node):
+                    return True
+        return False
+
+    def is_for_building(self, keeper: Keeper) -> bool:
+        """Whether nothing but the code that builds the object reads the attribute."""
+        if keeper.owner is None or not keeper.attribute:
+            return False
+        key = (keeper.owner.scope, keeper.attribute)
+        known = self._building.get(key)
+        if known is None:
+            known = self._building[key] = self._read_by_building(keeper.owner, keeper.attribute)
+        return known
+
+    def _read_by_building(self, owner: ClassRef, attribute: str) -> bool:
+        building = {method for _, method, _ in self._building_methods(owner)}
+        family = {base.scope for base in (*self.evaluator.lineage(owner), *self.evaluator.calls.subclasses(owner)) if isinstance(base, ClassRef)}
+        read = False
+        for module in self.project.mentioning([f".{attribute}".encode()], owner.module.path):
+            for scope in module.walk.scopes:
+                this = names.self_name(scope)
+                for node in scope.nodes(inner=False):
+                    if not isinstance(node, cst.Attribute) or node.attr.value != attribute:
+                        continue
+                    if isinstance(module.walk.parents.get(node), cst.AssignTarget | cst.Del):
+                        continue
+                    if this is not None and names.dotted(node.value) == this:
+                        if scope.parent in family and scope not in building:
+                            return False
+                        read = read or scope in building
+                    elif self._may_be(node.value, module, scope, family):
+                        return False
+        return read
+
+    def _may_be(self, node: cst.BaseExpression, module: Module, scope: Scope, family: set[Scope]) -> bool:
+        """Whether an expression may be an object of one of the classes."""
+        found = [alt.value for alt in self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))]
+        return not found or any(isinstance(one, Unknown) or (isinstance(one, Instance) and one.cls.scope in family) for one in found)
+
+    def _building_methods(self, owner: ClassRef) -> Iterator[tuple[Module, Scope, str]]:
+        """Methods that build an object of the class, and what each calls that object."""
+        for cls in self.evaluator.lineage(owner):
+            if isinstance(cls, ClassRef):
+                for method in cls.scope.children:
+                    if (this := names.self_name(method)) is not None and method in self.constructions.building(owner):
+                        yield cls.module, method, this
+
+
+def _call_of(method: Scope, name: str) -> cst.Call | None:
+    """Where a method calls another one of its object."""
+    this = names.self_name(method)
+    return next((call for call in method.calls if names.dotted(call.func) == f"{this}.{name}"), None)
+
+
+def _runs_behind(module: Module, method: Scope, later: cst.CSTNode, first: Module, kept: Scope, sooner: cst.CSTNode) -> bool:
+    """Whether a statement of a method runs behind one of the same method, of one that it calls, or of one that calls it."""
+    if method is kept:
+        return _stands_behind(module, later, sooner)
+    if (call := _call_of(method, kept.name)) is not None:
+        return _stands_behind(module, later, call)
+    call = _call_of(kept, method.name)
+    return call is not None and _stands_behind(first, call, sooner)
+
+
+def _stands_behind(module: Module, later: cst.CSTNode, sooner: cst.CSTNode) -> bool:
+    text = Text(module.tree)
+    return text.span(later)[0] > text.span(sooner)[0]
+
+
+def let_go_of(project: Project) -> LetGo:
+    """What the classes of a project let go of."""
+    return project.shared(LetGo)
