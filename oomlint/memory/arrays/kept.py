@@ -43,8 +43,8 @@ _SAME_ROWS: Final = frozenset({"t", "detach"})  # methods that give the rows as 
 _DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
 _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 
-# Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
-READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data".split())
+# Methods that read what xarray, rasterio, GDAL, decord, pyedflib, nibabel or MNE have only opened.
+READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data load_data to_data_frame".split())
 
 _ARITHMETIC: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
 _ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})

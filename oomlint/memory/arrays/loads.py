@@ -23,7 +23,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import few_a_sample
 from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.known_reads import LAZY, WHOLE, Reads
+from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, Reads
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
@@ -235,7 +235,11 @@ class Arrays:
     @staticmethod
     def _is_read(read: Read, keeper: Keeper) -> bool:
         """Whether what is kept is in memory: not where the file is only open."""
-        return read.origin not in LAZY or any(done.does is Does.READS for done in keeper.passed)
+        if read.origin not in LAZY or any(done.does is Does.READS for done in keeper.passed):
+            return True
+        holder = read.module.walk.parents.get(read.node)
+        target = names.dotted(holder.targets[0].target) if isinstance(holder, cst.Assign) else ""
+        return bool(target) and any(names.dotted(call.func) == f"{target}.{READS_IN_PLACE}" for call in read.scope.calls)
 
     def _emptied(self, keeper: Keeper, read: Read) -> bool:
         """Whether the rounds that read also empty the object that keeps it."""

@@ -14,7 +14,7 @@ from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.known_reads import BY_NAME, GIVEN, LAST, LAZY, SAMPLERS, TEXTS, Reads, known_read
+from oomlint.memory.shared.known_reads import BY_NAME, GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, Reads, known_read
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
 
 
@@ -195,8 +196,15 @@ class ReadCalls:
                     return None
                 if path is not None and ".npz" in module.code(path):
                     kind = Reads.ARCHIVE
+            if name in LAZY and self._preloads(call, frame):
+                name = f"{name}({PRELOADS}=True)"
             return Read(kind, name, module, scope, call, path)
         return None
+
+    def _preloads(self, call: cst.Call, frame: Frame) -> bool:
+        """Whether a call is told to read what it opens; text is the path of a file that is mapped."""
+        asked = arguments.named(call, PRELOADS)
+        return asked is not None and any(alt.const is True for alt in self.evaluator.values(asked, frame))
 
     @staticmethod
     def _mapped(module: Module, call: cst.Call) -> bool:

@@ -78,8 +78,11 @@ GIVEN: Final = {
 # What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
 LAZY: Final = frozenset(
     "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
-    "decord.VideoReader pyedflib.EdfReader nibabel.load".split()
+    "decord.VideoReader pyedflib.EdfReader nibabel.load mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf".split()
 )
+# What makes such an object read all of its data, and stays in it: the argument that it is opened with, or a method of it (MNE).
+PRELOADS: Final = "preload"
+READS_IN_PLACE: Final = "load_data"
 # Datasets that decode a file for each sample, which stands first in what they give.
 SAMPLERS: Final = frozenset(
     f"{library}.datasets.{name}"
