@@ -55,3 +55,37 @@ def found(tmp_path: Path, text: str, *codes: str) -> tuple[Finding, ...]:
 def test_workers_copy_objects_only_where_a_loader_with_workers_reads_them(loader: str, clause: str, tmp_path: Path) -> None:
     (finding,) = found(tmp_path, GRAPHS + loader + "\n", "OOM402")
     assert finding.consequence == f"it stays in `graphs` of `Graphs`{clause}"
+
+
+@pytest.mark.parametrize(
+    ("use", "mapped"),
+    [
+        pytest.param(
+            "for graph, _, label in self.rows:\n            self.seen.append((networkx.to_edgelist(graph), label == 'tree'))", False, id="graphs and texts"
+        ),
+        pytest.param("for image, label in self.rows:\n            self.seen.append((image.mean(), label == 'tree'))", True, id="images with a text"),
+        pytest.param("self.seen = len(self.rows)", True, id="nothing that is seen"),
+    ],
+)
+def test_a_file_without_tensors_is_not_to_be_mapped(use: str, mapped: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
+    text = f"""
+import networkx
+import torch
+from torch.utils.data import Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, path):
+        self.rows = torch.load(path)
+        self.seen = []
+        {use}
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+"""
+    (finding,) = found(tmp_path, text, "OOM406")
+    assert (finding.fix is not None) is mapped
+    assert ("mmap" in finding.help) is mapped

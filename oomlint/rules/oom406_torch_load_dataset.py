@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import chosen_by_base, told_with, torch_loads
-from oomlint.memory.arrays.load_messages import related, told, weighs_of
+from oomlint.memory.arrays.load_messages import ONE_BY_ONE, related, told, weighs_of
+from oomlint.memory.arrays.torch_load import holds_objects
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import torch_mapped
 from oomlint.rule import Rule
@@ -92,7 +93,8 @@ class TorchLoadDataset(Rule):
     `mmap=True` is added: unsafe. It needs torch 2.1, a path and a file in the format of torch 1.6 and later (an older one raises `RuntimeError`). An
     open file or a buffer raises `ValueError`: where the argument is known to be one, or its name says so, there is no fix. What is written to such
     a tensor stays in the process. The file must not change while it is mapped: to save to it ends the process with a bus error, and leaves it empty.
-    Where the program saves to the same path, there is no fix. NumPy arrays in the file are read as before.
+    Where the program saves to the same path, there is no fix, nor where a loop shows that the file holds no tensors: graphs and texts. NumPy arrays in
+    the file are read as before.
 
     ## References
 
@@ -116,15 +118,17 @@ class TorchLoadDataset(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the files of tensors that are read whole and kept by a dataset."""
-        groups: dict[object, list[tuple[Load, Fix | None]]] = {}
+        groups: dict[tuple[object, ...], list[tuple[Load, Fix | None]]] = {}
         for load in torch_loads(module, project):
-            fix = torch_mapped(load, project)
-            groups.setdefault((fix is None, *told_with(load)), []).append((load, fix))
-        for group in groups.values():
+            fix = None if (objects := holds_objects(load, project)) else torch_mapped(load, project)
+            groups.setdefault((objects, fix is None, *told_with(load)), []).append((load, fix))
+        for (of_objects, *_), group in groups.items():
             (first, fix), *others = group
             load = replace(first, beside=tuple(other.node for other, _ in others))
             fix = replace(fix, edits=tuple(edit for _, one in group if one is not None for edit in one.edits)) if fix is not None else None
-            message = told(load, "The whole file of tensors is read before the first sample")
+            message = told(load, f"The whole file of {'objects' if of_objects else 'tensors'} is read before the first sample")
+            if of_objects and not message.help:
+                message = replace(message, help=ONE_BY_ONE)
             facts = load_facts(load)
             severity = Severity.NOTE if chosen_by_base(load, project) else None
             yield self.finding(

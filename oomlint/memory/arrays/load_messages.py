@@ -127,9 +127,10 @@ _PIECES: Final = {
     Taken.ENTRIES: 'store a `.npy` file and pass `mmap_mode="r"`, or use HDF5',
     Taken.LENGTHS: "store the keys and lengths in a file of their own",
 }
+ONE_BY_ONE: Final = "store one file per sample, or HDF5, and read it in `__getitem__`"
 _REMEDIES: Final = {
     Reads.ARCHIVE: "store `.npy` files, which can be memory-mapped, or read each sample in `__getitem__`",
-    Reads.OBJECT: "store one file per sample, or HDF5, and read it in `__getitem__`",
+    Reads.OBJECT: ONE_BY_ONE,
 }
 STREAMS: Final = "write one sample after the other, with HDF5 or `np.lib.format.open_memmap`"
 

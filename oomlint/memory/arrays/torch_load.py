@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.memory.arrays.kept_state import names_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
+from oomlint.model.values import External
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.project import Module
+    from oomlint.memory.arrays.loads import Load
+    from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
 _SECTIONS = re.compile(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
 _WITHOUT_TENSORS = re.compile(r"sched|scaler|sampler|early_stop", re.IGNORECASE)  # their state is numbers
+_OF_GRAPHS = ("networkx.", "igraph.", "rdkit.")  # libraries whose objects are no tensors
 _NUMBERS = re.compile(
     r"^(\w+_)?(epochs?|steps?|iter(ation)?s?|global_step|args|config|cfg|hparams|hyper_parameters|options|best_epoch|lr_?sched\w*|scheduler\w*|scaler)$",
 )
@@ -159,6 +164,48 @@ def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tu
         if holder in module.walk.ancestors(node) and isinstance(node, cst.Name) and parents.get(node) is holder:
             continue
         yield node
+
+
+def holds_objects(load: Load, project: Project) -> bool:
+    """Whether a loop over what a dataset keeps of a file shows that it holds no tensors.
+
+    Each part of an element that the loop uses is handed to a library for graphs, or compared with text.
+    """
+    owner, module = load.keeper.owner, load.keeper.module
+    for scope in owner.scope.children if owner is not None else ():
+        rows = f"{names.self_name(scope)}.{load.keeper.attribute}"
+        for loop in (node for node in scope.nodes() if isinstance(node, cst.For | cst.CompFor) and names.dotted(node.iter) == rows):
+            parts = _parts(module, loop)
+            if parts and all(any(_is_no_tensor(module, use, project) for use in uses) for uses in parts):
+                return True
+    return False
+
+
+def _parts(module: Module, loop: cst.For | cst.CompFor) -> list[list[cst.Name]]:
+    """Reads of each name that a loop gives to an element, or to what an assignment takes out of that."""
+    body = loop.body if isinstance(loop, cst.For) else module.walk.parents[loop]
+    taken = set(names_of(loop.target))
+    unpacked = [node for node in descend(body) if isinstance(node, cst.Assign) and isinstance(node.value, cst.Name) and node.value.value in taken]
+    targets = [loop.target, *(target.target for node in unpacked for target in node.targets)]
+    taken.update(name for target in targets for name in names_of(target))
+    bound = {part for target in targets for part in descend(target)} | {node.value for node in unpacked}
+    uses: dict[str, list[cst.Name]] = {}
+    for node in descend(body):
+        if isinstance(node, cst.Name) and node.value in taken and node not in bound:
+            uses.setdefault(node.value, []).append(node)
+    return list(uses.values())
+
+
+def _is_no_tensor(module: Module, node: cst.Name, project: Project) -> bool:
+    holder = module.walk.parents.get(node)
+    if isinstance(holder, cst.Comparison):
+        return holder.left is node and any(isinstance(one.comparator, cst.SimpleString) for one in holder.comparisons)
+    call = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
+    if not isinstance(call, cst.Call):
+        return False
+    evaluator = evaluator_of(project)
+    found = evaluator.values(call.func, evaluator.calls.plain_frame(module, module.walk.scope_at(call)))
+    return any(isinstance(alt.value, External) and alt.value.name.startswith(_OF_GRAPHS) for alt in found)
 
 
 def chosen_by_device(module: Module, node: cst.CSTNode) -> bool:
