@@ -19,6 +19,7 @@ from oomlint.memory.buffers.metric_states import grows, list_metric
 from oomlint.memory.buffers.outside_readers import escapes
 from oomlint.memory.buffers.step_lists import step_lists, step_records
 from oomlint.memory.loaders.loader_calls import loaders_of
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
@@ -304,8 +305,10 @@ class Buffers:
 
     def _few_rounds(self, loop: Loop) -> bool:
         """Whether the code says how often the loop goes round: for each of a few classes, for some batches to look at."""
-        count = rounds(self.project, loop.node, loop.module, loop.scope) if isinstance(loop.node, cst.For | cst.CompFor) else None
-        return count is not None and count <= _FEW_ROUNDS
+        if not isinstance(loop.node, cst.For | cst.CompFor):
+            return False
+        count = rounds(self.project, loop.node, loop.module, loop.scope)
+        return count is not None and (count <= _FEW_ROUNDS or constructions_of(self.project).is_written_out(loop.module, loop.node.iter))
 
     def _may_go(self, store: Store, record: Record, loop: Loop, dense: list[Held]) -> bool:
         """Whether what is kept need not be there: it ends on the host, or maps of all samples wait until the end for what each step could do."""

@@ -10,7 +10,7 @@ from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported
 from oomlint.model import names
 from oomlint.model.readings import Memory
-from oomlint.model.values import ClassRef, External, Instance, Unknown
+from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
 from oomlint.scout.telling import is_data_class, makes_data
 
 if TYPE_CHECKING:
@@ -134,7 +134,13 @@ class Constructions:
         number = self.contents.count(iterable, frame)
         if number is None:
             number = self._by_default(module, iterable)
-        return number if number is not None and number <= _SMALL_LOOP else None
+        return number if number is not None and (number <= _SMALL_LOOP or self.is_written_out(module, iterable)) else None
+
+    def is_written_out(self, module: Module, iterable: cst.BaseExpression) -> bool:
+        """Whether an iterable is a list or tuple whose elements stand in the code: however many, somebody has typed them."""
+        found = self.evaluator.values(names.iterated(iterable), self.evaluator.calls.plain_frame(module, module.walk.scope_at(iterable)))
+        shown = [alt.value.node if isinstance(alt.value, Display) else None for alt in found]
+        return bool(shown) and all(isinstance(node, cst.List | cst.Tuple) and node.elements for node in shown)
 
     def few(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether the innermost loop around a node takes the first few of many: ``for path in paths[:20]``."""
