@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import OF_DICTS, PUTS_IN, WRAPPERS
 from oomlint.memory.arrays.kept_forms import block_around
+from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
+
+_GOES_THROUGH: Final = WRAPPERS | {"zip", "range", "len"}
+_MOST_NAMES: Final = 4  # that a value goes by, one after the other
 
 
 class LetGo:
@@ -70,6 +75,8 @@ class LetGo:
                     if this is not None and names.dotted(node.value) == this:
                         if scope.parent in family and scope not in building:
                             return False
+                        if scope in building and _hands_on(module, scope, node):
+                            return False  # its elements stay in something else
                         read = read or scope in building
                     elif self._may_be(node.value, module, scope, family):
                         return False
@@ -87,6 +94,67 @@ class LetGo:
                 for method in cls.scope.children:
                     if (this := names.self_name(method)) is not None and method in self.constructions.building(owner):
                         yield cls.module, method, this
+
+
+def _hands_on(module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+    """Whether elements of a value, or what an index takes of them, are put into something else as they are, or may be."""
+    parents = module.walk.parents
+    here: cst.CSTNode = node
+    while True:
+        above = parents.get(here)
+        if isinstance(above, cst.Subscript) and above.value is here:
+            here = above
+            continue
+        call = parents.get(above) if isinstance(above, cst.Arg | cst.Attribute) else None
+        words = _GOES_THROUGH if isinstance(above, cst.Arg) else OF_DICTS
+        if not isinstance(call, cst.Call) or names.last_name(call.func) not in words:
+            break
+        here = call
+    if isinstance(above, cst.For | cst.CompFor) and above.iter is here:
+        taken = set(names_of(above.target))
+    elif isinstance(above, cst.Assign):
+        taken = {name for target in above.targets for name in names_of(target.target)}
+    else:
+        return _is_put(module, here)
+    for _ in range(_MOST_NAMES):
+        uses = [use for use in scope.nodes(inner=False) if isinstance(use, cst.Name) and use.value in taken]
+        if any(_is_put(module, use) for use in uses):
+            return True
+        more = {name for use in uses for name in _given(module, use)} - taken
+        if not more:
+            return False
+        taken |= more
+    return True
+
+
+def _displayed(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+    """What a value stands in: itself, an index of it, a tuple, list or dictionary that is written around it."""
+    parents = module.walk.parents
+    while isinstance(above := parents.get(node), cst.Subscript | cst.Element | cst.DictElement | cst.StarredElement | cst.Tuple | cst.List | cst.Dict):
+        if isinstance(above, cst.Subscript) and above.value is not node:
+            break
+        node = above
+    return node
+
+
+def _is_put(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a value goes into a container, an attribute or to the caller."""
+    node = _displayed(module, node)
+    above = module.walk.parents.get(node)
+    if isinstance(above, cst.Arg):
+        call = module.walk.parents.get(above)
+        return isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value in PUTS_IN
+    if isinstance(above, cst.Assign):
+        return any(isinstance(target.target, cst.Attribute | cst.Subscript) for target in above.targets)
+    return isinstance(above, cst.Return | cst.Yield | cst.AugAssign | cst.BaseComp)
+
+
+def _given(module: Module, node: cst.Name) -> Iterator[str]:
+    """The names that an assignment gives to a value, or to what stands around it."""
+    shown = _displayed(module, node)
+    above = module.walk.parents.get(shown)
+    if isinstance(above, cst.Assign) and above.value is shown:
+        yield from (name for target in above.targets for name in names_of(target.target))
 
 
 def _call_of(method: Scope, name: str) -> cst.Call | None:
