@@ -144,6 +144,25 @@ SCORES = """\
     """
 
 
+CHUNKS = """\
+    import torch
+
+    @torch.no_grad()
+    def render(network, rays, chunk):
+        network.eval()
+        TAKES
+        found = []
+        for start in range(0, rays.shape[0], chunk):
+            found.append(network(rays[start : start + chunk].cuda()))
+        return torch.cat(found).cpu()
+    """
+
+
+@pytest.mark.parametrize(("takes", "severity"), [("pass", "note"), ('rays = torch.load("rays.pt")', "warning")])
+def test_outputs_for_chunks_of_an_argument_are_a_note(takes: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"render.py": textwrap.dedent(CHUNKS).replace("TAKES", takes)}, "OOM220")).severity == severity
+
+
 @pytest.mark.parametrize(("scores", "severity"), [("output", "note"), ("output.view(-1, words)", "warning")])
 def test_scores_of_the_classes_of_a_sample_are_a_note_and_those_of_each_token_a_warning(scores: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"train.py": textwrap.dedent(SCORES).replace("SCORES", scores)}, "OOM219")).severity == severity

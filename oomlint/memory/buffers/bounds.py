@@ -15,7 +15,7 @@ from oomlint.model.values import Const, ExternalCall, Unknown, Written
 from oomlint.syntax.nodes import block_of, constant_key, descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Store
@@ -127,12 +127,27 @@ def one_batch(loop: Loop, project: Project) -> bool:
 
 def parts_of_one(loop: Loop) -> bool:
     """Whether a loop counts to the length of an axis behind the second: its rounds are windows of one thing, not samples, nor parts of one long text."""
+    return any(_is_later_axis(part) for arg in _counted(loop) for part in descend(arg.value))
+
+
+def chunks_of_one(loop: Loop) -> bool:
+    """Whether a loop counts in steps, and its rounds take slices of an argument of the function: parts of what somebody has handed over as one."""
+    given = {param.name.value for param in names.parameters(loop.scope)} - set(loop.scope.effects)
+    if len(_counted(loop)) < 3 or not isinstance(loop.node, cst.For) or not isinstance(loop.node.target, cst.Name):  # noqa: PLR2004 - start, stop, step
+        return False
+    for node in descend(loop.node.body):
+        part = node.slice[0].slice if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value in given else None
+        if isinstance(part, cst.Slice) and names.dotted(part.lower) == loop.node.target.value:
+            return True
+    return False
+
+
+def _counted(loop: Loop) -> Sequence[cst.Arg]:
+    """What the numbers are that a loop counts through: the arguments of ``range``."""
     count = loop.node.iter if isinstance(loop.node, cst.For | cst.CompFor) and loop.loader is None else None
     while isinstance(count, cst.Call) and names.last_name(count.func) not in _RANGES and count.args:
         count = count.args[0].value
-    if not isinstance(count, cst.Call) or names.last_name(count.func) not in _RANGES:
-        return False
-    return any(_is_later_axis(part) for arg in count.args for part in descend(arg.value))
+    return count.args if isinstance(count, cst.Call) and names.last_name(count.func) in _RANGES else ()
 
 
 def _is_later_axis(node: cst.CSTNode) -> bool:

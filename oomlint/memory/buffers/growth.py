@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.buffers.backward_regions import BACKWARDS
-from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, parts_of_one, stops
+from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.buffers.collated import gives_tensor
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
@@ -291,6 +291,7 @@ class Buffers:
         maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
         spared = bool(dense) and ((not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator))
         few = bool(dense) and not maps and class_scores(store, loop, self.runs.evaluator)  # for each sample as many numbers as there are classes
+        few = few or (chunks_of_one(loop) and joined_later(store, loop, self.runs.evaluator))
         if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
             return Growth(
                 "OOM220", Severity.NOTE if few else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation}
