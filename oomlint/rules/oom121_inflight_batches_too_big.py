@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.amounts import readable
-from oomlint.finding import Consequence, Factor, Message, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Factor, Message, Multiplier, Resource, Role, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.loaders.in_flight import inflight
 from oomlint.rule import Rule
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
+    from oomlint.memory.loaders.in_flight import Inflight
     from oomlint.model.project import Module, Project
 
 
@@ -98,10 +99,16 @@ class InflightBatchesTooBig(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose batches in flight exceed the budget."""
+        groups: dict[tuple[object, ...], list[Inflight]] = {}
         for case in inflight(module, project):
+            groups.setdefault((case.workers, case.batches, case.batch_bytes, case.beside), []).append(case)
+        for case, *others in groups.values():
+            again = (other.place.saying("here, too", Role.AGAIN) for other in others if other.place != case.place)
             message = Message(
                 f"{case.workers} worker{'s prefetch' if case.workers != 1 else ' prefetches'} up to {case.batches} batches of {readable(case.batch_bytes)}",
                 f"together they take {readable(case.batches * case.batch_bytes)} of shared memory",
             )
             weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.batches),))
-            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs, given=case.beside)
+            yield self.finding(
+                case.place, message, confidence=case.confidence, related=(*case.related, *again), facts=case.facts, weighs=weighs, given=case.beside
+            )
