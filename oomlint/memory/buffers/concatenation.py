@@ -190,7 +190,7 @@ def _loop(
             return None
         if _bounded(statement, loop, path, module):
             return None
-        if _key_changes(target, loop, scope, module) or along_axis(loop):
+        if _key_changes(target, loop, scope, module) or along_axis(loop) or _leaves_one_out(loop):
             continue
         if of_module and not _over_batches(project, loop, module, scope):
             continue  # it goes over the parts of one input
@@ -215,6 +215,21 @@ def _loop(
             return None
         return loop, *found
     return None
+
+
+def _leaves_one_out(loop: Loop) -> bool:
+    """Whether each round takes all of a list but its own place, ``keys[:k] + keys[k + 1 :]``: each with each other is for lists that are short."""
+    if not isinstance(loop, cst.For):
+        return False
+    first = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else loop.target
+    for node in descend(loop.body):
+        sides = (node.left, node.right) if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add) else ()
+        before, behind = (side.slice[0].slice if isinstance(side, cst.Subscript) else None for side in sides) if sides else (None, None)
+        if not isinstance(before, cst.Slice) or not isinstance(behind, cst.Slice) or before.upper is None or behind.lower is None:
+            continue
+        if before.upper.deep_equals(first) and isinstance(behind.lower, cst.BinaryOperation) and behind.lower.left.deep_equals(first):
+            return True
+    return False
 
 
 def _of_module(project: Project, module: Module, scope: Scope) -> bool:
