@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.amounts import readable
+from oomlint.api_names import STACKS
 from oomlint.finding import Confidence, Message
-from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_uses import one_a_sample
@@ -87,6 +88,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     sample = not large and _is_sample(size)
     if speaks and (large or sample or any(isinstance(number, str) for number in size.dimensions)):
         keeper = _keeper(project, module, scope, call, named=not sample)
+    if keeper is not None and _is_prefix(size, keeper):
+        return None
     if keeper is not None:
         frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
         sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
@@ -155,6 +158,12 @@ def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call, *, n
         if made and not (named and any(small_name(name) for name in (*one.names[:1], *one.names[-1:]))):
             return one
     return None
+
+
+def _is_prefix(size: Bytes, keeper: Keeper) -> bool:
+    """Whether the array is one row or column that is put beside something else: ``torch.cat((torch.ones(n, 1, width), rows), dim=1)``."""
+    joins = (done.node for done in keeper.passed if done.does in {Does.COPIES, Does.JOINS})
+    return 1 in size.dimensions and any(isinstance(node, cst.Call) and names.last_name(node.func) in STACKS for node in joins)
 
 
 def _speaks_large(module: Module) -> bool:
