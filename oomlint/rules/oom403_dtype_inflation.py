@@ -24,7 +24,8 @@ class DtypeInflation(Rule):
     Checks for large arrays that NumPy makes as `float64` because no `dtype` is given, and that are then converted:
     `np.ones(shape).astype(np.float32)`, `rng.random(shape).astype("float32")`, `torch.from_numpy(np.zeros(shape)).float()`,
     `torch.FloatTensor(np.array(...))`. And for images of bytes that are kept as floats: `images / 255.0` (eight times as large),
-    `images.astype(np.float32)` (four times), also in the function that reads them for others, or that is given all of them.
+    `images.astype(np.float32)` (four times), also in the function that reads them for others, or that is given all of them; and what `resize`,
+    `img_as_float` or `rgb2lab` of scikit-image make of pictures (eight times).
 
     It is silent for a single sample in `__getitem__`, where the array is proven small, and where `float64` is what is wanted.
 

@@ -106,7 +106,13 @@ def inflations(module: Module, project: Project) -> Iterator[Inflation]:
     seen: set[cst.CSTNode] = set()
     for node, load, keeper in passed(module, project, Does.SCALES):
         seen.add(node)
-        yield _divided(module, node, keeper, (load.module.place(load.node, "read here"),))
+        read = (load.module.place(load.node, "read here"),)
+        if not isinstance(node, cst.Call):
+            yield _divided(module, node, keeper, read)
+        elif _reads_bytes(load) and not _narrowed(module, node):
+            becomes = f"each number takes 8 bytes instead of 1, in {keeper.words}"
+            message = Message(f"`{names.dotted(node.func)}` makes `float64` of all data before the first sample", becomes, _LATER)
+            yield Inflation(node, message, read, facts=_facts(module, node, keeper))
     for scope in building(module, project):
         for node in _candidates(scope):
             if node in seen:
@@ -114,6 +120,18 @@ def inflations(module: Module, project: Project) -> Iterator[Inflation]:
             one = _converted(module, project, scope, node) if isinstance(node, cst.Call) else _scaled(module, project, scope, node)
             if one is not None:
                 yield one
+
+
+def _reads_bytes(load: Load) -> bool:
+    """Whether a load is one of pictures, whose pixels are bytes most often."""
+    return load.read is not None and load.read.origin.endswith(("imread", "PIL.Image.open"))
+
+
+def _narrowed(module: Module, node: cst.Call) -> bool:
+    """Whether what a call gives gets another type at once: ``resize(image, shape).astype(np.float32)``."""
+    parents = module.walk.parents
+    method = parents.get(node)
+    return isinstance(method, cst.Attribute) and method.attr.value == "astype"
 
 
 def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +58,8 @@ _ARRAY_LIBRARIES: Final = (
     *("scipy.signal.", "torchaudio.transforms.", "torchaudio.functional.", "librosa.feature.", "librosa.effects.", "librosa.core."),
     *("librosa.power_to_db", "librosa.amplitude_to_db", "librosa.stft", "librosa.cqt", "librosa.resample", "librosa.to_mono"),
 )
+# What makes `float64` of bytes, and leaves `float32` as it is (scikit-image 0.26).
+_WIDENS: Final = re.compile(r"skimage\.(transform\.(resize|rescale|rotate)|(util\.)?img_as_float(64)?|color\.rgb2(lab|hsv|luv|xyz|ycbcr|gray))$")
 _REDUCES: Final = REDUCTIONS | {"amax", "amin"}
 
 
@@ -145,6 +148,8 @@ class KeptCalls(KeptNames):
             if isinstance(value, External):
                 if value.name in _DRAWS and call.args and call.args[0] is arg:
                     self.picked(search, module, call, going)
+                if _WIDENS.match(value.name) and not going.retyped and _interpolates(call):
+                    going = going.doing(Does.SCALES, module, call)
                 if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
                     going = going.doing(Does.READS, module, call)
                 if value.name.startswith("torch.") and not going.part and self.moves(module, call):
@@ -259,6 +264,12 @@ class KeptCalls(KeptNames):
                 search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True, entered=None, into=None)
             )
         return None
+
+
+def _interpolates(call: cst.Call) -> bool:
+    """Whether numbers between those of an array are worked out: of the nearest ones, ``order=0``, `resize` makes bytes again."""
+    order = arguments.named(call, "order")
+    return order is None or (isinstance(order, cst.Integer) and order.value != "0")
 
 
 def _part(arg: cst.Arg, going: Going) -> int | str | None:
