@@ -10,7 +10,8 @@ from oomlint.amounts import size
 from oomlint.budget.limits import Given, Limit
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
 from oomlint.model.command_lines import commands_of
-from oomlint.model.commands import Text, names_program
+from oomlint.model.command_texts import Text
+from oomlint.model.commands import names_program
 from oomlint.model.container_files import of_compose
 from oomlint.model.yaml_nodes import documents, entries, member
 
