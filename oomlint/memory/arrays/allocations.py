@@ -14,12 +14,12 @@ from oomlint.api_names import STACKS
 from oomlint.finding import Confidence, Message
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.loads import arrays_of
+from oomlint.memory.arrays.said_small import said_small
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_uses import one_a_sample
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation, counts_samples
-from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
@@ -155,7 +155,7 @@ def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call, *, n
     """The dataset that keeps the array, which it made itself; where its size says too little, its name may say that it is small."""
     for one in kept_of(project).of(module, call):
         made = not one.given and (one.owner is not None or _in_data_module(project, module, scope))
-        if made and not (named and any(small_name(name) for name in (*one.names[:1], *one.names[-1:]))):
+        if made and not (named and said_small(project, one)):
             return one
     return None
 

@@ -15,10 +15,10 @@ from oomlint.finding import Fix, Message, Safety, Severity
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_forms import byte_range
 from oomlint.memory.arrays.loads import arrays_of
+from oomlint.memory.arrays.said_small import said_small
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
-from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.content_kinds import Kind
@@ -89,7 +89,7 @@ def building(module: Module, project: Project) -> Iterator[Scope]:
 def keeper_of(module: Module, project: Project, node: cst.BaseExpression) -> Keeper | None:
     """Who keeps what an expression gives; nobody where its names say that it is small."""
     for keeper in kept_of(project).of(module, node):
-        if not keeper.live and not any(small_name(name) for name in (*keeper.names[:1], *keeper.names[-1:])):
+        if not keeper.live and not said_small(project, keeper):
             return keeper
     return None
 

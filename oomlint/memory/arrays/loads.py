@@ -13,6 +13,7 @@ from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
+from oomlint.memory.arrays.said_small import axes_of, said_small
 from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -24,6 +25,7 @@ from oomlint.memory.shared.array_shapes import few_a_sample
 from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, Reads
+from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
@@ -108,18 +110,21 @@ class Arrays:
             if scope.is_class or self.constructions.per_item(module, scope):
                 continue
             for one in reads.in_scope(module, scope):
-                if one.what.store is Store.MEMMAP or small_key(one.what.key) or self._chosen(module, one):
+                if one.what.store is Store.MEMMAP or self._chosen(module, one):
                     continue
+                said = small_key(one.what.key)
                 if isinstance(one.node, cst.Call) and one.node.args and names.last_name(one.node.func) == "read_direct":
                     filled = self.constructions.contents.of(one.node.args[0].value, one.frame).size.exact
                     if filled is not None and filled < self.project.settings.small_bytes:
                         continue
                 # Rows that a script picks from it, or what it makes of them, are not what it read.
-                keepers = self._large(tuple(k for k in self.kept.of(module, one.node) if not (k.evaluated or (k.saver and (k.hazy or k.collected)))))
+                found = (k for k in self.kept.of(module, one.node) if not (k.evaluated or (k.saver and (k.hazy or k.collected))))
+                keepers = self._large(tuple(found), said=said)
                 if not keepers:
-                    keepers = self._large(tuple(k for k in self.kept.objects(module, one.node) if not k.hazy and self._serves_parts(k)))
+                    found = (k for k in self.kept.objects(module, one.node) if not k.hazy and self._serves_parts(k))
+                    keepers = self._large(tuple(found), said=said)
                 # A script makes one array of what it has read of many files, whatever it does with it then.
-                joined = () if keepers else self._large(tuple(k for k in self.kept.joined(module, one.node) if k.many and not k.hazy))
+                joined = () if keepers or said else self._large(tuple(k for k in self.kept.joined(module, one.node) if k.many and not k.hazy))
                 keepers = keepers or joined
                 if keepers and self._is_told(module, scope, one.node):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one, joined=joined)
@@ -193,19 +198,21 @@ class Arrays:
                 continue
             for read in self.reads.in_scope(module, scope):
                 known = read.kind is Reads.SAMPLE
-                if self._handed_on(read) is not handed or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
+                if self._handed_on(read) is not handed or self._stays_open(module, read):
                     continue
+                said = not known and (of_small_file(read) or small_name(read.name))
                 if self._mapped_otherwise(module, scope, read):
                     continue
-                keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
+                found = (k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k))
+                keepers = self._large(tuple(found), read.kind, said=said)
                 keepers = tuple(k for k in keepers if not k.evaluated and self._counts(read, k))  # one file to evaluate is small most often
-                if not keepers and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
+                if not keepers and not said and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
                     found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
                     keepers = self._large(tuple(k for k in found if not self._emptied(k, read)), read.kind)
                 joined: tuple[Keeper, ...] = ()
-                if read.kind in {Reads.SAMPLE, Reads.ARRAY}:
+                if read.kind in {Reads.SAMPLE, Reads.ARRAY} and not said:
                     # A script makes one array of what it has read, whatever it does with it then.
                     found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
                     joined = self._large(tuple(k for k in found if k.many and not k.hazy and self._is_read(read, k)), read.kind)
@@ -327,19 +334,19 @@ class Arrays:
                         if path is not None and path[0] == this and path[1] and path[1][0][0] == "attr":
                             yield str(path[1][0][1])
 
-    def _large(self, keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY) -> tuple[Keeper, ...]:
-        """Those of whom nothing says that what they keep is small, no comment and, where nobody knows what it is, no name, nor that it is gone at once.
+    def _large(self, keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY, *, said: bool = False) -> tuple[Keeper, ...]:
+        """Those of whom nothing says that what they keep is small, no use, no comment and, where nobody knows what it is, no name, nor that it is gone at once.
 
-        Those first that keep it for longer than their object is built.
+        What a key or the name of a file has ``said`` to be small counts where it is seen to have rows.
+        Those first that keep it for longer than their object is built; of these, the most axes.
         """
         known = kind is Reads.SAMPLE
-        found = (k for k in keepers if ((known and not k.hazy) or not _says_small(k)) and not few_a_sample(k.module, k.node))
-        return tuple(sorted((k for k in found if not self.let_go.is_let_go(k)), key=self.let_go.is_for_building))
+        found = (k for k in keepers if ((known and not k.hazy) or not self._says_small(k)) and not few_a_sample(k.module, k.node))
+        large = [k for k in found if not self.let_go.is_let_go(k) and not (said and not axes_of(self.project, k).has_rows)]
+        return tuple(sorted(large, key=lambda k: (self.let_go.is_for_building(k), -max(axes_of(self.project, k).least, ROWS))))
 
-
-def _says_small(keeper: Keeper) -> bool:
-    asked = keeper.names if keeper.live else (*keeper.names[:1], *keeper.names[-1:])
-    return any(small_name(name) for name in asked) or not _SETTINGS.isdisjoint(keeper.names)
+    def _says_small(self, keeper: Keeper) -> bool:
+        return said_small(self.project, keeper, keeper.names if keeper.live else None) or not _SETTINGS.isdisjoint(keeper.names)
 
 
 def _compares_amounts(test: cst.BaseExpression) -> bool:

@@ -9,9 +9,9 @@ import libcst as cst
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.reads_per_sample import item_reads_of
+from oomlint.memory.arrays.said_small import said_small
 from oomlint.memory.arrays.small_files import small_file
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.byte_size import allocated
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import arguments
@@ -35,7 +35,7 @@ def map_copies(module: Module, project: Project) -> Iterator[tuple[WholeRead, Ke
         for read in reads.in_scope(module, scope):
             if read.what.store is not Store.MEMMAP or _is_made_here(read) or _is_small(read, project):
                 continue
-            keepers = [k for k in kept.of(module, read.node) if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:]))]
+            keepers = [k for k in kept.of(module, read.node) if not said_small(project, k)]
             if keepers and not any(one.read.node is read.node for one in item_reads_of(project).of(module)):
                 yield read, keepers[0]
 

@@ -11,6 +11,7 @@ from oomlint.api_names import AS_ARRAY, FACTS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import is_full, is_target
 from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions, names_in
 from oomlint.memory.shared.attribute_names import small_key, small_name
+from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
 from oomlint.syntax.edits import Text
@@ -85,8 +86,6 @@ class ItemReads(ItemContexts):
                     yield case
 
     def _case(self, module: Module, scope: Scope, read: WholeRead) -> ItemRead | None:
-        if small_key(read.what.key):
-            return None
         for context in [*self.loops(module, scope, read.node, frozenset()), *self.contexts(module, scope)][:_MOST]:
             case = self._judge(read, context)
             if case is not None:
@@ -103,7 +102,7 @@ class ItemReads(ItemContexts):
                 return None
             node, where = where.call, where.outer
             uses = self._uses(node, where, read)
-        if not uses.some or any(small_name(name) for name in uses.names):
+        if not uses.some or (_said_small(read, uses) and not any(of_use(where.module, where.scope, whole).has_rows for _, whole in uses.parts)):
             return None
         if uses.parts and not self._is_part(uses, where, read, same=same):
             return None
@@ -313,6 +312,11 @@ class ItemReads(ItemContexts):
             elif isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) and known & names_in(here.for_in.target):
                 return True
         return False
+
+
+def _said_small(read: WholeRead, uses: Uses) -> bool:
+    """Whether the key or a name on the way is that of one small value a sample."""
+    return small_key(read.what.key) or any(small_name(name) for name in uses.names)
 
 
 def entries_of(subscript: cst.Subscript) -> list[cst.BaseSlice]:

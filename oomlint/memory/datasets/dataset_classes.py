@@ -14,6 +14,7 @@ from oomlint.memory.shared.content_classifier import Contents
 from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import COCO_DATASETS, COCO_INDEX
 from oomlint.memory.shared.known_reads import known_read
+from oomlint.memory.shared.seen_axes import seen_axes_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
@@ -127,6 +128,7 @@ class Datasets:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self.contents = Contents(self.evaluator)
+        self.seen = seen_axes_of(project)
         self._memo: Memory[object, Dataset | None] = Memory(project.readings)
         self._active: set[object] = set()
 
@@ -317,7 +319,7 @@ class Datasets:
                 content = self._content(effect, frame)
                 if content is None:
                     continue
-                content = self._conventional(name, content)
+                content = self._conventional(value.cls, name, content)
                 if content.kind in IN_MEMORY:
                     likely = self._likely(effect, frame)
                     if likely is None:
@@ -376,12 +378,13 @@ class Datasets:
             return worst([self.contents.of_value(a.value, a) for a in found[:8]])
         return self.contents.of(effect.value, frame)
 
-    @staticmethod
-    def _conventional(name: str, content: Content) -> Content:
+    def _conventional(self, cls: ClassRef, name: str, content: Content) -> Content:
+        """The same, or what is small where it is one number a sample, or where nothing is seen of it and its name says so."""
         if content.size.known or content.count is not None:
             return content
         if content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME}:
-            if small_by_name(name):
+            seen = self.seen.of_attribute(self.evaluator.lineage(cls), name)
+            if seen.one_number or (small_by_name(name) and not seen.has_rows):
                 return replace(content, kind=Kind.SMALL)
             if paths_by_name(name) and content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB}:
                 return replace(content, kind=Kind.PATHS)

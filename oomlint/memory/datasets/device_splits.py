@@ -18,6 +18,7 @@ from oomlint.memory.facts import allocation_fact, keeper_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.known_reads import Reads
+from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import names
 from oomlint.model.held import MAP
 
@@ -82,27 +83,13 @@ def beside(module: Module, project: Project) -> Iterator[Split]:
 
 def _serving(load: Load, spot: Keeper, keepers: tuple[Keeper, ...]) -> Keeper | None:
     """Who keeps, to give it by batches, the same that is moved: of a file with several arrays the same one."""
-    if not isinstance(spot.node, cst.Call) or (any(map(small_name, spot.names)) and _axes(spot.module, spot.node) < MAP):
+    module = spot.module
+    if not isinstance(spot.node, cst.Call):
+        return None
+    if any(map(small_name, spot.names)) and of_use(module, module.walk.scope_at(spot.node), spot.node).least < MAP:
         return None
     same = 1 if load.read is not None and load.read.kind in {Reads.ARRAY, Reads.NUMBERS, Reads.SAMPLE} else 2
     return next((one for one in keepers if not one.saver and one.names[:same] == spot.names[:same]), None)
-
-
-def _axes(module: Module, node: cst.Call) -> int:
-    """How many axes the value of a call has at least, by what is done with the name that it is given."""
-    holder, scope = module.walk.parents.get(node), module.walk.scope_at(node)
-    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
-    most = 0
-    for use in scope.nodes(inner=False) if isinstance(target, cst.Name) else ():
-        value = use.value if isinstance(use, cst.Subscript) else use.func.value if isinstance(use, cst.Call) and isinstance(use.func, cst.Attribute) else None
-        if not isinstance(value, cst.Name) or not isinstance(target, cst.Name) or value.value != target.value:
-            continue
-        if isinstance(use, cst.Subscript):
-            most = max(most, len(use.slice))
-        elif isinstance(use, cst.Call):
-            numbers = [arg.value.evaluated_value for arg in use.args if isinstance(arg.value, cst.Integer)]
-            most = max(most, *(number + 1 for number in numbers)) if numbers and names.last_name(use.func) in {"permute", "transpose", "swapaxes"} else most
-    return most
 
 
 def rooms(module: Module, project: Project) -> Iterator[Split]:

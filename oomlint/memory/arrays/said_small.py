@@ -1,0 +1,33 @@
+"""Whether who keeps data keeps one small value a sample, or a summary: by what is done with it, and by a name where nothing is seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.seen_axes import Axes, of_name, seen_axes_of
+from oomlint.model.values import ClassRef
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oomlint.memory.arrays.kept_state import Keeper
+    from oomlint.model.project import Project
+
+
+def axes_of(project: Project, keeper: Keeper) -> Axes:
+    """The axes that are seen of what somebody keeps: an attribute, or a local name."""
+    scope = keeper.module.walk.scope_at(keeper.node)
+    if not keeper.attribute:
+        return of_name(keeper.module, scope, keeper.names[-1]) if keeper.names else Axes()
+    home = scope.parent if scope.parent is not None and scope.parent.is_class else None
+    owner = keeper.owner or (ClassRef(keeper.module, home) if home is not None else None)
+    return seen_axes_of(project).of_attribute(evaluator_of(project).lineage(owner), keeper.attribute) if owner is not None else Axes()
+
+
+def said_small(project: Project, keeper: Keeper, asked: Sequence[str] | None = None) -> bool:
+    """Whether it is one number a sample, or may be by one of the names: of those ``asked``, or the first and the last on the way."""
+    seen = axes_of(project, keeper)
+    named = asked if asked is not None else (*keeper.names[:1], *keeper.names[-1:])
+    return seen.one_number or (not seen.has_rows and any(small_name(name) for name in named))

@@ -1,0 +1,208 @@
+"""How many axes an array has by what is done with it (``x[i, :-1]``, ``n, rows, columns = x.size()``), or that its rows are numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import arguments, names
+from oomlint.model.readings import Memory
+from oomlint.model.values import ClassRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.scopes import Scope
+
+ROWS: Final = 2  # axes of an array that has a row for each sample
+_DEEPEST: Final = 3  # names of a part of a part
+_SAME: Final = frozenset("float long int double half byte to cpu cuda numpy clone copy detach contiguous astype".split())
+_MOVES_AXES: Final = frozenset({"permute", "transpose", "swapaxes"})
+_JOINS: Final = frozenset({"cat", "concat", "concatenate"})
+_PADS: Final = frozenset({"pad", "pad_sequence"})
+_ONE: Final = frozenset({"int", "float"})
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """What the uses of an array show."""
+
+    least: int = 0  # axes, at least
+    single: bool = False  # an element of it is one number
+    windows: bool = False  # what is taken of it lies between two bounds
+
+    def joined(self, other: Axes) -> Axes:
+        """What two uses show together."""
+        return Axes(max(self.least, other.least), self.single or other.single, self.windows or other.windows)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is more than one number for each sample."""
+        return self.least >= ROWS
+
+    @property
+    def one_number(self) -> bool:
+        """Whether there is one number for each sample."""
+        return self.single and not self.windows and not self.has_rows
+
+    @property
+    def outer(self) -> Axes:
+        """What its being a row shows of the array."""
+        return Axes(self.least + 1) if self.least else Axes()
+
+
+NONE: Final = Axes()
+
+
+class SeenAxes:
+    """Answers for attributes of classes and for local names. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self._classes: Memory[Scope, dict[str, Axes]] = Memory(project.readings)
+
+    def of_attribute(self, lineage: Iterable[object], attribute: str) -> Axes:
+        """What the methods of a class and of its bases show of an attribute."""
+        found = NONE
+        for cls in lineage:
+            if not isinstance(cls, ClassRef):
+                continue
+            known = self._classes.get(cls.scope)
+            if known is None:
+                known = self._classes[cls.scope] = _of_class(cls)
+            found = found.joined(known.get(attribute, NONE))
+        return found
+
+
+def _of_class(cls: ClassRef) -> dict[str, Axes]:
+    found: dict[str, Axes] = {}
+    for method in cls.scope.children:
+        this = names.self_name(method)
+        for node in method.nodes() if this is not None else ():
+            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
+                seen = of_use(cls.module, method, node)
+                if seen != NONE:
+                    found[node.attr.value] = found.get(node.attr.value, NONE).joined(seen)
+    return found
+
+
+def of_name(module: Module, scope: Scope, name: str, depth: int = 0) -> Axes:
+    """What a function shows of a local variable."""
+    found = NONE
+    for node in scope.nodes():
+        if isinstance(node, cst.Name) and node.value == name:
+            found = found.joined(of_use(module, scope, node, depth))
+    return found
+
+
+def of_use(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> Axes:
+    """What one use of an array shows: where its name stands, or an expression that has as many axes."""
+    parent = module.walk.parents.get(node)
+    match parent:
+        case cst.Subscript(value=value) if value is node:
+            return _indexed(module, scope, parent, depth)
+        case cst.Attribute(value=value) if value is node:
+            return _asked(module, scope, parent, depth)
+        case cst.Arg():
+            return _passed(module, parent)
+        case cst.Element():
+            return _in_list(module, parent)
+        case cst.Assign(value=value) if value is node and depth < _DEEPEST:
+            target = parent.targets[0].target
+            same = isinstance(target, cst.Name) and isinstance(node, cst.Subscript | cst.Call)
+            return of_name(module, scope, target.value, depth + 1) if same and isinstance(target, cst.Name) else NONE
+    return NONE
+
+
+def _indexed(module: Module, scope: Scope, node: cst.Subscript, depth: int) -> Axes:
+    """An index of two parts counts axes where it cuts one that is no table's column: at a bound that is computed, or from the end."""
+    parts = [one.slice for one in node.slice if not (isinstance(one.slice, cst.Index) and _adds_axis(one.slice.value))]
+    if len(parts) > 1:
+        cut = any(isinstance(part, cst.Slice) and _cuts(part) for part in parts[1:])
+        return Axes(len(parts)) if cut or len(parts) > ROWS else NONE
+    if not parts:
+        return NONE
+    first = parts[0]
+    if isinstance(first, cst.Slice):
+        part = of_use(module, scope, node, depth)
+        return part.joined(Axes(1, windows=True)) if _cuts(first) else part
+    if not isinstance(first, cst.Index) or isinstance(first.value, cst.BaseNumber | cst.BaseString | cst.Tuple):
+        return NONE
+    row = of_use(module, scope, node, depth)
+    return Axes(single=True) if _is_number(module, node) else row.outer
+
+
+def _adds_axis(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Ellipsis) or names.last_name(node) in {"None", "newaxis"}
+
+
+def _cuts(part: cst.Slice) -> bool:
+    bounds = [bound for bound in (part.lower, part.upper) if bound is not None]
+    return any(not isinstance(bound, cst.BaseNumber) for bound in bounds)
+
+
+def _is_number(module: Module, node: cst.Subscript) -> bool:
+    """Whether a row is taken for one number: ``x[i].item()``, ``int(x[i])``."""
+    parent = module.walk.parents.get(node)
+    if isinstance(parent, cst.Attribute):
+        return parent.attr.value == "item"
+    call = module.walk.parents.get(parent) if isinstance(parent, cst.Arg) else None
+    return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value in _ONE and len(call.args) == 1
+
+
+def _asked(module: Module, scope: Scope, node: cst.Attribute, depth: int) -> Axes:
+    """``x.shape[2]``, ``n, rows, columns = x.size()``, ``x.permute(0, 2, 1)``, ``x.float()[i]``."""
+    name, parent = node.attr.value, module.walk.parents.get(node)
+    call = parent if isinstance(parent, cst.Call) and parent.func is node else None
+    if name == "shape" and call is None:
+        if isinstance(parent, cst.Subscript) and len(parent.slice) == 1 and isinstance(parent.slice[0].slice, cst.Index):
+            return _measured(_counted([parent.slice[0].slice.value]))
+        return _unpacked(module, node)
+    if call is None:
+        return NONE
+    if name == "size":
+        return _measured(_counted([arg.value for arg in call.args])) if call.args else _unpacked(module, call)
+    if name in _MOVES_AXES:
+        return _counted([arg.value for arg in call.args])
+    return of_use(module, scope, call, depth) if name in _SAME else NONE
+
+
+def _counted(axes: list[cst.BaseExpression]) -> Axes:
+    """The axes that there are where those of these numbers are."""
+    return Axes(max((int(one.evaluated_value) + 1 for one in axes if isinstance(one, cst.Integer)), default=0))
+
+
+def _unpacked(module: Module, node: cst.BaseExpression) -> Axes:
+    holder = module.walk.parents.get(node)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) and holder.value is node else None
+    shown = isinstance(target, cst.Tuple) and all(isinstance(one, cst.Element) for one in target.elements)
+    return _measured(Axes(len(target.elements))) if shown and isinstance(target, cst.Tuple) else NONE
+
+
+def _measured(axes: Axes) -> Axes:
+    """What a length shows: the second of two may be a number of classes."""
+    return Axes(1) if axes.least == ROWS else axes
+
+
+def _in_list(module: Module, node: cst.Element) -> Axes:
+    """``torch.cat((head, x), dim=1)``."""
+    parents = module.walk.parents
+    above = parents.get(parents[node])
+    call = parents.get(above) if isinstance(above, cst.Arg) else None
+    if not isinstance(call, cst.Call) or names.last_name(call.func) not in _JOINS or call.args[0] is not above:
+        return NONE
+    axis = next((one for key in ("dim", "axis") if (one := arguments.named(call, key)) is not None), call.args[1].value if len(call.args) > 1 else None)
+    return _counted([axis]) if axis is not None else NONE
+
+
+def _passed(module: Module, node: cst.Arg) -> Axes:
+    """A row that is padded has a length of its own."""
+    call = module.walk.parents.get(node)
+    return Axes(1) if isinstance(call, cst.Call) and names.last_name(call.func) in _PADS and call.args[0] is node else NONE
+
+
+def seen_axes_of(project: Project) -> SeenAxes:
+    """The answers of a project."""
+    return project.shared(SeenAxes)
