@@ -56,7 +56,7 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
             sizes = _sizes(given)
             if arguments.has_stars(node) or any(isinstance(part, cst.StarredElement) for part in getattr(only, "elements", ())):
                 return 0
-            if method != "expand" and sizes and _is_rest(sizes[0]):
+            if method != "expand" and sizes and is_rest(sizes[0]):
                 return max(dims, len(sizes))  # what was one sample is many rows now: all of it is still there
             return len(sizes) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
         case "permute":
@@ -81,7 +81,7 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
 def is_flat(method: str, node: cst.Call, before: int) -> bool:
     """Whether a view lays all numbers in one row: whoever writes it has several axes."""
     sizes = _sizes(arguments.positionals(node)[before:])
-    return (method in {"flatten", "ravel"} and not sizes) or (method in {"view", "reshape"} and len(sizes) == 1 and _is_rest(sizes[0]))
+    return (method in {"flatten", "ravel"} and not sizes) or (method in {"view", "reshape"} and len(sizes) == 1 and is_rest(sizes[0]))
 
 
 def is_spread(method: str, node: cst.Call, before: int) -> bool:
@@ -105,7 +105,7 @@ def resized(node: cst.Call) -> int:
     return len(size.elements) + 2 if isinstance(size, cst.Tuple | cst.List) else _LEAST
 
 
-def _is_rest(node: cst.BaseExpression) -> bool:
+def is_rest(node: cst.BaseExpression) -> bool:
     """Whether a size is ``-1``: what the others leave."""
     return isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
 

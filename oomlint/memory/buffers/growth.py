@@ -23,6 +23,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
+from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
@@ -298,6 +299,7 @@ class Buffers:
             )
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
+            maps = maps or (store.expression is not None and of_same(store.module, store.scope, store.expression).least >= MAP)
             return Growth("OOM219", Severity.WARNING if maps else Severity.NOTE, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
         if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
+from oomlint.model.tensor_shapes import is_rest
 from oomlint.model.values import ClassRef
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ ROWS: Final = 2  # axes of an array that has a row for each sample
 _DEEPEST: Final = 3  # names of a part of a part
 _SAME: Final = frozenset("float long int double half byte to cpu cuda numpy clone copy detach contiguous astype".split())
 _MOVES_AXES: Final = frozenset({"permute", "transpose", "swapaxes"})
+_VIEWS: Final = frozenset({"view", "reshape"})
 _JOINS: Final = frozenset({"cat", "concat", "concatenate"})
 _PADS: Final = frozenset({"pad", "pad_sequence"})
 _ONE: Final = frozenset({"int", "float"})
@@ -86,6 +88,13 @@ def _of_class(cls: ClassRef) -> dict[str, Axes]:
                 if seen != NONE:
                     found[node.attr.value] = found.get(node.attr.value, NONE).joined(seen)
     return found
+
+
+def of_same(module: Module, scope: Scope, node: cst.BaseExpression) -> Axes:
+    """What a function shows of a value that is one of its variables, on whatever device and of whatever type."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME:
+        node = node.func.value
+    return of_name(module, scope, node.value) if isinstance(node, cst.Name) else NONE
 
 
 def of_name(module: Module, scope: Scope, name: str, depth: int = 0) -> Axes:
@@ -166,6 +175,8 @@ def _asked(module: Module, scope: Scope, node: cst.Attribute, depth: int) -> Axe
         return _measured(_counted([arg.value for arg in call.args])) if call.args else _unpacked(module, call)
     if name in _MOVES_AXES:
         return _counted([arg.value for arg in call.args])
+    if name in _VIEWS and len(call.args) == ROWS and is_rest(call.args[0].value):
+        return Axes(ROWS + 1)  # rows of samples are laid below each other
     return of_use(module, scope, call, depth) if name in _SAME else NONE
 
 
