@@ -266,7 +266,7 @@ def test_the_same_state_gives_the_same_items_anywhere(tmp_path: Path) -> None:
     assert dataset(two, text)["state"] == state
     code = (
         "import sys, json\nfrom oomlint.verify.child.driving import dataset_job\n"
-        "subject = {'path': sys.argv[1] + '/data.py', 'root': sys.argv[1], 'cls': 'D', 'state': json.loads(sys.argv[2])}\n"
+        "subject = {'path': sys.argv[1] + '/data.py', 'root': sys.argv[1], 'name': 'D', 'state': json.loads(sys.argv[2])}\n"
         "d = dataset_job.made(subject)\nprint(len(d), float(d[0].sum()), float(d[7].sum()))\n"
     )
     texts = [

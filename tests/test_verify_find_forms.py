@@ -196,7 +196,7 @@ def test_a_row_behind_a_condition_is_reached(tmp_path: Path) -> None:
 def test_a_class_whose_parameters_a_fix_changes_is_made_as_the_file_makes_it(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text(HEAD + "class D(Dataset):\n    def __init__(self, path):\n        self.path = path\nloader = D('features.h5')\n")
     state = {"n": 8, "arguments": {"gone": {"is": "json", "value": 1}}, "owner": {}, "files": {}}
-    subject = {"path": "data.py", "root": ".", "cls": "D", "state": state}
+    subject = {"path": "data.py", "root": ".", "name": "D", "state": state}
     code = f"import torch, h5py\nfrom oomlint.verify.child.driving import dataset_job\nprint(dataset_job.made({subject!r}).path)"
     environment = {**os.environ, "PYTHONPATH": HOME, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False, timeout=120)

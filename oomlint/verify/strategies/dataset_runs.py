@@ -73,7 +73,7 @@ class Runs:
         where = {"root": self.session.folder(part), "watched": self.session.path(part, self.watched or None)}
         if self.subject is None:
             return {"subject": {**where, "factory": self.session.options.factory}}
-        return {"subject": {**where, "path": self.session.path(part, self.subject.path), "cls": self.subject.name, "state": self.state}}
+        return {"subject": {**where, "path": self.session.path(part, self.subject.path), "name": self.subject.name, "state": self.state}}
 
     def ask(
         self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, alone: bool = False, fresh: bool = False, **named: Any

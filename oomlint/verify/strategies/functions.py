@@ -33,12 +33,6 @@ class _Runs(Runs):
     job: ClassVar[str] = "driving.function_job"
     size: int = 0  # bytes of data
 
-    def arguments(self, part: Part) -> dict[str, Any]:
-        """What the child has to know."""
-        session = self.session
-        path, name = (session.path(part, self.subject.path), self.subject.name) if self.subject is not None else ("", "")
-        return {"path": path, "root": session.folder(part), "function": name, "state": self.state}
-
     def call(self, part: Part, call: str = "measure", repetition: int = 0, **named: Any) -> dict[str, Any]:
         """Call it, and measure. Raises Broken where the user's code raises, Stopped where there is no answer."""
         sized: dict[str, Any] = {"size": self.size} if self.size and call in {"measure", "memory"} else {}

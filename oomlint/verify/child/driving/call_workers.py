@@ -6,9 +6,11 @@ import multiprocessing
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.driving import call_job, loader_runs
+from oomlint.verify.child.driving import call_job, dataset_job, loader_runs
+from oomlint.verify.child.driving.trial import Target
 from oomlint.verify.child.loading import tolerant_import
 from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.synthesis import argument_specs
 from oomlint.verify.child.synthesis.symbolic_sweep import swept
 
 if TYPE_CHECKING:
@@ -80,19 +82,15 @@ def _first(module: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
 # -- one dataset -------------------------------------------------------------------------------------------------------
 
 
+@dataset_job.told
 def sample(subject: dict[str, Any]) -> dict[str, Any]:
     """Bytes of the tensors and arrays of one sample."""
-    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- it needs numpy
-
-    return dataset_job.told(lambda: _weighed(dataset_job.made(subject)))
+    return _weighed(dataset_job.made(subject))
 
 
+@dataset_job.told
 def plain(path: str, root: str, cls: str, known: dict[str, list[Any]]) -> dict[str, Any]:
     """The state of a dataset that needs nothing made up: its arguments are known or have defaults, and a sample can be read. It may be large."""
-    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- they need numpy
-    from oomlint.verify.child.driving.trial import Target  # noqa: PLC0415 -- as above
-    from oomlint.verify.child.synthesis import argument_specs  # noqa: PLC0415 -- as above
-
     target = Target(path, root, cls, dataset=True)
     state, options = target.first(known)
     for name, items in options.items():
@@ -100,12 +98,10 @@ def plain(path: str, root: str, cls: str, known: dict[str, list[Any]]) -> dict[s
         if tail not in known and argument_specs.LEFT not in items:
             return {"failed": {"error": f"`{tail}` is not known"}}
         state[where][tail] = {"is": "json", "value": known[tail][0]} if tail in known else dict(argument_specs.LEFT)
-    return dataset_job.told(lambda: {**_weighed(target.make(state)), "state": state})
+    return {**_weighed(target.make(state)), "state": state}
 
 
 def _weighed(dataset: Any) -> dict[str, Any]:
-    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- it needs numpy
-
     value = next(iter(dataset_job.samples(dataset, 1)), None)
     return {"bytes": _bytes(value, [_PARTS])}
 

@@ -1,11 +1,12 @@
 """Builds a dataset of the user and reads it in this process.
 
-A subject is a JSON object: ``path``, ``root``, ``cls`` and ``state`` of a dataset that was found by search, or ``factory`` ("package.module:function")
-and ``root``. Each function makes it again. What the user's code raises is an answer too: ``failed``.
+A subject is a JSON object: ``path``, ``root``, ``name`` and ``state`` of a dataset that was found by search, or ``factory`` ("package.module:function")
+and ``root``. Each function makes it again. What the user's code raises is an answer too: ``failed``, see :func:`told`.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import inspect
@@ -13,7 +14,7 @@ import operator
 import os
 import tempfile
 import traceback
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from torch.utils.data import IterableDataset
 
@@ -26,6 +27,8 @@ from oomlint.verify.child.server.exceptions import seed, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_Asked = ParamSpec("_Asked")
 
 SAMPLES: Final = 64  # that are compared
 STEPS: Final = 20
@@ -74,14 +77,14 @@ _PREPARED: dict[str, Callable[[], Any]] = {}
 
 def prepared(subject: dict[str, Any]) -> Callable[[], Any]:
     """What makes the dataset of a search: the files are there, and the module is imported. Raises what the import raises."""
-    key = f"{subject['path']} {subject['cls']}"
+    key = f"{subject['path']} {subject['name']}"
     if key not in _PREPARED:
         from oomlint.verify.child.driving.trial import Target  # noqa: PLC0415 -- the same
         from oomlint.verify.child.synthesis import file_specs  # noqa: PLC0415 -- not needed with a factory
 
         state = subject["state"]
         file_specs.materialise(state)
-        target = Target(subject["path"], subject["root"], subject["cls"], dataset=True)
+        target = Target(subject["path"], subject["root"], subject["name"], dataset=True)
         _PREPARED[key] = lambda: target.make(state)
     return _PREPARED[key]
 
@@ -162,23 +165,25 @@ def lasting(sample: Any, place: str, index: int) -> Any:
         raise Failed(f"reading what sample {index} holds", error) from error
 
 
-def told(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was measured, or how the user's code failed."""
-    try:
-        return {"failed": None, **call()}
-    except Failed as error:
-        return {"failed": error.told}
+def told(measure: Callable[_Asked, dict[str, Any]]) -> Callable[_Asked, dict[str, Any]]:
+    """A measurement that says in ``failed`` how the user's code failed, where it did."""
+
+    @functools.wraps(measure)
+    def tell(*args: _Asked.args, **named: _Asked.kwargs) -> dict[str, Any]:
+        try:
+            return {"failed": None, **measure(*args, **named)}
+        except Failed as error:
+            return {"failed": error.told}
+
+    return tell
 
 
 # -- in this process --------------------------------------------------------------------------------------------------
 
 
-def look(subject: dict[str, Any], count: int = SAMPLES, rows: list[int] | None = None) -> dict[str, Any]:
+@told
+def look(subject: dict[str, Any], rows: list[int] | None = None) -> dict[str, Any]:
     """Length, digests of the first samples, what is open and read at each step, and whether samples are drawn at random."""
-    return told(lambda: _look(subject, count, rows or []))
-
-
-def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any]:
     me = os.getpid()
     start = handles.opened()
     before = process_tree.read_bytes(me)
@@ -194,7 +199,7 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
         loose: list[str] = []
         outlines: list[str] = []
         shown: list[list[str]] = []
-        number = min(count, size) if size is not None else count
+        number = SAMPLES if size is None else min(SAMPLES, size)
         for index, sample in enumerate(samples(dataset, number)):
             settled = lasting(sample, place, index)
             written = write(settled)
@@ -217,7 +222,7 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
         "iterable": iterable(dataset),
         **steps,
         **_random(dataset),
-        "rows": _run(subject, rows),
+        "rows": _run(subject, rows or []),
     }
 
 
@@ -287,18 +292,16 @@ def size_of(state: dict[str, Any] | None) -> int:
     return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(latest) for name in names)
 
 
+@told
 def pickling(subject: dict[str, Any]) -> dict[str, Any]:
     """Why the dataset cannot be sent to a worker: as it is built, and after this process has read a sample of it."""
-    return told(lambda: _pickling(subject))
-
-
-def _pickling(subject: dict[str, Any]) -> dict[str, Any]:
     untouched = handles.pickled(made(subject))
     dataset = made(subject)
     list(samples(dataset, 2))
     return {"untouched": untouched, "touched": handles.pickled(dataset)}
 
 
+@told
 def interrupted(subject: dict[str, Any], path: str, function: str) -> dict[str, Any]:
     """What an exception in the middle of a method leaves open."""
 
@@ -308,4 +311,4 @@ def interrupted(subject: dict[str, Any], path: str, function: str) -> dict[str, 
             pass
         return dataset
 
-    return told(lambda: handles.interrupted(call, path, function))
+    return handles.interrupted(call, path, function)

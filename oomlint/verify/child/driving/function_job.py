@@ -1,4 +1,7 @@
-"""Calls a function of the user with made-up arguments: what it gives back, writes, prints, reads and leaves open."""
+"""Calls a function of the user with made-up arguments: what it gives back, writes, prints, reads and leaves open.
+
+A subject is as in :mod:`oomlint.verify.child.driving.dataset_job`, for a function that was found by search.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 CALLS: Final = 20
 
 
-def caller(path: str, root: str, function: str, state: Any, size: int = 0, *, passing: bool = False) -> Callable[[], Any]:
+def caller(subject: dict[str, Any], size: int = 0, *, passing: bool = False) -> Callable[[], Any]:
     """A call of the function, the generators set again. It raises Failed where the function raises.
 
     A generator is run, as the loop would that it is made for; ``passing`` lets go of each value when the next one comes.
@@ -30,9 +33,9 @@ def caller(path: str, root: str, function: str, state: Any, size: int = 0, *, pa
     from oomlint.verify.child.driving.trial import YIELDED, Target  # noqa: PLC0415
     from oomlint.verify.child.synthesis import file_specs, scale  # noqa: PLC0415 -- they import much
 
-    scaled = scale.scale_to(state, size) if size else state
+    scaled = scale.scale_to(subject["state"], size) if size else subject["state"]
     file_specs.materialise(scaled)
-    target = Target(path, root, function, dataset=False)
+    target = Target(subject["path"], subject["root"], subject["name"], dataset=False)
 
     def call() -> Any:
         try:
@@ -47,23 +50,21 @@ def caller(path: str, root: str, function: str, state: Any, size: int = 0, *, pa
     return call
 
 
-def measure(path: str, root: str, function: str, state: Any, size: int = 0, rows: list[int] | None = None, watched: str = "") -> dict[str, Any]:
+@told
+def measure(subject: dict[str, Any], size: int = 0, rows: list[int] | None = None) -> dict[str, Any]:
     """Digests of what it gives back, prints and writes, bytes read, and handles left open."""
-    return told(lambda: _measure(caller(path, root, function, state, size), rows or [], watched or path))
-
-
-def _measure(call: Callable[[], Any], rows: list[int], watched: str) -> dict[str, Any]:
-    run = handles.rows_run(call, watched, rows) if rows else []  # it also imports all that is imported on first use
+    call = caller(subject, size)
+    run = handles.rows_run(call, subject["path"], rows) if rows else []  # it also imports all that is imported on first use
     gc.collect()
     tops = (os.getcwd(), folder())
     before, start = written_files.files(tops), handles.opened()
     me = os.getpid()
-    size = process_tree.read_bytes(me)
+    before_call = process_tree.read_bytes(me)
     gc.disable()
     printed = io.StringIO()
     with handles.reads() as reads, contextlib.redirect_stdout(printed):
         result = call()
-    size = process_tree.read_bytes(me) - size
+    read = process_tree.read_bytes(me) - before_call
     random = generators()
     try:
         settled = handles.settled(result, folder())
@@ -76,16 +77,14 @@ def _measure(call: Callable[[], Any], rows: list[int], watched: str) -> dict[str
     gc.enable()
     return {
         **answer, "printed": handles.placeless(printed.getvalue(), folder())[-4096:], "files": written_files.written(before, tops, folder()),
-        "generators": random, "bytes_read": size, "reads": reads[0], "left": left, "rows": run,
+        "generators": random, "bytes_read": read, "reads": reads[0], "left": left, "rows": run,
     }  # fmt: skip
 
 
-def repeated(path: str, root: str, function: str, state: Any, keep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+@told
+def repeated(subject: dict[str, Any], *, keep: bool = False) -> dict[str, Any]:
     """Handles open after each of 20 calls. ``keep`` holds on to all that the calls give back."""
-    return told(lambda: _repeated(caller(path, root, function, state, passing=not keep), keep=keep))
-
-
-def _repeated(call: Callable[[], Any], *, keep: bool) -> dict[str, Any]:
+    call = caller(subject, passing=not keep)
     kept = []
     now = []
     with contextlib.redirect_stdout(io.StringIO()):
@@ -101,30 +100,29 @@ def _repeated(call: Callable[[], Any], *, keep: bool) -> dict[str, Any]:
     return {name: [one[name] for one in now] for name in now[0]}
 
 
-def memory(path: str, root: str, function: str, state: Any, size: int = 0) -> dict[str, Any]:
+@told
+def memory(subject: dict[str, Any], size: int = 0) -> dict[str, Any]:
     """The most bytes while it runs, and those that what it gives back holds."""
-    return told(lambda: _memory(caller(path, root, function, state, size, passing=True), state))
-
-
-def _memory(call: Callable[[], Any], state: Any) -> dict[str, Any]:
     from oomlint.verify.child.measuring.object_size import Held  # noqa: PLC0415 -- it imports a good part of torch
 
+    call = caller(subject, size, passing=True)
     with contextlib.redirect_stdout(io.StringIO()):
         call()
         with Held() as held:
             result = call()
             answer = {"peak": held.peak, "held": held.live}
             del result
-    return {**answer, "data": size_of(state)}
+    return {**answer, "data": size_of(subject["state"])}
 
 
-def interrupted(path: str, root: str, function: str, state: Any) -> dict[str, Any]:
+@told
+def interrupted(subject: dict[str, Any]) -> dict[str, Any]:
     """What an exception in the middle leaves open, as long as it is kept."""
-    call = caller(path, root, function, state)
+    call = caller(subject)
 
     def silent() -> object:
         with contextlib.redirect_stdout(io.StringIO()):
             return call()
 
     silent()
-    return told(lambda: handles.interrupted(silent, path, function.rpartition(".")[2]))
+    return handles.interrupted(silent, subject["path"], subject["name"].rpartition(".")[2])

@@ -26,15 +26,12 @@ MANY: Final = 3_000_000  # objects that are counted
 PLAIN: Final = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.FrameType, types.CodeType)
 
 
-def memory(subject: dict[str, Any], epochs: int = 0, objects: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+@told
+def memory(subject: dict[str, Any], epochs: int = 0, *, objects: bool = False) -> dict[str, Any]:
     """Bytes that the object holds once it is built, the most while that was done, the most for a sample, and what it holds after each epoch.
 
     ``objects`` also asks for the bytes of those Python objects in it that are written to by whoever reads them.
     """
-    return told(lambda: _memory(subject, epochs, objects=objects))
-
-
-def _memory(subject: dict[str, Any], epochs: int, *, objects: bool) -> dict[str, Any]:
     from oomlint.verify.child.measuring.object_size import Held  # noqa: PLC0415 -- it imports a good part of torch
 
     # What is imported on the way is no part of the dataset: it is made and read once before.
@@ -68,12 +65,9 @@ def _memory(subject: dict[str, Any], epochs: int, *, objects: bool) -> dict[str,
     }  # fmt: skip
 
 
+@told
 def taken(subject: dict[str, Any]) -> dict[str, Any]:
     """What a dataset takes of memory and reads of files when it is built and read: for its price after a fix, whatever the fix is about."""
-    return told(lambda: _taken(subject))
-
-
-def _taken(subject: dict[str, Any]) -> dict[str, Any]:
     from oomlint.verify.child.measuring.object_size import Held  # noqa: PLC0415 -- it imports a good part of torch
 
     for sample in samples(made(subject), 3):  # as above
@@ -120,12 +114,9 @@ def counted(value: object) -> int:
     return size
 
 
+@told
 def cached(subject: dict[str, Any]) -> dict[str, Any]:
     """Bytes of memory of this process that building the dataset and reading samples all over it takes and that stay. HDF5 files are made large before."""
-    return told(lambda: _cached(subject))
-
-
-def _cached(subject: dict[str, Any]) -> dict[str, Any]:
     if subject.get("state"):
         prepared(subject)
         _enlarge([name for name in subject["state"].get("files", {}) if os.path.isfile(name)])

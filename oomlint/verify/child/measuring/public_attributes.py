@@ -15,12 +15,9 @@ MOST: Final = 1_000_000  # items that are looked at one by one
 DEEPEST: Final = 6
 
 
+@told
 def face(subject: dict[str, Any], attributes: list[str], methods: list[str]) -> dict[str, Any]:
     """Each attribute of a dataset that was just built, and what each method gives on one that was just built."""
-    return told(lambda: _face(subject, attributes, methods))
-
-
-def _face(subject: dict[str, Any], attributes: list[str], methods: list[str]) -> dict[str, Any]:
     dataset = made(subject)
     found = {name: _shown(dataset, name, call=False) for name in attributes}
     return {"attributes": found, "methods": {name: _shown(made(subject), name, call=True) for name in methods}}

@@ -108,12 +108,9 @@ def _loader(inner: Any, workers: int, method: str, batch: int, collate: Callable
     return DataLoader(inner, batch_size=batch, num_workers=workers, collate_fn=collate, **options)
 
 
-def compared(subject: dict[str, Any], workers: int = 2, method: str = "fork", touched: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+@told
+def compared(subject: dict[str, Any], workers: int = 2, method: str = "fork", *, touched: bool = False) -> dict[str, Any]:
     """Read two shuffled epochs through a loader: digests. ``touched`` reads two samples in this process first."""
-    return told(lambda: _compared(subject, workers, method, touched=touched))
-
-
-def _compared(subject: dict[str, Any], workers: int, method: str, *, touched: bool) -> dict[str, Any]:
     dataset = made(subject)
     if touched:
         list(samples(dataset, 2))
@@ -141,6 +138,7 @@ def _later(inner: Any) -> list[Any]:
         raise Failed("reading in this process after workers have run", error) from error
 
 
+@told
 def tree(
     subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0, repeat: int = 1, times: int = 1, *, empty: bool = True
 ) -> dict[str, Any]:
@@ -149,10 +147,6 @@ def tree(
     ``size`` is the number of samples where there is nothing to read, which ``empty=False`` leaves out. ``times`` builds the dataset so often and reads all
     of them as one.
     """
-    return told(lambda: _tree(subject, workers, method, size, repeat, times, empty=empty))
-
-
-def _tree(subject: dict[str, Any] | None, workers: int, method: str, size: int, repeat: int, times: int, *, empty: bool) -> dict[str, Any]:
     # What is spawned has its copy before it reads anything.
     longest = LONGEST if method == "fork" else MANY
     size = min(size, longest)
