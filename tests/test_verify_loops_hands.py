@@ -11,7 +11,7 @@ from verify_cases import judge_by_hand, told
 
 from oomlint.verify.case import Outcome
 from oomlint.verify.child.search import loop_error_mutations
-from oomlint.verify.strategies.device_moves import mixed, precision
+from oomlint.verify.strategies.device_moves import precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,20 +93,27 @@ def test_messages_without_numbers_suggest_something_or_nothing(message: str) -> 
 
 
 KEPT: Final = """
+import torch
+
+
 def evaluate(model, loader, device):
     outs, ys = [], []
     for x, y in loader:
         x, y = x.to(device), y.to(device)
-        outs.append(model(x))
+        outs.append(model(x))  # finding: OOM202
         ys.append(y)
-    return (torch.cat(outs) == torch.cat(ys)).sum().item()
+    return (torch.cat(outs).argmax(1) == torch.cat(ys)).sum().item()
 """
 
 
-def test_tensors_of_the_host_and_of_the_device() -> None:
-    one = KEPT.replace("model(x)", "model(x).cpu()")
-    assert mixed(KEPT, one) == "line 8, `torch.cat(outs) == torch.cat(ys)`"
-    assert not mixed(KEPT, one.replace("ys.append(y)", "ys.append(y.cpu())"))
+def test_tensors_of_the_host_and_of_the_device(judged: Judge) -> None:
+    one = KEPT.replace("model(x))", "model(x).detach().cpu())")
+    both = one.replace("ys.append(y)", "ys.append(y.cpu())")
+    verdict = judged(KEPT, one)
+    assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
+    assert "on the same device" in verdict.reason
+    verdict = judged(KEPT, both)
+    assert "device" not in verdict.reason, told(verdict)
     assert not precision(KEPT, one)
 
 

@@ -15,7 +15,7 @@ from oomlint.source import SourceError
 from oomlint.verify.ast_location import named
 from oomlint.verify.case import Part
 from oomlint.verify.strategies.changed_statements import ends, heads, of_case, parameters, readers, tested
-from oomlint.verify.strategies.device_moves import copied, mixed, moves, precision
+from oomlint.verify.strategies.device_moves import copied, moves, precision
 from oomlint.verify.strategies.unrelated_changes import beyond, hidden
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Reach:
         self._beyond = ""  # what the mend changes beside the statement of the finding
         self._blind = ""  # why equal results say nothing
         self._asides: list[str] = []
+        self.moves = False  # whether the mend moves tensors in another way, which is nothing on the CPU
         self.drops = False  # whether the mend has to do with the last batch
         self.ends = False  # whether it has to do with when a loop ends
         for path in case.changes:
@@ -102,10 +103,9 @@ class Reach:
             return
         if copies and copied(before, after):
             self._blind = self._blind or f"the mend takes out `{copied(before, after)}`: what is kept may change afterwards, which these runs need not show"
-        both, moved = mixed(before, after), moves(before, after)
-        if both:
-            self._blind = self._blind or f"{both}: takes tensors of the host and of the device after the mend, of which nothing is seen on the CPU"
-        elif moved:
+        moved = moves(before, after)
+        if moved:
+            self.moves = True
             self._asides.append(f"on the CPU `{moved}` changes nothing: it was not compared")
 
     # -- runs ----------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def _judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected) -> 
     if runs.after is None or runs.second is None:
         return _symptom(plan, way, runs.first, runs.after)
     old, new = runs.epochs or (runs.first, runs.after)
-    failed = _new_failure(runs.first, runs.after) or _new_failure(old, new)
+    failed = new_failure(runs.first, runs.after) or new_failure(old, new)
     if failed and runs.after.get("missing"):
         return Verdict(Outcome.INCONCLUSIVE, f"a statement was left out before that the fix has changed; after it the program raises {failed}")
     if failed:
@@ -157,7 +157,7 @@ def _forgiven(case: Case, behaviour: Behaviour) -> tuple[str, ...]:
 
 def behaves(case: Case, runs: Runs, expected: Expected = Expected()) -> bool:
     """Whether both programs run to their end and do the same, but for rounding and what a fix changes on purpose."""
-    if runs.after is None or runs.second is None or _failure(runs.first) or _new_failure(runs.first, runs.after):
+    if runs.after is None or runs.second is None or _failure(runs.first) or new_failure(runs.first, runs.after):
         return False
     behaviour = _behaviour(case, runs.first, runs.second, runs.after, expected)
     return (
@@ -199,7 +199,7 @@ def _failure(answer: Answer) -> str:
     return " ".join(str(answer["exception"]).split())
 
 
-def _new_failure(before: Answer, after: Answer) -> str:
+def new_failure(before: Answer, after: Answer) -> str:
     """An exception that only the program after raises; a statement that could not be run is passed over in both. Its numbers may differ."""
     ended = _failure(after)
     if ended:

@@ -19,7 +19,7 @@ from oomlint.verify.strategies.change_coverage import Call, Reach
 from oomlint.verify.strategies.growth_metrics import Ask, plan_for, seen
 from oomlint.verify.strategies.known_constants import known_in, modes
 from oomlint.verify.strategies.locate_loop import read_at, stood_in, target_of
-from oomlint.verify.strategies.loop_verdict import NEW_FAILURE, SHORT, Expected, Runs, Way, behaves, judge
+from oomlint.verify.strategies.loop_verdict import NEW_FAILURE, SHORT, Expected, Runs, Way, behaves, judge, new_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -157,6 +157,8 @@ class _Trial:
             alone = Runs(first, second, after)
             uneven = judge(self._session.case, self._plan, way, alone, hidden)
             verdict = uneven if uneven.outcome is Outcome.REGRESSED else verdict
+        if self._reach.moves and verdict.outcome in _SOUND and (refused := self._refused(way)):
+            return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"on a simulated device the program after raises {refused}")
         if runs.after is not None and runs.second is not None and runs.after.get("ok") and runs.first.get("ok"):
             self._session.prices += prices.of_loop((runs.first, runs.second), runs.after)
         if self._mended and (verdict.outcome in _SOUND or behaves(self._session.case, runs, hidden)):
@@ -164,6 +166,12 @@ class _Trial:
             self._reach.note({item for part, answer in answers if answer for item in self._reach.ran(self._session, part, answer)})
             self._cut |= bool(runs.first.get("cut"))
         return verdict
+
+    def _refused(self, way: Way) -> str:
+        """What a device refuses of the program after and not of the one before, such as to add a tensor of the host to one of the device."""
+        before, after = (self._measure(part, way, 1, device=True) for part in Part)
+        failed = new_failure(before, after) if before.get("ok") else ""
+        return failed if "cuda" in failed else ""
 
     def _seldom(self, way: Way) -> bool:
         """Whether a longer run of the program before keeps something every ten steps or so."""
@@ -217,14 +225,17 @@ class _Trial:
             epochs = self._measure(Part.BEFORE, way, longer, several=True), self._measure(Part.AFTER, way, longer, several=True)
         return Runs(first, second, after, epochs)
 
-    def _measure(self, part: Part, way: Way, longer: int, *, several: bool = False, release: bool = False, alone: bool = False) -> Answer:
-        """``several``: as many epochs as the plan has, with the plan's steps; else one epoch. ``alone``: without workers, and with a smaller last batch."""
+    def _measure(self, part: Part, way: Way, longer: int, *, several: bool = False, release: bool = False, alone: bool = False, device: bool = False) -> Answer:
+        """``several``: as many epochs as the plan has, with the plan's steps; else one epoch. ``alone``: without workers, and with a smaller last batch.
+
+        ``device``: on a simulated one, whatever the plan says.
+        """
         plan = self._plan
         steps = max(plan.steps, 1 if several else _STEPS) * longer
         if self._session.case.by_hand and not several:
             steps += 1 - steps % 2  # an odd number: what is done every other step is left over at the end
         workers = 0 if alone else plan.workers
-        how = {"steps": steps, "workers": workers, "epochs": plan.epochs if several else 1, "simulate_device": plan.simulated, "release": release}
+        how = {"steps": steps, "workers": workers, "epochs": plan.epochs if several else 1, "simulate_device": plan.simulated or device, "release": release}
         state = {**way.state, "look": True} if self._reach.drops else way.state
         arguments = {**self._place(part), "state": state, **how, "asked": self._reach.asked(self._session, part)}
         done = self._session.run(part, "driving.loop_job:measure", arguments, seconds=_RUN)
