@@ -84,6 +84,11 @@ class Case:
         """Whether there is something to compare with."""
         return bool(self.changes)
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Before, and after where there is something to compare with."""
+        return tuple(Part) if self.mended else (Part.BEFORE,)
+
     def source(self, part: Part, path: str | None = None) -> Source:
         """A file of the project as it stands in one part; the finding's own by default. Raises SourceError."""
         path = path or self.finding.place.path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oomlint.config import load_settings
 from oomlint.model.users import imported_by
 from oomlint.registry import catalogue
+from oomlint.verify.case import Part
 from oomlint.verify.jobs import Job, Limits
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.config import Settings
     from oomlint.model.project import Project
-    from oomlint.verify.case import Case, Part
+    from oomlint.verify.case import Case
     from oomlint.verify.jobs import Done
     from oomlint.verify.project_copy import Trees
     from oomlint.verify.sandbox_runner import SandboxRunner
@@ -61,6 +62,10 @@ class Surroundings:
     elsewhere: Callable[[Settings, str], Surroundings] | None = field(default=None, compare=False)
 
 
+class Stopped(Exception):  # noqa: N818 -- nothing is wrong with the harness
+    """It cannot be found out; the message says why."""
+
+
 class Session:
     """What a strategy works with."""
 
@@ -91,6 +96,13 @@ class Session:
         """What an answer says of libraries that were stood in for, as far as the code under a name of a file has to do with them."""
         used = imported_by(self.project, path, name.partition(".")[0])
         return [f"{library}: stood in for" for library in answer.get("stubbed", ()) if used is None or library.partition(".")[0] in used]
+
+    def answer(self, part: Part, call: str, arguments: dict[str, Any], **how: Any) -> dict[str, Any]:
+        """What a function answers that is run as by :meth:`run`. Raises Stopped where there is no answer."""
+        done = self.run(part, call, arguments, **how)
+        if not isinstance(done.answer, dict):
+            raise Stopped(f"after the fix: {done.failure}" if part is Part.AFTER else done.failure)
+        return done.answer
 
     def run(
         self, part: Part, call: str, arguments: dict[str, Any], *, seconds: float | None = None, fresh: bool = False, timeline: bool = False, **limits: int

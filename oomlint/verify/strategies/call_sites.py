@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from oomlint.model.values import Absent, Const, ExternalCall
 from oomlint.source import SourceError
 from oomlint.syntax.edits import is_cheap_path
 from oomlint.verify.case import Part
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies.slicing import Site, counterpart, cut, sites
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 OPTIONS: Final = (*PARAMETERS[1:], "prefetch_factor", "persistent_workers", "pin_memory_device", "in_order")
 WORKERS: Final = 2
+LOST: Final = "the call of the loader was not found in the program"
+MOVED: Final = "the loader is not made at the same place after the fix"
 _LEFT_OUT: Final = object()  # a keyword that a mapping does not have
 _MOST: Final = 12  # combinations of values that are handed to the child
 _MOST_LOADERS: Final = 4
@@ -102,10 +106,12 @@ def site_in(session: Session, part: Part, site: Site, path: str) -> Site | None:
     return counterpart(site, tree) if tree is not None else None
 
 
-def planned(session: Session, part: Part, target: Target, values: Domain, *, here: bool = False) -> dict[str, object] | None:
-    """What the child is to run: the call as it is cut out of the program of one part; of that part is the site where it is ``here``."""
+def planned(session: Session, part: Part, target: Target, values: Domain, *, here: bool = False) -> dict[str, object]:
+    """What the child is to run: the call as it is cut out of the program of one part; of that part is the site where it is ``here``. Raises Stopped."""
     site = target.site if here else site_in(session, part, target.site, target.path)
-    return None if site is None else cut(site, values.leaves, inherited=target.loader.inherited).plan(values.values)
+    if site is None:
+        raise Stopped(MOVED if part is Part.AFTER else LOST)
+    return cut(site, values.leaves, inherited=target.loader.inherited).plan(values.values)
 
 
 def site_of(module: Module, loader: Loader) -> Site | None:
@@ -125,20 +131,16 @@ def _normal(text: str) -> str | None:
         return None
 
 
-def mended(session: Session, target: Target) -> Target | None:
-    """The same loader in the program after the fix: what its arguments are known to be may have changed with it."""
+def mended(session: Session, target: Target) -> Target:
+    """The same loader in the program after the fix: what its arguments are known to be may have changed with it. Raises Stopped."""
     here = site_in(session, Part.AFTER, target.site, target.path)
-    try:
+    with suppress(SourceError):
         module = Project(session.folder(Part.AFTER), session.settings, {}).module(session.path(Part.AFTER, target.path))
-    except SourceError:
-        return None
-    if here is None:
-        return None
-    for loader in loaders_of(module.project).of(module):
-        site = site_of(module, loader)
-        if site is not None and (site.function, site.ordinal, ast.unparse(site.call)) == (here.function, here.ordinal, ast.unparse(here.call)):
-            return Target(loader, site, target.path)
-    return None
+        for loader in loaders_of(module.project).of(module):
+            site = site_of(module, loader)
+            if site and here and (site.function, site.ordinal, ast.unparse(site.call)) == (here.function, here.ordinal, ast.unparse(here.call)):
+                return Target(loader, site, target.path)
+    raise Stopped(MOVED)
 
 
 def told_apart(trees: Iterable[ast.Module]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import LoaderFact
 from oomlint.measurement import CallCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_sites, call_verdict, calls_loops, calls_memory, calls_predict, calls_trainer, unverified_changes
 from oomlint.verify.strategies.call_sites import domain, planned, site_in, targets
 from oomlint.verify.strategies.call_verdict import Judged
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.measurement import Measurement
-    from oomlint.verify.jobs import Done
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.call_sites import Domain, Target
     from oomlint.verify.strategies.slicing import Cut, Site
@@ -44,9 +44,12 @@ _WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
 def verify(session: Session) -> Verdict:
     """Verify one finding about a loader."""
     wanted = session.case.plan.call
-    judged = _JUDGES[wanted](session) if wanted in _JUDGES else _calls(session)
-    if wanted is CallCheck.FEWER_WORKERS and judged.outcome is Outcome.CONFIRMED:
-        judged = _still_runs(session, judged)
+    try:
+        judged = _JUDGES[wanted](session) if wanted in _JUDGES else _calls(session)
+        if wanted is CallCheck.FEWER_WORKERS and judged.outcome is Outcome.CONFIRMED:
+            judged = _still_runs(session, judged)
+    except Stopped as stop:
+        judged = Judged(Outcome.INCONCLUSIVE, str(stop))
     return Verdict(judged.outcome, judged.reason, Fidelity.SLICED, judged.readings, (), judged.assumptions, judged.left_out)
 
 
@@ -54,10 +57,10 @@ def _calls(session: Session) -> Judged:
     loader = next(iter(session.case.finding.of_noun(LoaderFact)), None)
     pickled = session.case.plan.call is CallCheck.PICKLED
     if pickled and (loader is None or loader.option not in _FUNCTIONS):
-        return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which a cut-out call stands in for")
+        raise Stopped("what cannot be sent is in the dataset, which a cut-out call stands in for")
     found = targets(session)
     if not found:
-        return Judged(Outcome.INCONCLUSIVE, "the call of the loader was not found in the program")
+        raise Stopped("the call of the loader was not found in the program")
     judged = call_verdict.together([_one(session, target) for target in found])
     if not session.case.by_hand or pickled or judged.outcome not in {Outcome.CONFIRMED, Outcome.NO_EFFECT}:
         return judged
@@ -82,11 +85,11 @@ def _still_runs(session: Session, judged: Judged) -> Judged:
     for target in targets(session, (finding.place,)):
         known = domain(target)
         values = replace(known, values=[{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values[:1]])
-        after, failure = _measured(session, Part.AFTER, target, values, [None], 0)
-        runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0] if after else []
+        after = _measured(session, Part.AFTER, target, values, [None], 0)
+        runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0]
         failed = next((run["error"] for run in runs if run.get("error")), None)
         if not runs:
-            return Judged(Outcome.INCONCLUSIVE, f"the loader's call could not be run without workers{f': {failure}' if failure else ''}", judged.readings)
+            return Judged(Outcome.INCONCLUSIVE, "the loader's call could not be run without workers", judged.readings)
         if failed and ((failed["type"] in {"ValueError", "AssertionError"} and "worker" in failed["message"]) or "timeout" in failed["message"]):
             return Judged(Outcome.REGRESSED, f"without workers the call fails: {call_verdict.cause(failed)}", judged.readings)
         if failed:
@@ -96,27 +99,31 @@ def _still_runs(session: Session, judged: Judged) -> Judged:
 
 def _one(session: Session, target: Target) -> Judged:
     """One loader, before and after."""
+    try:
+        return _compared(session, target)
+    except Stopped as stop:
+        return Judged(Outcome.INCONCLUSIVE, str(stop))
+
+
+def _compared(session: Session, target: Target) -> Judged:
+    """As above. Raises Stopped."""
     plan = session.case.plan
     least = 1 if plan.call in {CallCheck.OPTION_ZERO, CallCheck.PICKLED} else 0
     counts = _counts_of(session, target) if plan.call in _OPTIONS and not least else ()
     values = domain(target, *filter(None, [plan.option]), least=least, counts=counts)
     methods: list[str | None] = ["fork", "spawn"] if plan.call is CallCheck.PICKLED else [None]
-    before, failure = _measured(session, Part.BEFORE, target, values, methods, least, counts)
-    if before is None:
-        return Judged(Outcome.INCONCLUSIVE, failure)
+    before = _measured(session, Part.BEFORE, target, values, methods, least, counts)
     after: dict[str, Any] | None = None
     if session.case.mended:
-        after, failure = _measured(session, Part.AFTER, target, values, methods, least, counts)
-        if after is None:
-            return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+        after = _measured(session, Part.AFTER, target, values, methods, least, counts)
         if any(not run["reached"] for run in after["runs"]):
             others = [replace(target, site=site) for site in _other_ways(session, target)]
-            ways = [_measured(session, Part.AFTER, other, values, methods, least, counts, here=True)[0] for other in others]
-            after["runs"] = call_verdict.otherwise(before["runs"], after["runs"], [way["runs"] for way in ways if way])
+            ways = [_measured(session, Part.AFTER, other, values, methods, least, counts, here=True)["runs"] for other in others]
+            after["runs"] = call_verdict.otherwise(before["runs"], after["runs"], ways)
     judged = _judged(plan, before["runs"], after["runs"] if after else None)
     if judged.unstable:
-        again, failure = _measured(session, Part.BEFORE, target, values, methods, least, counts)
-        if again is None or [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
+        again = _measured(session, Part.BEFORE, target, values, methods, least, counts)
+        if [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
             judged = Judged(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", judged.readings)
     notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
     assumptions = (*values.assumptions, "a stand-in dataset that tells its indices", *_swept(before["runs"], values), *dict.fromkeys(notes))
@@ -168,11 +175,9 @@ def _measured(
     counts: tuple[int, ...] = (),
     *,
     here: bool = False,
-) -> tuple[dict[str, Any] | None, str]:
-    """What the child answers; else why there is no answer. The site is of this part where it is ``here``."""
+) -> dict[str, Any]:
+    """What the child answers. The site is of this part where it is ``here``."""
     plan = planned(session, part, target, values, here=here)
-    if plan is None:
-        return None, "the call of the loader was not found"
     arguments = {
         "path": session.path(part, target.path),
         "root": session.folder(part),
@@ -182,5 +187,4 @@ def _measured(
         "methods": methods,
     }
     spawns = "spawn" in methods
-    done: Done = session.run(part, "driving.call_job:measure", arguments, seconds=_SPAWN_SECONDS if spawns else _SECONDS, memory=_WORKER_BYTES)
-    return (done.answer, "") if isinstance(done.answer, dict) else (None, done.failure)
+    return session.answer(part, "driving.call_job:measure", arguments, seconds=_SPAWN_SECONDS if spawns else _SECONDS, memory=_WORKER_BYTES)

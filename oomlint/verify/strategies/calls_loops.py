@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.measurement import CallCheck
 from oomlint.verify.ast_location import callee
 from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import unverified_changes
 from oomlint.verify.strategies.call_verdict import Judged, cause
 from oomlint.verify.strategies.slicing import counterpart, sites
@@ -29,21 +30,18 @@ def judge(session: Session) -> Judged:
     """Count the batches that are kept, before and after."""
     found = _sources(session)
     if found is None:
-        return Judged(Outcome.INCONCLUSIVE, "the expression was not found in the program", (), _SAID)
-    before, failure = _measured(session, Part.BEFORE, found[0])
-    if before is None:
-        return Judged(Outcome.INCONCLUSIVE, failure, (), _SAID)
+        raise Stopped("the expression was not found in the program")
+    before = _measured(session, Part.BEFORE, found[0])
     if before["error"]:
-        return Judged(Outcome.INCONCLUSIVE, f"the expression cannot be run alone: {cause(before['error'])}", (), _SAID)
+        raise Stopped(f"the expression cannot be run alone: {cause(before['error'])}")
     if not session.case.mended:
         kept = max(before["most"], *before["alive"])
         reading = Reading("batches alive at once", "batches", (float(kept),), (), f"an epoch of {EPOCH}")
         words = f"{kept} of the {EPOCH} batches of an epoch are alive at once ({human(kept * before['bytes'])} here)"
         return Judged(Outcome.SHOWN if kept >= EPOCH else Outcome.NOT_SHOWN, words, (reading,), _SAID)
-    after, failure = _measured(session, Part.AFTER, found[1])
-    if after is None or after["error"]:
-        said = failure if after is None else cause(after["error"])
-        return Judged(Outcome.REGRESSED if after is not None else Outcome.INCONCLUSIVE, f"after the fix: {said}", (), _SAID)
+    after = _measured(session, Part.AFTER, found[1])
+    if after["error"]:
+        return Judged(Outcome.REGRESSED, f"after the fix: {cause(after['error'])}", (), _SAID)
     judged = _endless(before, after) if before["epochs"] else _whole(before, after)
     gap = unverified_changes.of_expression(session, found[1]) if judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else judged
@@ -86,10 +84,9 @@ def _whole(before: dict[str, Any], after: dict[str, Any]) -> Judged:
     return Judged(Outcome.CONFIRMED, f"{words}; the random generators are no longer moved on by the pass over the data, which is meant", readings, _SAID)
 
 
-def _measured(session: Session, part: Part, source: str) -> tuple[dict[str, Any] | None, str]:
+def _measured(session: Session, part: Part, source: str) -> dict[str, Any]:
     arguments = {"path": session.path(part), "root": session.folder(part), "source": source}
-    done = session.run(part, "driving.call_cycles:measure", arguments, seconds=20.0)
-    return (done.answer, "") if isinstance(done.answer, dict) else (None, done.failure)
+    return session.answer(part, "driving.call_cycles:measure", arguments, seconds=20.0)
 
 
 # -- the expression ------------------------------------------------------------------------------------------------------

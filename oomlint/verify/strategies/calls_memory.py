@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
 from oomlint.measurement import CallCheck
 from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies.call_sites import WORKERS
 from oomlint.verify.strategies.call_verdict import Judged, cause
 from oomlint.verify.strategies.changed_statements import of_case
@@ -59,7 +60,7 @@ def judge(session: Session) -> Judged:
     finding = session.case.finding
     held, loader = next(iter(finding.of_noun(AttributeFact)), None), next(iter(finding.of_noun(LoaderFact)), None)
     if held is None or loader is None:
-        return Judged(Outcome.INCONCLUSIVE, "the finding does not say what the dataset holds")
+        raise Stopped("the finding does not say what the dataset holds")
     kind = _kind(held)
     said = f"stand-in data: {human(SIZE)} of {kind} for `{held.name}`, {WORKERS} workers, shuffled, two epochs"
     wanted = session.case.plan.call
@@ -82,31 +83,31 @@ def _kind(held: AttributeFact) -> str:
 # -- measuring -------------------------------------------------------------------------------------------------------------
 
 
-def _measured(session: Session, part: Part, asked: _Asked, repeat: int) -> tuple[list[dict[str, Any]], str]:
-    """Answers, the baseline of an empty dataset taken off; else why there are none."""
+def _measured(session: Session, part: Part, asked: _Asked, repeat: int = 1) -> list[dict[str, Any]]:
+    """Answers, the baseline of an empty dataset taken off."""
     found = []
     for _ in range(repeat):
         arguments = {"kind": asked.kind, "size": SIZE, "workers": asked.workers, "method": asked.method, "count": asked.count, "expression": asked.expression}
         if asked.expression:
             arguments |= {"path": session.path(part, asked.path), "root": session.folder(part)}
-        done = session.run(part, "driving.call_memory:measure", arguments, seconds=_SECONDS, memory=_MEMORY)
-        if not isinstance(done.answer, dict):
-            return [], done.failure
-        base = _base(session, asked.workers, asked.method)
-        if base is None:
-            return [], "a loader with workers cannot be run here"
-        found.append(done.answer | {"added": done.answer["added"] - base})
-    return found, ""
+        answer = session.answer(part, "driving.call_memory:measure", arguments, seconds=_SECONDS, memory=_MEMORY)
+        found.append(answer | {"added": answer["added"] - _base(session, asked.workers, asked.method)})
+    return found
 
 
-def worker_bytes(session: Session, method: str) -> float | None:
-    """What one worker takes without any data, in bytes; ``None`` where none can be started. An empty method is the usual one."""
+def worker_bytes(session: Session, method: str) -> float:
+    """What one worker takes without any data, in bytes. An empty method is the usual one."""
+    some, none = _alone(session, method)
+    return max(0.0, some - none) / WORKERS
+
+
+def _alone(session: Session, method: str) -> tuple[float, float]:
+    """What a loader takes without any data, with workers and without."""
     # A job shares pages with the server that it is forked from, and more processes take a larger share of them: not with an interpreter of its own.
-    some, none = _base(session, WORKERS, method, fresh=True), _base(session, 0, method, fresh=True)
-    return None if some is None or none is None else max(0.0, some - none) / WORKERS
+    return _base(session, WORKERS, method, fresh=True), _base(session, 0, method, fresh=True)
 
 
-def _base(session: Session, workers: int, method: str, *, fresh: bool = False) -> float | None:
+def _base(session: Session, workers: int, method: str, *, fresh: bool = False) -> float:
     """What workers over an empty dataset add: once for all findings of a run."""
     key = ("calls: empty workers", method if workers else "", workers, fresh)
     known = session.project.memo.get(key)
@@ -114,7 +115,7 @@ def _base(session: Session, workers: int, method: str, *, fresh: bool = False) -
         arguments = {"kind": "nothing", "size": 0, "workers": workers, "method": method, "count": _SAMPLES}
         done = session.run(Part.BEFORE, "driving.call_memory:measure", arguments, seconds=_SECONDS, fresh=fresh, memory=_MEMORY)
         if not isinstance(done.answer, dict) or done.answer["error"]:
-            return None
+            raise Stopped("a loader with workers cannot be run here")
         known = session.project.memo[key] = float(done.answer["added"])
     return known  # type: ignore[return-value]  # the memo holds objects of all rooms
 
@@ -138,10 +139,7 @@ def _copies(session: Session, loader: LoaderFact, kind: str) -> Judged:
         methods = ["fork"]
     expression, path = "", ""
     if session.case.mended:
-        found = _wrapped(session)
-        if found is None:
-            return Judged(Outcome.INCONCLUSIVE, "the fix changes the dataset's class, which needs the user's own data to run")
-        expression, path = found
+        expression, path = _wrapped(session)
     readings: list[Reading] = []
     judged = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
     for method in methods:
@@ -152,9 +150,7 @@ def _copies(session: Session, loader: LoaderFact, kind: str) -> Judged:
 
 
 def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading]) -> Judged:
-    before, failure = _measured(session, Part.BEFORE, old, 1)
-    if not before:
-        return Judged(Outcome.INCONCLUSIVE, failure)
+    before = _measured(session, Part.BEFORE, old)
     more = session.options.repeat - 1 if old.method == "fork" else 0
     failed = next((item["error"] for item in before if item["error"]), None)
     if failed:
@@ -163,17 +159,15 @@ def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading
     added = [item["added"] for item in before]
     if not session.case.mended:
         if more and not _plain_to_see(worker_memory(added, [0.0], before[0]["size"], WORKERS)):
-            added += [item["added"] for item in _measured(session, Part.BEFORE, old, more)[0]]
+            added += [item["added"] for item in _measured(session, Part.BEFORE, old, more)]
         saving = worker_memory(added, [0.0], before[0]["size"], WORKERS)
         readings.append(Reading("copied by the workers", "bytes", tuple(added), (), under))
         outcome = Outcome.SHOWN if saving.enough else Outcome.NOT_SHOWN
         return Judged(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
-    after, failure = _measured(session, Part.AFTER, new, 1)
-    if not after:
-        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+    after = _measured(session, Part.AFTER, new)
     if more and not after[0]["error"] and not _plain_to_see(worker_memory(added, [after[0]["added"]], before[0]["size"], WORKERS)):
-        before += _measured(session, Part.BEFORE, old, more)[0]
-        after += _measured(session, Part.AFTER, new, more)[0]
+        before += _measured(session, Part.BEFORE, old, more)
+        after += _measured(session, Part.AFTER, new, more)
         added = [item["added"] for item in before]
     failed = next((item["error"] for item in after if item["error"]), None)
     if failed:
@@ -196,12 +190,11 @@ def _plain_to_see(saving: Saving) -> bool:
     return abs(saving.saved) >= _CLEAR * saving.needed or abs(saving.saved) <= saving.needed / _CLEAR
 
 
-def _wrapped(session: Session) -> tuple[str, str] | None:
+def _wrapped(session: Session) -> tuple[str, str]:
     """What the fix makes of the value, as an expression over ``__data__``, and the file that it is in."""
     changes = {path: of_case(session.case, path, script=True) for path in session.case.changes}
-    if session.case.by_hand and sum(len(come) for _, come in changes.values()) > 1:
-        return None  # one of several changes is not the mend
-    for path, (gone, come) in changes.items():
+    several = session.case.by_hand and sum(len(come) for _, come in changes.values()) > 1  # one of several changes is not the mend
+    for path, (gone, come) in () if several else changes.items():
         for old, new in product((item.node for item in gone), (item.node for item in come)):
             if not isinstance(old, (ast.Assign, ast.AnnAssign)) or not isinstance(new, (ast.Assign, ast.AnnAssign)) or not isinstance(new.value, ast.Call):
                 continue
@@ -209,7 +202,7 @@ def _wrapped(session: Session) -> tuple[str, str] | None:
             if call.args and old.value is not None and ast.dump(call.args[0]) == ast.dump(old.value):
                 others = [ast.unparse(item) for item in (*call.args[1:], *call.keywords)]
                 return f"{ast.unparse(call.func)}({', '.join(['__data__', *others])})", path
-    return None
+    raise Stopped("the fix changes the dataset's class, which needs the user's own data to run")
 
 
 # -- too many descriptors ---------------------------------------------------------------------------------------------
@@ -219,9 +212,7 @@ def _descriptors(session: Session, loader: LoaderFact) -> Judged:
     spawned = loader.start_method_known and loader.start_methods == ("spawn",)
     method, count = ("spawn", _DESCRIPTORS + 276) if spawned else ("forkserver", _MANY)
     said = (f"{count} tensors, under {method}",)
-    before, failure = _measured(session, Part.BEFORE, _Asked("tensors", 1, method, count=count), 1)
-    if not before:
-        return Judged(Outcome.INCONCLUSIVE, failure, (), said)
+    before = _measured(session, Part.BEFORE, _Asked("tensors", 1, method, count=count))
     error = before[0]["error"]
     words = cause(error) if error else ""
     reading = Reading("loaders that cannot start", "loaders", (float(bool(error)),), (), f"1 worker, {method}")
@@ -230,18 +221,14 @@ def _descriptors(session: Session, loader: LoaderFact) -> Judged:
             return Judged(Outcome.SHOWN, f"{words} with {count} tensors under {method}", (reading,), said)
         return Judged(Outcome.NOT_SHOWN, f"the worker starts with {count} tensors under {method}", (reading,), said)
     found = _wrapped(session)
-    if found is None:
-        return Judged(Outcome.INCONCLUSIVE, "the fix changes the dataset's class, which needs the user's own data to run", (), said)
-    after, failure = _measured(session, Part.AFTER, _Asked("tensors", 1, method, found[0], found[1], count), 1)
-    if not after:
-        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}", (), said)
+    after = _measured(session, Part.AFTER, _Asked("tensors", 1, method, *found, count))
     later = after[0]["error"]
     reading = Reading("loaders that cannot start", "loaders", reading.before, (float(bool(later)),), reading.under)
     if later:
         outcome = Outcome.INCONCLUSIVE if error else Outcome.REGRESSED
         return Judged(outcome, f"the loader fails after the fix: {cause(later)}", (reading,), said)
-    plain = [_measured(session, part, _Asked("tensors", 0, method, *extra), 1)[0] for part, extra in ((Part.BEFORE, ("", "")), (Part.AFTER, found))]
-    if not all(plain) or plain[0][0]["batches"] != plain[1][0]["batches"]:
+    plain = [_measured(session, part, _Asked("tensors", 0, method, *extra))[0] for part, extra in ((Part.BEFORE, ("", "")), (Part.AFTER, found))]
+    if plain[0]["batches"] != plain[1]["batches"]:
         return Judged(Outcome.REGRESSED, "the batches differ between before and after", (reading,), said)
     if error:
         return Judged(Outcome.CONFIRMED, f"{words} before with {count} tensors under {method}, none after; the samples are the same", (reading,), said)
@@ -271,9 +258,7 @@ def _fewer(session: Session, loader: LoaderFact, kind: str) -> Judged:
 
 def _own(session: Session, method: str, readings: list[Reading]) -> Judged:
     """Where the data is shared: what the workers themselves take."""
-    # A job shares pages with the server that it is forked from, and more processes take a larger share of them: not with an interpreter of its own.
-    base = _base(session, WORKERS, method, fresh=True) or 0.0
-    less = _base(session, 0, method, fresh=True) or 0.0
+    base, less = _alone(session, method)
     saving = worker_memory([base], [less], 0, WORKERS)
     mended = session.case.mended
     readings.append(Reading("taken by the workers themselves", "bytes", (base,), (less,) if mended else (), f"{WORKERS} workers, {method}, no data"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import thresholds
 from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies.call_sites import at_row, site_in
 from oomlint.verify.strategies.call_verdict import Judged
 
@@ -23,33 +24,25 @@ def judge(session: Session) -> Judged:
     """Predict before and after; what is held after each batch, and what callbacks are given."""
     site = at_row(session, session.case.finding.place, _predicts)
     if site is None:
-        return Judged(Outcome.INCONCLUSIVE, _LOST)
-    answers = []
-    for part in (Part.BEFORE, Part.AFTER) if session.case.mended else (Part.BEFORE,):
-        answer = _measured(session, part, site)
-        if isinstance(answer, str):
-            return Judged(Outcome.INCONCLUSIVE, f"after the fix: {answer}" if part is Part.AFTER else answer)
-        answers.append(answer)
-    return _judged(answers)
+        raise Stopped(_LOST)
+    return _judged([_measured(session, part, site) for part in session.case.parts])
 
 
 def _predicts(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "predict"
 
 
-def _measured(session: Session, part: Part, site: Site) -> dict[str, Any] | str:
-    """What the child answers; else why there is no answer."""
+def _measured(session: Session, part: Part, site: Site) -> dict[str, Any]:
+    """What the child answers."""
     here = site_in(session, part, site, session.case.finding.place.path)
     if here is None:
-        return _LOST
+        raise Stopped(f"after the fix: {_LOST}")
     options = {item.arg: item.value.value for item in here.call.keywords if item.arg and isinstance(item.value, ast.Constant)}
-    done = session.run(
-        part, "driving.call_predict:measure", {"options": {name: value for name, value in options.items() if value is not None}}, seconds=_SECONDS
-    )
-    if not isinstance(done.answer, dict):
-        return done.failure
-    failed: str = done.answer["failed"]
-    return failed or done.answer
+    given = {"options": {name: value for name, value in options.items() if value is not None}}
+    answer = session.answer(part, "driving.call_predict:measure", given, seconds=_SECONDS)
+    if answer["failed"]:
+        raise Stopped(f"after the fix: {answer['failed']}" if part is Part.AFTER else answer["failed"])
+    return answer
 
 
 def _judged(answers: list[dict[str, Any]]) -> Judged:

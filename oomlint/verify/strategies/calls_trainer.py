@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
 from oomlint.verify.case import Outcome, Part
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_verdict
 from oomlint.verify.strategies.call_sites import at_row, site_in
 from oomlint.verify.strategies.call_verdict import Judged
@@ -23,33 +23,20 @@ _SECONDS: Final = 60.0  # the library imports much
 _WORKERS: Final = "dataloader_num_workers"
 
 
-@dataclass(frozen=True, slots=True)
-class _Ran:
-    """What came of the configurations."""
-
-    runs: list[dict[str, Any]]
-    missing: str  # the library, where the call's own arguments stand in for its object
-
-
 def judge(session: Session) -> Judged:
     """Make the arguments and the loader that follows from them."""
     found = next(iter(session.case.finding.of_noun(LoaderFact)), None)
     own = found.option.removeprefix(_PREFIX) if found is not None else ""
     site = at_row(session, found.place, _concerns) if found is not None and own in _OPTIONS else None
     if site is None:
-        return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
-    before = _measured(session, Part.BEFORE, site, own)
-    if isinstance(before, str):
-        return Judged(Outcome.INCONCLUSIVE, before)
-    after = _measured(session, Part.AFTER, site, own) if session.case.mended else None
-    if isinstance(after, str):
-        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {after}")
-    judged = call_verdict.exceptions(own, before.runs, after.runs if after else None)
+        raise Stopped("the call of the training arguments was not found in the program")
+    before, *after = (_measured(session, part, site, own) for part in session.case.parts)
+    judged = call_verdict.exceptions(own, before["runs"], after[0]["runs"] if after else None)
     other = _changed(session, site) if session.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     if other:
         return Judged(Outcome.INCONCLUSIVE, f"the mend changes `{other}` as well, and training was not run", judged.readings)
     said = "the loader is made of the arguments as `Trainer` makes it, over a stand-in dataset"
-    missing = ["`transformers` is not installed: the loader is made of the call's own arguments, as version 5.23 does"] if before.missing else []
+    missing = ["`transformers` is not installed: the loader is made of the call's own arguments, as version 5.23 does"] if before["missing"] else []
     return Judged(judged.outcome, judged.reason, judged.readings, (said, *missing))
 
 
@@ -64,12 +51,12 @@ def _concerns(call: ast.Call) -> bool:
     return any(item.arg is None or item.arg.startswith(_PREFIX) for item in call.keywords)
 
 
-def _measured(session: Session, part: Part, site: Site, own: str) -> _Ran | str:
-    """The runs; else why there are none."""
+def _measured(session: Session, part: Part, site: Site, own: str) -> dict[str, Any]:
+    """What the child answers."""
     path = session.case.finding.place.path
     here = site_in(session, part, site, path)
     if here is None:
-        return "the call of the training arguments was not found"
+        raise Stopped("after the fix: the call of the training arguments was not found")
     given = next((item.value for item in here.call.keywords if item.arg == _WORKERS), None)
     leaves: dict[str, object] = {}
     if isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -77,9 +64,7 @@ def _measured(session: Session, part: Part, site: Site, own: str) -> _Ran | str:
     piece = cut(here, frozenset(leaves), plain=True)
     values: list[dict[str, object]] = [dict.fromkeys(leaves, count) for count in ((2, 0) if leaves else (0,))]
     arguments = {"path": session.path(part, path), "root": session.folder(part), "plan": piece.plan(values), "own": own}
-    done = session.run(part, "driving.call_trainer:measure", arguments, seconds=_SECONDS)
-    if not isinstance(done.answer, dict):
-        return done.failure
-    if done.answer["missing"] and not done.answer["stood_in"]:
-        return f"{done.answer['missing']} is not installed in this interpreter"
-    return _Ran(list(done.answer["runs"]), done.answer["missing"])
+    answer = session.answer(part, "driving.call_trainer:measure", arguments, seconds=_SECONDS)
+    if answer["missing"] and not answer["stood_in"]:
+        raise Stopped(f"{answer['missing']} is not installed in this interpreter")
+    return answer

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
-from oomlint.verify.strategies.dataset_runs import Broken, Stopped, TooSmall
+from oomlint.verify.session import Stopped
+from oomlint.verify.strategies.dataset_runs import Broken, TooSmall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

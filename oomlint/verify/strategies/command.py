@@ -17,9 +17,9 @@ from oomlint.source import SourceError
 from oomlint.verify.ast_location import statement_rows
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.jobs import Ended
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import command_metrics as signs
 from oomlint.verify.strategies.command_equivalence import Ran, Same, compare
-from oomlint.verify.strategies.dataset_runs import Stopped
 from oomlint.verify.strategies.locate_loop import target_of
 from oomlint.verify.thresholds import PLENTY, TOTAL, TWICE, Price
 

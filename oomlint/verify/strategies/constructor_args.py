@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.verify.ast_location import FILLING, callee, named
 from oomlint.verify.case import Part
-from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped
+from oomlint.verify.session import Stopped
+from oomlint.verify.strategies.dataset_runs import Broken, Runs
 from oomlint.verify.strategies.public_api import trees
 
 if TYPE_CHECKING:

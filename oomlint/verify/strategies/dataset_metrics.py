@@ -10,8 +10,9 @@ from oomlint.finding import AttributeFact, HandleFact, LoaderFact
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify import thresholds
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import constructor_args, locate_subject
-from oomlint.verify.strategies.dataset_runs import Broken, Stopped, TooSmall
+from oomlint.verify.strategies.dataset_runs import Broken, TooSmall
 from oomlint.verify.strategies.signs import HANDLES, Sign, failure, left_open, quantity
 from oomlint.verify.thresholds import human
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from oomlint.verify.case import Fidelity, Part
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
 
 if TYPE_CHECKING:
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 SECONDS: Final = 6.0  # for a search
 TRIALS: Final = 150
 SCALED: Final = 8 * 2**20  # bytes of data, where memory is measured
-
-
-class Stopped(Exception):  # noqa: N818 -- nothing is wrong with the harness
-    """It cannot be found out; the message says why."""
 
 
 class TooSmall(Stopped):
@@ -66,7 +63,7 @@ class Runs:
     @property
     def parts(self) -> tuple[Part, ...]:
         """Before, and after where there is a fix."""
-        return (Part.BEFORE, Part.AFTER) if self.session.case.mended else (Part.BEFORE,)
+        return self.session.case.parts
 
     def arguments(self, part: Part) -> dict[str, Any]:
         """What the child has to know."""

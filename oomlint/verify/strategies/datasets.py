@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import constructor_args, locate_subject, prices, public_api, unverified_changes
 from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
 from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
-from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
+from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, by_factory, found, scaled
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from oomlint.finding import Safety
 from oomlint.measurement import FunctionSign
 from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject, prices
 from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
 from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
-from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, searched
+from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, searched
 from oomlint.verify.strategies.signs import HANDLES, left_open, quantity
 from oomlint.verify.thresholds import first_difference
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.ast_location import callee, scopes
 from oomlint.verify.case import Part
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
-from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped
+from oomlint.verify.strategies.dataset_runs import Broken, Runs
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import LoaderFact
 from oomlint.measurement import WorkerCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
-from oomlint.verify.strategies.call_sites import WORKERS, domain, mended, planned, targets
+from oomlint.verify.strategies.call_sites import LOST, WORKERS, domain, mended, planned, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
 from oomlint.verify.strategies.calls_memory import worker_bytes
-from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped, by_factory, found, listed
+from oomlint.verify.strategies.dataset_runs import Broken, Runs, by_factory, found, listed
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _BYTES: Final = 4096 * 2**20
 _SMALL: Final = (2, 2)
 _LARGE: Final = (HOST, ALLOWED)
 _NODE: Final = f"a machine of {HOST} processors of which the job may use {ALLOWED}"
-_LOST: Final = "the call of the loader was not found in the program"
 _STAND_IN: Final = "a stand-in dataset that tells its indices"
 
 Run = dict[str, Any]
@@ -64,33 +64,17 @@ def verify(session: Session) -> Verdict:
 def _target(session: Session) -> Target:
     loaders = targets(session, (session.case.finding.place,))
     if not loaders:
-        raise Stopped(_LOST)
+        raise Stopped(LOST)
     return loaders[0]
-
-
-def _mended(session: Session, target: Target) -> Target:
-    found = mended(session, target)
-    if found is None:
-        raise Stopped("the loader is not made at the same place after the fix")
-    return found
-
-
-def _plan(session: Session, part: Part, target: Target, values: Domain) -> dict[str, object]:
-    plan = planned(session, part, target, values)
-    if plan is None:
-        raise Stopped(_LOST if part is Part.BEFORE else "the loader is not made at the same place after the fix")
-    return plan
 
 
 def _runs(session: Session, part: Part, target: Target, values: Domain, told: _Told, *, own: str, counts: list[int], processors: tuple[int, int]) -> list[Run]:
     """The runs that get to the call and work."""
-    plan = _plan(session, part, target, values)
+    plan = planned(session, part, target, values)
     arguments = {"path": session.path(part, target.path), "root": session.folder(part), "plan": plan, "own": own, "counts": counts, "methods": [None]}
-    done = session.run(part, "driving.call_job:measure", {**arguments, "processors": processors}, seconds=_SECONDS, memory=_BYTES)
-    if not isinstance(done.answer, dict):
-        raise Stopped(done.failure)
-    told.left_out += [*done.answer["skipped"], *session.stood_in(target.path, target.site.function, done.answer)]
-    reached = [run for run in done.answer["runs"] if run["reached"]]
+    answer = session.answer(part, "driving.call_job:measure", {**arguments, "processors": processors}, seconds=_SECONDS, memory=_BYTES)
+    told.left_out += [*answer["skipped"], *session.stood_in(target.path, target.site.function, answer)]
+    reached = [run for run in answer["runs"] if run["reached"]]
     working = [run for run in reached if not run.get("error") or run.get("calls")]
     if not working:
         error = next((run["error"] for run in reached if run.get("error")), None)
@@ -195,8 +179,6 @@ def _oversized(session: Session, told: _Told) -> Verdict:
     before = _runs(session, Part.BEFORE, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
     asked = max(run["given"].get("num_workers", 0) for run in before)
     one = worker_bytes(session, before[0]["settings"]["multiprocessing_context"] or "")
-    if one is None:
-        raise Stopped("a loader with workers cannot be run here")
     taken = f"a worker takes {human(one)} without any data"
     under = f"{_NODE}; {taken}"
     if asked <= ALLOWED:
@@ -207,7 +189,7 @@ def _oversized(session: Session, told: _Told) -> Verdict:
         if asked <= ALLOWED:
             return told.verdict(Outcome.NOT_SHOWN, words, reading)
         return told.verdict(Outcome.SHOWN, f"{words}; {taken}, all of them {human(one * asked)}", reading)
-    values = domain(_mended(session, target), processors=HOST)
+    values = domain(mended(session, target), processors=HOST)
     after = _runs(session, Part.AFTER, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
     _settled(values, after, "num_workers")
     later = max(run["given"].get("num_workers", 0) for run in after)
@@ -274,7 +256,7 @@ def _plain(session: Session, subject: Subject) -> Runs | None:
 
 def _flying(session: Session, part: Part, target: Target, runs: Runs, told: _Told) -> tuple[float, str]:
     """The most bytes that wait, and how they come about."""
-    here = target if part is Part.BEFORE else _mended(session, target)
+    here = target if part is Part.BEFORE else mended(session, target)
     values = domain(here, "batch_size", "prefetch_factor", processors=HOST)
     working = _runs(session, part, target, values, told, own="", counts=[WORKERS], processors=_LARGE)
     try:
@@ -317,7 +299,7 @@ def _together(session: Session, told: _Told) -> Verdict:
     if not session.case.mended:
         reading = Reading("workers alive at once", "workers", (float(count),), (), under)
         return told.verdict(Outcome.SHOWN if excess else Outcome.NOT_SHOWN, words, reading)
-    ways = [_way(domain(_mended(session, one), "persistent_workers", least=1), loader["values"]) for one, loader in zip(chosen, before["loaders"], strict=True)]
+    ways = [_way(domain(mended(session, one), "persistent_workers", least=1), loader["values"]) for one, loader in zip(chosen, before["loaders"], strict=True)]
     after = _alive(session, Part.AFTER, chosen, ways)
     later = after["processes"]
     reading = Reading("workers alive at once", "workers", (float(count),), (float(later),), under)
@@ -344,12 +326,9 @@ def _workers(count: int) -> str:
 
 
 def _alive(session: Session, part: Part, chosen: list[Target], domains: list[Domain]) -> dict[str, Any]:
-    plans = [_plan(session, part, one, values) for one, values in zip(chosen, domains, strict=True)]
+    plans = [planned(session, part, one, values) for one, values in zip(chosen, domains, strict=True)]
     arguments = {"path": session.path(part, chosen[0].path), "root": session.folder(part), "plans": plans}
-    done = session.run(part, "driving.call_workers:alive", arguments, seconds=_SECONDS, memory=_BYTES)
-    if not isinstance(done.answer, dict):
-        raise Stopped(done.failure if part is Part.BEFORE else f"after the fix: {done.failure}")
-    answer: dict[str, Any] = done.answer
+    answer = session.answer(part, "driving.call_workers:alive", arguments, seconds=_SECONDS, memory=_BYTES)
     failed = next((loader["error"] for loader in answer["loaders"] if loader["error"]), None)
     if failed is not None:
         said = cause(failed) if failed["type"] else failed["message"]
