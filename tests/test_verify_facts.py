@@ -34,7 +34,7 @@ from oomlint.verify.jobs import Done, Ended
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import _said, cases_of, verdicts
 from oomlint.verify.session import Options, Session
-from oomlint.verify.strategies.growth_metrics import plan_for
+from oomlint.verify.strategies.growth_metrics import signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,7 +217,7 @@ def test_every_rule_says_how_it_is_measured() -> None:
     assert unmeasured == {"OOM001"} | {code for code, item in MEASURED["rules"].items() if "is not measured" in item["reason"]}
     for rule in registry.all_rules():
         for loop in filter(None, (rule.measured_as.loop, rule.measured_as.command_loop)):
-            assert plan_for(loop).signals
+            assert signals(loop)
         re.compile(rule.measured_as.error)
 
 

@@ -16,7 +16,6 @@ from oomlint.verify.jobs import Limits
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.session import Options, Session
 from oomlint.verify.strategies import loops
-from oomlint.verify.strategies.growth_metrics import Plan, plan_for
 from oomlint.verify.strategies.known_constants import known_in, modes
 from oomlint.verify.strategies.locate_loop import Target, followed
 from oomlint.verify.strategies.loop_verdict import Expected, Runs, Way, judge
@@ -25,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from oomlint.measurement import LoopPlan
     from oomlint.verify.sandbox_runner import SandboxRunner
 
 
-def plan(code: str) -> Plan:
+def plan(code: str) -> LoopPlan:
     loop = plan_of(code).loop
     assert loop is not None
-    return plan_for(loop)
+    return loop
 
 
 def finding(code: str, path: Path | str = "/p/train.py", row: int = 1, safety: Safety | None = Safety.SAFE) -> Finding:

@@ -11,7 +11,6 @@ from oomlint.source import SourceError
 from oomlint.verify.ast_location import spot
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.strategies.change_coverage import Reach
-from oomlint.verify.strategies.growth_metrics import plan_for
 from oomlint.verify.strategies.loop_verdict import Runs, Way, judge
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def verify(session: Session) -> Verdict:
     shapes = ", ".join(f"{name}: {'tensor ' + str(tuple(value)) if isinstance(value, list) else value}" for name, value in state["arguments"])
     stubbed = tuple(session.stood_in(case.finding.place.path, cls, first))
     way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=stubbed)
-    verdict = judge(case, plan_for(case.plan.loop or LoopPlan()), way, runs)
+    verdict = judge(case, case.plan.loop or LoopPlan(), way, runs)
     if case.mended and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
         verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reach.gap)
     return replace(verdict, readings=tuple(replace(item, under=_KEPT) for item in verdict.readings))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import LoopPlan, Trait
 from oomlint.verify.case import Reading, Timeline
-from oomlint.verify.strategies.growth_metrics import Plan, plan_for, readings, seen, timeline
+from oomlint.verify.strategies.growth_metrics import readings, seen, timeline
 from oomlint.verify.strategies.signs import Sign
 from oomlint.verify.thresholds import LEAST, WARM_UP, human, spread, worker_memory
 
@@ -53,7 +53,7 @@ class Grown:
 
 def growth(measured: Measurement, before: Answer, after: Answer | None) -> list[Grown]:
     """What grew at each loop, in the order in which they were first run, and at the row of the finding."""
-    plan = plan_for(measured.command_loop or LoopPlan())
+    plan = measured.command_loop or LoopPlan()
     results = []
     for number, stream in enumerate(before["streams"]):
         other = None
@@ -69,7 +69,7 @@ def growth(measured: Measurement, before: Answer, after: Answer | None) -> list[
     return results
 
 
-def _grown(plan: Plan, stream: Answer, other: Answer | None, *, by_epoch: bool) -> Grown:
+def _grown(plan: LoopPlan, stream: Answer, other: Answer | None, *, by_epoch: bool) -> Grown:
     old = _columns(stream, by_epoch=by_epoch)
     new = None if other is None else _columns(other, by_epoch=by_epoch)
     found = tuple(replace(item, per="epoch") if by_epoch else item for item in seen(plan, old, new))

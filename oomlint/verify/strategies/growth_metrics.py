@@ -50,23 +50,6 @@ class Signal:
     limit: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How the loop of a rule is run, and what is looked at; what decides comes first."""
-
-    signals: tuple[Signal, ...]
-    steps: int = 12
-    epochs: int = 1
-    workers: int = 0
-    simulated: bool = False  # with a pretended accelerator
-    against: bool = False  # where there is no fix: compare with a run in which each backward pass frees its graph
-
-    @property
-    def warm_up(self) -> int | None:
-        """Deltas to leave out, where the epochs are what is counted: an epoch is one delta then."""
-        return 2 if self.epochs > 1 else None
-
-
 _SIGNALS: Final = {
     Quantity.NODES: Signal("nodes", "autograd nodes", "nodes"),
     Quantity.STORAGES: Signal("storages", "live tensors", "storages"),
@@ -84,18 +67,18 @@ _SIGNALS: Final = {
     Quantity.IDENTIFIERS: Signal("ids", "HDF5 identifiers", "identifiers", Kind.LEVEL),
 }
 
+_EPOCHS: Final = 2  # deltas to leave out, where the epochs are what is counted: an epoch is one delta then
 _PART: Final = 0.9  # of what was kept: a part is less than that
 
 
 @cache
-def plan_for(plan: LoopPlan) -> Plan:
-    """What a rule has declared, with the columns of a measurement."""
+def signals(plan: LoopPlan) -> tuple[Signal, ...]:
+    """What a rule has declared to be looked at, what decides first."""
     asked = ((Ask.END, plan.ends), (Ask.EASE, plan.eases), (Ask.ALSO, plan.also))
-    signals = tuple(replace(_SIGNALS[item], ask=ask) for ask, items in asked for item in items)
-    return Plan(signals, plan.steps, plan.epochs, plan.workers, plan.simulated, plan.against)
+    return tuple(replace(_SIGNALS[item], ask=ask) for ask, items in asked for item in items)
 
 
-def columns(answer: Answer, plan: Plan, signal: Signal) -> list[float]:
+def columns(answer: Answer, plan: LoopPlan, signal: Signal) -> list[float]:
     """The values of one quantity; an epoch is one of them where epochs are counted. Empty where it was not measured."""
     deltas = answer.get("deltas") or {}
     values = [float(item) for item in (answer.get(signal.column) or deltas.get(signal.column) or ())]
@@ -105,7 +88,7 @@ def columns(answer: Answer, plan: Plan, signal: Signal) -> list[float]:
     return values
 
 
-def read(plan: Plan, signal: Signal, before: Answer, after: Answer | None) -> Growth | None:
+def read(plan: LoopPlan, signal: Signal, before: Answer, after: Answer | None) -> Growth | None:
     """How a quantity grows. ``None`` where it was not measured."""
     old = columns(before, plan, signal)
     new = columns(after, plan, signal) if after is not None else []
@@ -113,7 +96,7 @@ def read(plan: Plan, signal: Signal, before: Answer, after: Answer | None) -> Gr
         return None
     match signal.kind:
         case Kind.DELTA:
-            warm_up = {} if plan.warm_up is None else {"warm_up": plan.warm_up}
+            warm_up = {"warm_up": _EPOCHS} if plan.epochs > 1 else {}
             return growth(signal.name, signal.unit, old, new if after is not None else None, limit=signal.limit, **warm_up)
         case Kind.LEVEL:
             return growth(signal.name, signal.unit, differences(old), differences(new) if after is not None else None, limit=signal.limit)
@@ -171,10 +154,10 @@ class Seen:
                 return text if after is None else f"{text} before, by {then} after"
 
 
-def seen(plan: Plan, before: Answer, after: Answer | None) -> tuple[Seen, ...]:
+def seen(plan: LoopPlan, before: Answer, after: Answer | None) -> tuple[Seen, ...]:
     """All signals that were measured."""
     per = "epoch" if plan.epochs > 1 else "step"
-    found = ((signal, read(plan, signal, before, after)) for signal in plan.signals)
+    found = ((signal, read(plan, signal, before, after)) for signal in signals(plan))
     return tuple(Seen(signal, item, per) for signal, item in found if item is not None)
 
 
@@ -193,7 +176,7 @@ def readings(found: Sequence[Seen], under: str) -> tuple[Reading, ...]:
     return tuple(reading(item, under) for item in told)
 
 
-def timeline(plan: Plan, item: Seen, before: Answer, after: Answer | None) -> Timeline:
+def timeline(plan: LoopPlan, item: Seen, before: Answer, after: Answer | None) -> Timeline:
     """How it adds up over the steps."""
     old = _curve(item.signal, columns(before, plan, item.signal))
     new = _curve(item.signal, columns(after, plan, item.signal)) if after is not None else ()

@@ -28,9 +28,10 @@ from oomlint.verify.thresholds import amount
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from oomlint.measurement import LoopPlan
     from oomlint.verify.case import Case
     from oomlint.verify.strategies.equivalence import Behaviour
-    from oomlint.verify.strategies.growth_metrics import Plan, Seen
+    from oomlint.verify.strategies.growth_metrics import Seen
 
     Answer = Mapping[str, Any]
 
@@ -93,7 +94,7 @@ class Expected:
     emptied: frozenset[str] = frozenset()  # names of what the fix may empty
 
 
-def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Expected()) -> Verdict:
+def judge(case: Case, plan: LoopPlan, way: Way, runs: Runs, expected: Expected = Expected()) -> Verdict:
     """The verdict, with its evidence."""
     verdict = _judge(case, plan, way, runs, expected)
     if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN}:
@@ -127,7 +128,7 @@ def _doubt(case: Case, sharing: Sequence[str]) -> str:
     )
 
 
-def _judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected) -> Verdict:
+def _judge(case: Case, plan: LoopPlan, way: Way, runs: Runs, expected: Expected) -> Verdict:
     failed = _failure(runs.first)
     if failed:
         return _after_failure(case, failed, runs)
@@ -224,7 +225,7 @@ def _after_failure(case: Case, failed: str, runs: Runs) -> Verdict:
 # -- no fix ------------------------------------------------------------------------------------------------------------
 
 
-def _symptom(plan: Plan, way: Way, answer: Answer, freed: Answer | None) -> Verdict:
+def _symptom(plan: LoopPlan, way: Way, answer: Answer, freed: Answer | None) -> Verdict:
     failed = _failure(freed) if freed is not None else ""
     if _TWICE in failed:
         return Verdict(Outcome.NOT_SHOWN, "the graph is used again: without `retain_graph` a later backward pass raises")
@@ -313,7 +314,7 @@ def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
 # -- evidence ----------------------------------------------------------------------------------------------------------
 
 
-def _evidence(plan: Plan, found: Sequence[Seen], before: Answer, after: Answer | None) -> dict[str, Any]:
+def _evidence(plan: LoopPlan, found: Sequence[Seen], before: Answer, after: Answer | None) -> dict[str, Any]:
     """Readings and curves, the one that decides first."""
     under = ", ".join(
         text

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.measurement import LoopPlan, Trait
 from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import autograd_context, prices
 from oomlint.verify.strategies.change_coverage import Call, Reach
-from oomlint.verify.strategies.growth_metrics import Ask, plan_for, seen
+from oomlint.verify.strategies.growth_metrics import Ask, seen, signals
 from oomlint.verify.strategies.known_constants import known_in, modes
 from oomlint.verify.strategies.locate_loop import read_at, stood_in, target_of
 from oomlint.verify.strategies.loop_verdict import NEW_FAILURE, SHORT, Expected, Runs, Way, behaves, judge, new_failure
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.growth_metrics import Plan
     from oomlint.verify.strategies.locate_loop import Target
 
     Answer = Mapping[str, Any]
@@ -66,16 +66,12 @@ def _unknown(reason: str) -> Verdict:
     return Verdict(Outcome.INCONCLUSIVE, reason)
 
 
-class _Unanswered(Exception):  # noqa: N818 - it ends an attempt, it is no error
-    """A job gave no answer; the message says why."""
-
-
 class _Trial:
     """One finding's loop, run in several ways until one of them shows something."""
 
     def __init__(self, session: Session, old: Target, new: Target) -> None:
         self._session = session
-        self._plan: Plan = plan_for(session.case.plan.loop or LoopPlan())
+        self._plan = session.case.plan.loop or LoopPlan()
         self._traits = session.case.plan.traits
         self._targets = {Part.BEFORE: old, Part.AFTER: new}
         self._path = session.case.finding.place.path
@@ -138,13 +134,13 @@ class _Trial:
                 verdict = verdict if longer.outcome is Outcome.INCONCLUSIVE else longer
             if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN} and not self._plan.workers and self._seldom(way):
                 return self._judged(way, longer=_LONGER)
-            if verdict.outcome is Outcome.INCONCLUSIVE and self._plan.signals[0].ask is Ask.EASE:
+            if verdict.outcome is Outcome.INCONCLUSIVE and signals(self._plan)[0].ask is Ask.EASE:
                 other = self._judged(replace(way, state=wider(way.state)))
                 return other if other.outcome in _SETTLED else verdict
             if verdict.outcome is Outcome.REGRESSED and verdict.reason.startswith(NEW_FAILURE):
                 return self._other_way(call, way, verdict)
-        except _Unanswered as failure:
-            return _unknown(str(failure))
+        except Stopped as stop:
+            return _unknown(str(stop))
         return verdict
 
     def _judged(self, way: Way, longer: int = 1) -> Verdict:
@@ -240,7 +236,7 @@ class _Trial:
         arguments = {**self._place(part), "state": state, **how, "asked": self._reach.asked(self._session, part)}
         done = self._session.run(part, "driving.loop_job:measure", arguments, seconds=_RUN)
         if not isinstance(done.answer, dict):
-            raise _Unanswered(f"the run of the program {part} ended without a result: {done.failure}")
+            raise Stopped(f"the run of the program {part} ended without a result: {done.failure}")
         return done.answer
 
     def _place(self, part: Part) -> dict[str, Any]:
