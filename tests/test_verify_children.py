@@ -331,10 +331,10 @@ def test_a_project_that_is_on_the_path_is_taken_from_the_copy(runner: SandboxRun
 
 def test_workers_find_the_harness_and_the_users_own_start_file(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.was_here = True\n")
-    program = "import sys, sitecustomize, oomlint.verify.child.server.sandbox as x; print(sys.was_here, x.__file__, sitecustomize.__file__, sys.path[1:3])"
+    program = "import sys, sitecustomize, oomlint.verify.child.server.landlock as x; print(sys.was_here, x.__file__, sitecustomize.__file__, sys.path[1:3])"
     environment = {"PYTHONPATH": f"{BOOTSTRAP}:{tmp_path}", "OOMLINT_PACKAGE": str(ROOT / "oomlint")}
     done = subprocess.run([sys.executable, "-S", "-c", f"import site; site.main(); {program}"], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split()[:3] == ["True", str(ROOT / "oomlint/verify/child/server/sandbox.py"), str(tmp_path / "sitecustomize.py")], done.stderr
+    assert done.stdout.split()[:3] == ["True", str(ROOT / "oomlint/verify/child/server/landlock.py"), str(tmp_path / "sitecustomize.py")], done.stderr
     assert str(ROOT) not in done.stdout.split("[")[1].split("'")
 
 

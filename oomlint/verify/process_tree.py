@@ -85,9 +85,7 @@ def family(pid: int) -> list[int]:
 def inside(pid: int) -> int:
     """The number that a process has in its own namespace; 0 where it is gone."""
     with contextlib.suppress(ProcessLookupError):
-        for line in _read(pid, "status").splitlines():
-            if line.startswith(b"NSpid:"):
-                return int(line.split()[-1])
+        return int(_told(pid, "status", b"NSpid:")[-1])
     return 0
 
 
@@ -122,10 +120,7 @@ def descriptors(pid: int) -> int:
 
 def highest(pid: int) -> int:
     """The largest resident set that a process has had so far, in bytes: the kernel misses no peak. Raises ProcessLookupError where it is gone."""
-    for line in _read(pid, "status").splitlines():
-        if line.startswith(b"VmHWM:"):
-            return int(line.split()[1]) * _KIBIBYTE
-    raise ProcessLookupError(pid)
+    return int(_told(pid, "status", b"VmHWM:")[0]) * _KIBIBYTE
 
 
 def in_memory(pid: int) -> tuple[int, int]:
@@ -173,10 +168,7 @@ def variables(pid: int) -> dict[str, str]:
 
 def read_bytes(pid: int) -> int:
     """Bytes that a process has read so far, from the page cache or a disk. Raises ProcessLookupError where it is gone."""
-    for line in _read(pid, "io").splitlines():
-        if line.startswith(b"rchar:"):
-            return int(line.split()[1])
-    raise ProcessLookupError(pid)
+    return int(_told(pid, "io", b"rchar:")[0])
 
 
 def delayed(pids: Iterable[int]) -> float:
@@ -192,11 +184,9 @@ def total(pids: Iterable[int]) -> int:
     """Proportional share of anonymous and shared memory of some processes, in bytes; who is gone counts nothing."""
     held = 0
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             now = memory(pid)
-        except ProcessLookupError:
-            continue
-        held += now.anonymous + now.shared
+            held += now.anonymous + now.shared
     return held
 
 
@@ -212,13 +202,11 @@ def settled(pids: Iterable[int]) -> int:
 
 def resident(pids: Iterable[int]) -> int:
     """Sum of the resident sets, in bytes: an upper bound of :func:`total` that costs a hundredth of it."""
-    pages = 0
+    held = 0
     for pid in pids:
-        try:
-            pages += int(_read(pid, "statm").split()[1])
-        except (ProcessLookupError, IndexError):
-            continue
-    return pages * _PAGE
+        with contextlib.suppress(ProcessLookupError):
+            held += in_memory(pid)[0]
+    return held
 
 
 def sample(pid: int) -> Sample:
@@ -226,10 +214,8 @@ def sample(pid: int) -> Sample:
     pids = tree(pid)
     most = 0
     for each in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             most = max(most, descriptors(each))
-        except ProcessLookupError:
-            continue
     return Sample(total(pids), len(pids), most)
 
 
@@ -238,11 +224,9 @@ def marked(mark: str) -> list[int]:
     found = []
     for name in _listed("/proc"):
         if name.isdigit() and int(name) != os.getpid():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 if mark.encode() in _read(int(name), "environ"):
                     found.append(int(name))
-            except ProcessLookupError:
-                continue
     return found
 
 
@@ -253,6 +237,14 @@ def _stat(pid: int) -> tuple[str, int] | None:
     except OSError:
         return None
     return (fields[0].decode(), int(fields[1])) if len(fields) > 1 else None
+
+
+def _told(pid: int, name: str, key: bytes) -> list[bytes]:
+    """The words behind a key in a file of a process. Raises ProcessLookupError where it is not there."""
+    for line in _read(pid, name).splitlines():
+        if line.startswith(key):
+            return line.split()[1:]
+    raise ProcessLookupError(pid)
 
 
 def _read(pid: int, name: str) -> bytes:

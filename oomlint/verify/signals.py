@@ -53,11 +53,11 @@ def welcome() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
-def end_with(parent: int) -> None:
-    """Be asked to end when the parent has ended, whatever has ended it."""
+def end_with(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
+    """Be asked to end, or be ended, when the parent has ended, whatever has ended it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+            ctypes.CDLL(None).prctl(_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != parent:
         raise SystemExit(128 + signal.SIGTERM)
 

@@ -141,7 +141,7 @@ def _enter_namespaces(request: dict[str, Any], flags: int, *, own_processes: boo
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
-    libc = _libc()
+    libc = landlock.libc()
     socket = libc.socket(_AF_INET, _SOCK_DGRAM, 0)
     if socket >= 0:  # a loopback of its own, for programs that talk to themselves
         libc.ioctl(socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP_RUNNING))
@@ -174,7 +174,7 @@ def _drop_capabilities() -> None:
         _prctl(_DROP_BOUND, number)
     _prctl(_SECURE_BITS, _NO_ROOT_LOCKED)
     _prctl(_AMBIENT, 4)  # clears all
-    _libc().capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
+    landlock.libc().capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
     _prctl(_NO_NEW_PRIVS, 1)
 
 
@@ -214,16 +214,12 @@ def _clone(flags: int) -> int:
 
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
-        _libc().prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+        landlock.libc().prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
 def _say(descriptor: int, message: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
         os.write(descriptor, (json.dumps(message) + "\n").encode())
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.child.server.landlock import DEVICES
+from oomlint.verify.child.server.landlock import DEVICES, libc
 from oomlint.verify.sandbox.paths import SYSTEM
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def enter(folder: str, *, writable: Sequence[str], readable: Sequence[str], hidd
     number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
         raise OSError("this architecture is not known")
-    _checked(_libc().syscall(number, b".", b"."))
-    _checked(_libc().umount2(b".", _DETACH))
+    _checked(libc().syscall(number, b".", b"."))
+    _checked(libc().umount2(b".", _DETACH))
     os.chdir("/")
 
 
@@ -138,18 +138,14 @@ def _protect(target: str, attributes: int, *, recursive: bool = True) -> None:
     # The attributes of mount_setattr have the numbers of the old flags for these three.
     packed = struct.pack("QQQQ", attributes, 0, 0, 0)
     flags = _RECURSIVE if recursive else 0
-    _checked(_libc().syscall(_MOUNT_SETATTR, _FROM_HERE, os.fsencode(target), flags, packed, ctypes.c_size_t(len(packed))))
+    _checked(libc().syscall(_MOUNT_SETATTR, _FROM_HERE, os.fsencode(target), flags, packed, ctypes.c_size_t(len(packed))))
 
 
 def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    _checked(_libc().mount(os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None), target)
+    _checked(libc().mount(os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None), target)
 
 
 def _checked(result: int, path: str = "") -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

@@ -9,7 +9,7 @@ import struct
 import sys
 from typing import Final
 
-from oomlint.verify.child.server.landlock import turned_off
+from oomlint.verify.child.server.landlock import libc, turned_off
 
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
 _LOAD, _JUMP_EQUAL, _JUMP_LEAST, _JUMP_ANY, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -54,9 +54,9 @@ def install(*, network: bool, attributes: bool) -> bool:
     program = b"".join(struct.pack("=HBBI", *row) for row in _program(*_ARCHITECTURES[os.uname().machine], network=network, attributes=attributes))
     memory = ctypes.create_string_buffer(program)
     head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(memory)))
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
-    return bool(libc.prctl(_SET_SECCOMP, _FILTER, ctypes.c_void_p(ctypes.addressof(head)), 0, 0) == 0)
+    system = libc()
+    system.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    return bool(system.prctl(_SET_SECCOMP, _FILTER, ctypes.c_void_p(ctypes.addressof(head)), 0, 0) == 0)
 
 
 def _program(architecture: int, column: int, *, network: bool, attributes: bool) -> list[_Instruction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving.trial import SCRIPT, WORKS, Target, trial
@@ -195,27 +196,28 @@ def _why(target: Target, result: State) -> str:
 # Entry points
 
 
-def dataset(
-    path: str, root: str, name: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
+def _found(
+    path: str,
+    root: str,
+    name: str,
+    known: dict[str, list[Any]] | None = None,
+    seconds: float = 4.0,
+    trials: int = 200,
+    rows: list[int] | None = None,
+    *,
+    is_dataset: bool,
 ) -> State:
-    """Find data that a dataset class reads; rather such that one of some rows of the file runs ("reached")."""
-    return _found(path, root, name, known, seconds, trials, rows or [], is_dataset=True)
-
-
-def function(
-    path: str, root: str, name: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
-) -> State:
-    """Find arguments and data with which a function or a method runs to its end; rather such that one of some rows runs."""
-    return _found(path, root, name, known, seconds, trials, rows or [], is_dataset=False)
-
-
-def _found(path: str, root: str, name: str, known: dict[str, list[Any]] | None, seconds: float, trials: int, rows: list[int], *, is_dataset: bool) -> State:
+    """Find data, and arguments, with which something runs to its end; rather such that one of some rows of the file runs ("reached")."""
     try:
         target = Target(path, root, name, dataset=is_dataset)
-        target.rows = rows
+        target.rows = rows or []
     except LoadError as error:
         return {"found": False, "reason": str(error)}
     return _search(target, known or {}, seconds, trials)
+
+
+dataset: Final = partial(_found, is_dataset=True)
+function: Final = partial(_found, is_dataset=False)  # or a method
 
 
 def scaled(path: str, root: str, cls: str, state: State, size: int) -> State:

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -16,8 +17,9 @@ import types
 import warnings
 from typing import Any, Final
 
+from oomlint.verify import signals
 from oomlint.verify.child import FOLDER
-from oomlint.verify.child.server import landlock, sandbox
+from oomlint.verify.child.server import landlock
 from oomlint.verify.child.server.exceptions import seed
 
 _EXIT_SECONDS: Final = 2.0  # what a library has registered to be done at the end may take so long
@@ -40,8 +42,8 @@ def begin(job: dict[str, Any], server: int, reply: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
-        sandbox.die_with(server)
-        sandbox.adopt_orphans()
+        signals.end_with(server, signal.SIGKILL)
+        signals.adopt_orphans()
         for target, path, flags in (
             (0, os.devnull, os.O_RDONLY),
             (1, job["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
@@ -54,7 +56,7 @@ def begin(job: dict[str, Any], server: int, reply: int) -> None:
             os.makedirs(path, exist_ok=True)
         for path, aim in job["links"].items():
             os.symlink(aim, path)
-        sandbox.limit(job["descriptors"], job["file_bytes"])
+        _limit(job["descriptors"], job["file_bytes"])
         os.environ.update(job["environment"])
         os.chdir(job["folder"])
         landlock.confine(job["writable"])
@@ -68,6 +70,14 @@ def begin(job: dict[str, Any], server: int, reply: int) -> None:
         _answer(job, None, f"the job could not be started: {one_line(error)}")
     finally:
         os._exit(1)
+
+
+def _limit(descriptors: int, file_bytes: int) -> None:
+    """Bounds of this process and all that it starts: no core dumps, files and descriptors."""
+    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, descriptors), (resource.RLIMIT_FSIZE, file_bytes)):
+        hard = resource.getrlimit(kind)[1]
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (bound, bound))
 
 
 def perform(job: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ def version() -> int:
     """Of the kernel's interface; 0 where there is none."""
     if sys.platform != "linux" or "landlock" in turned_off():
         return 0
-    found: int = _libc().syscall(_CREATE, None, ctypes.c_size_t(0), 1)
+    found: int = libc().syscall(_CREATE, None, ctypes.c_size_t(0), 1)
     return max(found, 0)
 
 
@@ -49,13 +49,13 @@ def confine(writable: Iterable[str], readable: Iterable[str] | None = None, list
     interface = version()
     if not interface:
         return False
-    libc = _libc()
+    system = libc()
     change = sum(right for since, right in _CHANGE if interface >= since)
     rights = change | (0 if readable is None else _LOOK)
     net = 3 if interface >= _NET_SINCE and not network else 0  # binding and connecting
     scope = 3 if interface >= _SCOPE_SINCE else 0  # abstract sockets and signals
     size = 24 if interface >= _SCOPE_SINCE else 16 if interface >= _NET_SINCE else 8
-    rules = libc.syscall(_CREATE, struct.pack("QQQ", rights, net, scope)[:size], ctypes.c_size_t(size), 0)
+    rules = system.syscall(_CREATE, struct.pack("QQQ", rights, net, scope)[:size], ctypes.c_size_t(size), 0)
     if rules < 0:
         return False
     devices = [path for pattern in DEVICES for path in glob.glob(pattern)]
@@ -65,8 +65,8 @@ def confine(writable: Iterable[str], readable: Iterable[str] | None = None, list
         _allow(rules, path, rights & _LOOK)
     for path in listed:
         _allow(rules, path, rights & _READ_DIR)
-    libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
-    held = bool(libc.syscall(_RESTRICT, rules, 0) == 0)
+    system.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    held = bool(system.syscall(_RESTRICT, rules, 0) == 0)
     os.close(rules)
     return held
 
@@ -77,9 +77,10 @@ def _allow(rules: int, path: str, rights: int) -> None:
     except OSError:
         return
     allowed = rights if os.path.isdir(path) else rights & _OF_FILES
-    _libc().syscall(_ADD, rules, 1, struct.pack("=Qi", allowed, handle), 0)
+    libc().syscall(_ADD, rules, 1, struct.pack("=Qi", allowed, handle), 0)
     os.close(handle)
 
 
-def _libc() -> ctypes.CDLL:
+def libc() -> ctypes.CDLL:
+    """The library of C, for what Python has no function for."""
     return ctypes.CDLL(None, use_errno=True)

@@ -16,8 +16,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify import process_tree
-from oomlint.verify.child.server import sandbox
+from oomlint.verify import process_tree, signals
 from oomlint.verify.child.server.job import begin, one_line
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class _Server:
         self._before = set(_forgotten())
 
     def run(self) -> None:
-        sandbox.adopt_orphans()
+        signals.adopt_orphans()
         awake, waker = os.pipe()
         for end in (awake, waker):
             os.set_blocking(end, False)
