@@ -129,10 +129,9 @@ def test_of_a_flood_of_output_the_end_is_kept(runner: SandboxRunner, tmp_path: P
 
 
 def test_the_memory_is_read_all_the_while_on_demand(runner: SandboxRunner, tmp_path: Path) -> None:
-    done = do(runner, tmp_path, "import time\nheld = bytearray(64 * 2**20)\nfiles = [open('/dev/null') for n in range(50)]\ntime.sleep(0.5)", timeline=True)
-    assert done.peak == max(moment.memory for moment in done.timeline) > 64 * MEBIBYTE
-    assert max(moment.descriptors for moment in done.timeline) > 50
-    assert [moment.seconds for moment in done.timeline] == sorted(moment.seconds for moment in done.timeline)
+    done = do(runner, tmp_path, "import time\nheld = bytearray(64 * 2**20)\ntime.sleep(0.5)", timeline=True)
+    assert done.peak == max(memory for _, memory in done.timeline) > 64 * MEBIBYTE
+    assert list(done.timeline) == sorted(done.timeline)
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------------

@@ -189,18 +189,18 @@ def test_times_in_the_printed_text_do_not_count() -> None:
 
 
 def test_other_kernels_without_gradients_are_no_regression() -> None:
-    before = answer(saved_bytes=[4096] * 12, numbers=[0.5, 2.0])
-    verdict = judged("OOM204", before, answer(result=["total: 77"], numbers=[0.5000001, 2.0]))
+    before = answer(saved_bytes=[4096] * 12, numbers_by={"total": [0.5, 2.0]})
+    verdict = judged("OOM204", before, answer(result=["total: 77"], numbers_by={"total": [0.5000001, 2.0]}))
     assert verdict.outcome is Outcome.CONFIRMED
     assert "a step saves 4.0 KiB for backward before, 0 B after" in verdict.reason
     assert "not to the last bit" in verdict.reason
-    assert judged("OOM204", before, answer(result=["total: 77"], numbers=[0.6, 2.0])).outcome is Outcome.REGRESSED
+    assert judged("OOM204", before, answer(result=["total: 77"], numbers_by={"total": [0.6, 2.0]})).outcome is Outcome.REGRESSED
 
 
 def test_rounding_of_a_safe_fix_is_a_regression() -> None:
-    changed = answer(result=["total: 77"], numbers=[0.5000001])
-    assert judged("OOM201", {**GROWS, "numbers": [0.5]}, changed).outcome is Outcome.REGRESSED
-    assert judged("OOM201", {**GROWS, "numbers": [0.5]}, changed, Safety.UNSAFE).outcome is Outcome.CONFIRMED
+    changed = answer(result=["total: 77"], numbers_by={"total": [0.5000001]})
+    assert judged("OOM201", {**GROWS, "numbers_by": {"total": [0.5]}}, changed).outcome is Outcome.REGRESSED
+    assert judged("OOM201", {**GROWS, "numbers_by": {"total": [0.5]}}, changed, Safety.UNSAFE).outcome is Outcome.CONFIRMED
 
 
 def test_a_state_that_is_cut_off_learns_something_else() -> None:

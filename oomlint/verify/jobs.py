@@ -54,16 +54,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The process tree at one point in time. Sums over all processes of the job, in bytes."""
-
-    seconds: float  # since the job began
-    memory: int  # proportional share of anonymous and shared memory (Pss_Anon + Pss_Shmem)
-    processes: int
-    descriptors: int  # the most that one process has open
-
-
-@dataclass(frozen=True, slots=True)
 class Done:
     """What came of a job. ``answer`` is ``None`` where the function did not come to its end."""
 
@@ -74,9 +64,9 @@ class Done:
     printed: str  # standard output, at most the last 64 KiB
     errors: str  # standard error, likewise
     seconds: float
-    peak: int = 0  # bytes: the highest `Moment.memory` seen
+    peak: int = 0  # bytes of anonymous and shared memory of the whole process tree (Pss_Anon + Pss_Shmem), the highest seen
     left: int = 0  # descendants that were still running when it ended, and were removed
-    timeline: tuple[Moment, ...] = ()
+    timeline: tuple[tuple[float, float], ...] = ()  # seconds since it began, and such bytes
 
 
 @dataclass(frozen=True, slots=True)

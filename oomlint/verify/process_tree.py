@@ -40,14 +40,6 @@ class Memory(NamedTuple):
     mapped: int  # anonymous pages, those shared with a parent counted whole: it grows with what the process itself takes, not when it copies
 
 
-class Sample(NamedTuple):
-    """A process tree at one point in time."""
-
-    memory: int  # bytes: proportional share of anonymous and shared memory, all processes
-    processes: int
-    descriptors: int  # the most that one process has open
-
-
 def tree(pid: int) -> list[int]:
     """The process and all its live descendants, itself first. Zombies are left out; orphans belong to the sub-reaper that has taken them."""
     below: dict[int, list[int]] = {}
@@ -207,16 +199,6 @@ def resident(pids: Iterable[int]) -> int:
         with contextlib.suppress(ProcessLookupError):
             held += in_memory(pid)[0]
     return held
-
-
-def sample(pid: int) -> Sample:
-    """The process tree as it is now."""
-    pids = tree(pid)
-    most = 0
-    for each in pids:
-        with contextlib.suppress(ProcessLookupError):
-            most = max(most, descriptors(each))
-    return Sample(total(pids), len(pids), most)
 
 
 def marked(mark: str) -> list[int]:

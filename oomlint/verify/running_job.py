@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.verify import process_tree
 from oomlint.verify.disk import Disk, free
 from oomlint.verify.environment import links_of, of_job
-from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Moment, Sandbox
+from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Sandbox
 from oomlint.verify.sandbox_server import Gone, number_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Running:
         self._shared = free(_SHARED)
         self._disk = Disk([job.folder, place, *job.writable], job.limits.disk)
         self._bound = 0  # bytes, at most, at the latest reading
-        self._moments: list[Moment] = []
+        self._timeline: list[tuple[float, float]] = []
         self._kept = {"out": b"", "err": b""}
         self._start = time.monotonic()
         os.mkdir(place)  # none that an earlier job may have put there
@@ -120,18 +120,15 @@ class Running:
             pids = process_tree.family(pid)
             if len(pids) - 1 > limits.processes:
                 return Ended.PROCESSES
-            if self.job.timeline:
-                now = process_tree.sample(pid)
-                self._moments.append(Moment(time.monotonic() - self._start, now.memory, now.processes, now.descriptors))
-                memory = now.memory
-            else:
+            if not self.job.timeline:
                 self._bound = process_tree.resident(pids)
             if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
                 return Ended.DISK
-            if not self.job.timeline:
-                if self._readings % _EXACT_EVERY and self._bound <= limits.memory:
-                    return Ended.EXIT
-                memory = process_tree.total(pids)
+            if not self.job.timeline and self._readings % _EXACT_EVERY and self._bound <= limits.memory:
+                return Ended.EXIT
+            memory = process_tree.total(process_tree.tree(pid) if self.job.timeline else pids)
+            if self.job.timeline:
+                self._timeline.append((time.monotonic() - self._start, float(memory)))
         except process_tree.NotHere:
             return Ended.EXIT
         self._peak = max(self._peak, memory)
@@ -151,7 +148,7 @@ class Running:
         printed, errors = (self._tail(name) for name in self._kept)
         for handle in (*self._streams.values(), self._folder):
             os.close(handle)
-        return Done(ended, status, answer, failure[:_LONGEST_FAILURE], printed, errors, seconds, self._peak, left, tuple(self._moments))
+        return Done(ended, status, answer, failure[:_LONGEST_FAILURE], printed, errors, seconds, self._peak, left, tuple(self._timeline))
 
     def _failure(self, ended: Ended, status: int) -> str:
         limits = self.job.limits

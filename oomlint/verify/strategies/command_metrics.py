@@ -148,7 +148,7 @@ def read(before: Sequence[Answer], after: Sequence[Answer]) -> Sign | None:
 def peak(before: Sequence[Done], after: Sequence[Done]) -> tuple[Reading, Timeline]:
     """The memory of the process tree while the command ran, for the report."""
     old, new = (tuple(float(done.peak) for done in runs) for runs in (before, after))
-    curves = [tuple((moment.seconds, float(moment.memory)) for moment in runs[0].timeline) if runs else () for runs in (before, after)]
+    curves = [runs[0].timeline if runs else () for runs in (before, after)]
     return Reading("peak memory of all processes", "bytes", old, new), Timeline("memory of all processes", "bytes", "seconds", *curves)
 
 

@@ -186,9 +186,6 @@ def _near(first: Answer, after: Answer, shared: list[str], *, types: bool) -> bo
     kinds, others = parts(first), parts(after)
     if types and any(_kind(kinds.get(name, "")) != _kind(others.get(name, "")) for name in shared):
         return False  # a number for a tensor, or other digits
-    old, new = first.get("numbers_by"), after.get("numbers_by")
-    if isinstance(old, dict) and isinstance(new, dict):
-        # What has no numbers has nothing to be rounded.
-        return all(close(old[name], new[name]) if old.get(name) and new.get(name) else kinds.get(name) == others.get(name) for name in shared)
-    old, new = first.get("numbers"), after.get("numbers")
-    return isinstance(old, list) and isinstance(new, list) and bool(old) and close(old, new)
+    old, new = (answer.get("numbers_by") or {} for answer in (first, after))
+    # What has no numbers has nothing to be rounded.
+    return all(close(old[name], new[name]) if old.get(name) and new.get(name) else kinds.get(name) == others.get(name) for name in shared)

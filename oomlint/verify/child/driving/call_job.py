@@ -86,7 +86,7 @@ class Session:
         answers = []
         for method in methods:
             answer = self._run(known, method, kind, replace=replace)
-            answers.append({"values": shown(known), "method": method, "kind": kind, "replaced": replace, **answer})
+            answers.append({"values": shown(known), "method": method, "replaced": replace, **answer})
             if not answer.get("settings", {}).get("num_workers", 1):
                 break
         return answers

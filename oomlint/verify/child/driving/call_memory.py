@@ -160,8 +160,8 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
                 if number + 1 == len(loader):
                     read = process_tree.settled(process_tree.tree(os.getpid()))
     except Exception as error:  # noqa: BLE001 -- what a start method raises is an answer
-        return {"error": loader_runs.words(error), "added": 0, "size": size, "batches": 0, "length": length}
-    return {"error": None, "added": read - start, "size": size, "batches": batches, "length": length}
+        return {"error": loader_runs.words(error), "added": 0, "size": size, "batches": 0}
+    return {"error": None, "added": read - start, "size": size, "batches": batches}
 
 
 def _size(held: Any) -> int:

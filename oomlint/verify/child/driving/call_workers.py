@@ -36,7 +36,6 @@ def alive(path: str, root: str, plans: list[Mapping[str, Any]]) -> dict[str, Any
         return {"loaders": answers, "processes": 0}
     iterators = []
     for answer, loader in zip(answers, loaders, strict=True):
-        before = len(multiprocessing.active_children())
         seed(loader_runs.SEED)
         try:
             for digest, iterator in loader_runs.epochs(loader, 1):
@@ -44,7 +43,6 @@ def alive(path: str, root: str, plans: list[Mapping[str, Any]]) -> dict[str, Any
                 iterators.append(iterator)
         except Exception as error:  # noqa: BLE001 -- whatever the user's program raises is an answer
             answer["error"] = loader_runs.words(error)
-        answer["kept"] = len(multiprocessing.active_children()) - before
     processes = len(multiprocessing.active_children())
     for answer, loader in zip(answers, loaders, strict=True):
         answer["epochs"] += [digest for digest, _ in loader_runs.epochs(loader, 1)] if not answer["error"] else []
@@ -76,7 +74,7 @@ def _first(module: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
             best = {"loader": loader, "error": None, "values": known}
         if keeps:
             break
-    return {**best, "epochs": [], "kept": 0}
+    return {**best, "epochs": []}
 
 
 # -- one dataset -------------------------------------------------------------------------------------------------------

@@ -13,13 +13,11 @@ import inspect
 import operator
 import os
 import tempfile
-import traceback
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from torch.utils.data import IterableDataset
 
 from oomlint.verify import process_tree
-from oomlint.verify.child import FOLDER
 from oomlint.verify.child.loading import tolerant_import
 from oomlint.verify.child.measuring import handles
 from oomlint.verify.child.measuring.digests import digest, generators, write
@@ -36,12 +34,11 @@ LONGEST: Final = 65_536  # samples of an epoch that is only read
 
 
 class Failed(Exception):  # noqa: N818 -- what went wrong is the user's code
-    """The user's code raised: at which stage, what, and where."""
+    """The user's code raised: at which stage, and what."""
 
     def __init__(self, stage: str, error: BaseException) -> None:
         super().__init__(stage)
-        rows = [item for item in traceback.extract_tb(error.__traceback__) if not item.filename.startswith(FOLDER)]
-        self.told = {"stage": stage, "error": words(error), "kind": type(error).__name__, "row": rows[-1].lineno if rows else 0}
+        self.told = {"stage": stage, "error": words(error)}
 
 
 # -- the dataset ------------------------------------------------------------------------------------------------------

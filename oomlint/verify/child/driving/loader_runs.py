@@ -236,15 +236,15 @@ def settings(loader: Any) -> dict[str, Any]:
 
 def observed(loader: Any) -> dict[str, Any]:
     """Two epochs of a loader: digests, whether its workers were kept, and where the generators are afterwards."""
-    answer: dict[str, Any] = {"error": None, "epochs": [], "tail": "", "workers": []}
+    answer: dict[str, Any] = {"error": None, "epochs": [], "tail": ""}
+    workers: list[list[int]] = []
     try:
         answer["settings"] = settings(loader)
         iterator = None
         for digest, iterator in epochs(loader):
             answer["epochs"].append(digest)
-            answer["workers"].append(sorted({process.pid for process in getattr(iterator, "_workers", ())}))
-        answer["kept"] = len(answer["workers"]) == EPOCHS and answer["workers"][0] == answer["workers"][1] != []
-        answer["workers"] = [len(item) for item in answer["workers"]]
+            workers.append(sorted({process.pid for process in getattr(iterator, "_workers", ())}))
+        answer["kept"] = workers[0] == workers[1] != []
         answer["tail"] = digests.generators()
         stop(iterator)
     except Exception as error:  # noqa: BLE001 -- whatever the user's program raises is an answer

@@ -132,7 +132,6 @@ def measure(
         "exception": None if outcome.error is None else f"{words(outcome.error)}{_place(outcome)}",
         **meter.columns(),
         "result": result,
-        "numbers": [value for values in numbers.values() for value in values][:NUMBERS],
         "numbers_by": numbers,
         "printed": {"digest": digests.digest(text), "text": text[-PRINTED:]},
         "generators": generators,

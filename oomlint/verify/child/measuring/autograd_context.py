@@ -63,7 +63,7 @@ def _ran(function: Any, state: dict[str, Any], rows: line_coverage.Rows, path: s
 def _measured(function: Any, state: dict[str, Any], steps: int) -> dict[str, Any]:
     kept: list[Any] = [None] * steps  # allocated beforehand
     lines: list[str] = []
-    numbers: list[float] = []
+    numbers: dict[str, list[float]] = {}
     leaves: dict[str, torch.Tensor] = {}
     growth = tensor_census.Growth(steps + 2)
     try:
@@ -76,12 +76,13 @@ def _measured(function: Any, state: dict[str, Any], steps: int) -> dict[str, Any
         for step in range(2):
             _, outputs, gradients = once(function, state, leaves, step)
             for name, value in (("outputs", outputs), ("gradients", gradients)):
-                lines.append(f"{name} of step {step}: {digests.digest(value)} ({digests.describe(value)})")
-                numbers.extend(float(item) for part in stub_registry.tensors(value) for item in part.detach().double().reshape(-1)[:NUMBERS].tolist())
+                title = f"{name} of step {step}"
+                lines.append(f"{title}: {digests.digest(value)} ({digests.describe(value)})")
+                numbers[title] = [item for part in stub_registry.tensors(value) for item in part.detach().double().reshape(-1)[:NUMBERS].tolist()]
     except Exception as error:  # noqa: BLE001 -- as above
         return {"ok": False, "exception": words(error)}
     printed = {"digest": "", "text": ""}
-    columns = {"deltas": growth.deltas(), "saved_bytes": growth.column("saved")[1:], "result": lines, "numbers": numbers[:NUMBERS]}
+    columns = {"deltas": growth.deltas(), "saved_bytes": growth.column("saved")[1:], "result": lines, "numbers_by": numbers}
     return {"ok": True, "steps": steps, "exception": None, "printed": printed, "generators": digests.generators(), **columns}
 
 

@@ -138,7 +138,7 @@ def _own(target: Target, state: State, options: dict[str, list[Any]], known: dic
             own[where][tail] = {"is": "json", "value": values[min(number, len(values) - 1)]} if values else dict(argument_specs.LEFT)
         answer = tried(own)
         if answer.get("works") and (answer["reached"] or fallback is None):
-            fallback = {**_answer(target, own, answer, "data"), "trials": number + 1, "steps": []}
+            fallback = _answer(target, own, answer, "data")
         if answer.get("works") and answer["reached"]:
             break
     return fallback
