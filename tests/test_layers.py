@@ -118,6 +118,9 @@ def test_rules_do_not_know_each_other(path: Path) -> None:
     assert not [name for _, name in imported(path) if name.startswith("oomlint.rules")]
 
 
+SHARED: Final = ("ast_names", "process_tree", "signals")  # of the verifier, with children: the standard library alone
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGE / "verify").rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE / "verify").as_posix())
 def test_children_have_torch_and_little_of_oomlint(path: Path) -> None:
     """What runs in a child process runs under the interpreter of the checked project, which has none of oomlint's libraries; what does not has no torch."""
@@ -129,14 +132,21 @@ def test_children_have_torch_and_little_of_oomlint(path: Path) -> None:
             assert package not in {"torch", "h5py", "numpy", "PIL", "lmdb"}, where
         else:
             assert package != "libcst", where
-            assert package != "oomlint" or name.startswith("oomlint.verify.child") or name in {"oomlint.verify", "oomlint.verify.process_tree"}, where
+            assert (
+                package != "oomlint" or name.startswith("oomlint.verify.child") or name in {"oomlint.verify", *(f"oomlint.verify.{each}" for each in SHARED)}
+            ), where
 
 
 def test_what_children_take_from_the_verifier_is_theirs() -> None:
     for path in (PACKAGE / "verify" / "child").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "oomlint.verify":
-                assert {alias.name for alias in node.names} <= {"child", "process_tree"}, f"{path.name}:{node.lineno}"
+                assert {alias.name for alias in node.names} <= {"child", *SHARED}, f"{path.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_is_shared_with_children_needs_nothing_else(name: str) -> None:
+    assert {found.split(".")[0] for _, found in imported(PACKAGE / "verify" / f"{name}.py")} <= {*sys.stdlib_module_names}
 
 
 def test_what_opens_hdf5_files_for_a_budget_has_nothing_of_oomlint() -> None:

@@ -6,13 +6,12 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from oomlint.verify.ast_names import first_row
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
-FILLING: Final = frozenset({"append", "extend", "update", "add", "insert", "setdefault", "appendleft"})  # methods that put something into their object
 
 
 _SHOWN: Final = 60  # characters of code
@@ -43,7 +42,7 @@ def scopes(tree: ast.Module) -> Iterator[tuple[str, Scope]]:
 
 def rows(node: Scope) -> tuple[int, int]:
     """First and last row, decorators included."""
-    return min([node.lineno, *(item.lineno for item in node.decorator_list)]), node.end_lineno or node.lineno
+    return first_row(node), node.end_lineno or node.lineno
 
 
 def spot(tree: ast.Module, row: int) -> Spot:

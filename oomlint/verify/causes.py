@@ -10,8 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from oomlint.model.users import around
+from oomlint.verify.ast_names import is_main
 from oomlint.verify.case import Outcome, Part
-from oomlint.verify.strategies.call_names import is_main
 
 if TYPE_CHECKING:
     from oomlint.verify.case import Verdict

@@ -7,8 +7,9 @@ import copy
 import re
 from typing import Any, Final
 
+from oomlint.verify.ast_names import root, stored
+
 _SYSTEM: Final = re.compile(r"\bsys\.platform\b|\bos\.name\b|\bplatform\.system\b")
-_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 class Putter(ast.NodeTransformer):
@@ -80,44 +81,15 @@ def all_names(body: list[ast.stmt]) -> set[str]:
     return {item.id for statement in body for item in ast.walk(statement) if isinstance(item, ast.Name) and not item.id.startswith("__")}
 
 
-def stored(node: ast.AST) -> set[str]:
-    """Plain names that are bound, functions that are defined inside left aside."""
-    found: set[str] = set()
-    waiting = [node]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
-            found.add(item.id)
-        elif isinstance(item, (ast.Import, ast.ImportFrom)):
-            found |= {alias.asname or alias.name.partition(".")[0] for alias in item.names}
-        if isinstance(item, _SCOPES):
-            continue
-        waiting.extend(ast.iter_child_nodes(item))
-    return found
-
-
 def changed(statement: ast.stmt) -> set[str]:
     """Names that a plain statement binds or changes: also ``x[...] = y``, ``x.a = y`` and ``x.update(...)``."""
-    found = stored(statement)
+    found = set(stored(statement))
     for item in ast.walk(statement):
         if isinstance(item, (ast.Subscript, ast.Attribute)) and isinstance(item.ctx, (ast.Store, ast.Del)):
-            found |= root(item)
+            found.add(root(item))
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
-        found |= root(statement.value.func)
-    return found
-
-
-def root(node: ast.expr) -> set[str]:
-    """The name that a path of attributes and items begins with."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return {node.id} if isinstance(node, ast.Name) else set()
-
-
-def blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """The blocks of a compound statement."""
-    found = [block for name in ("body", "orelse", "finalbody") if (block := getattr(statement, name, None))]
-    return found + [handler.body for handler in getattr(statement, "handlers", ())]
+        found.add(root(statement.value.func))
+    return found - {""}
 
 
 def header(statement: ast.stmt) -> set[str]:
@@ -134,9 +106,3 @@ def ends(statement: ast.stmt) -> bool:
 def asks_the_system(test: ast.expr) -> bool:
     """Whether a condition depends on the system that the program runs on: another one decides otherwise."""
     return bool(_SYSTEM.search(ast.unparse(test)))
-
-
-def is_main(test: ast.expr) -> bool:
-    """Whether a condition asks for the program itself to be run."""
-    text = ast.unparse(test)
-    return "__name__" in text and "__main__" in text

@@ -13,7 +13,8 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
-from oomlint.verify.ast_location import FILLING, quoted
+from oomlint.verify.ast_location import quoted
+from oomlint.verify.ast_names import FILLING, is_main
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _never(test: ast.expr) -> bool:
 
 def _main(node: ast.stmt) -> bool:
     """What an import does not run."""
-    return isinstance(node, (ast.For, ast.AsyncFor, ast.While)) or (isinstance(node, ast.If) and "__main__" in ast.unparse(node.test))
+    return isinstance(node, (ast.For, ast.AsyncFor, ast.While)) or (isinstance(node, ast.If) and is_main(node.test))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.ast_location import FILLING, callee, named
+from oomlint.verify.ast_location import callee, named
+from oomlint.verify.ast_names import FILLING
 from oomlint.verify.case import Part
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies.dataset_runs import Broken, Runs

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders.loader_calls import PARAMETERS
 from oomlint.verify.ast_location import scopes, spot
+from oomlint.verify.ast_names import blocks, is_main, stored
 from oomlint.verify.strategies import call_names
 
 if TYPE_CHECKING:
@@ -206,25 +207,25 @@ class _Cutter:
                 self._consider(statement)
         for node in self.chain:
             for part in getattr(node, "generators", ()):
-                if call_names.stored(part.target) & self.wanted:
+                if self.wanted.intersection(stored(part.target)):
                     self.wanted |= call_names.reads(part.iter)
 
     def _condition_names(self, statement: ast.stmt) -> set[str]:
         """Names that decide whether control goes on towards the call: what is known to matter, or is a plain value."""
         if isinstance(statement, ast.If):
             return call_names.reads(statement.test) if self._matters(statement.test) else set()
-        if isinstance(statement, (ast.For, ast.AsyncFor)) and call_names.stored(statement.target) & self.wanted:
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and self.wanted.intersection(stored(statement.target)):
             return call_names.reads(statement.iter)
         return set()
 
     def _matters(self, test: ast.expr) -> bool:
         """Whether a condition is about something that the call's arguments are made of. Of any other it is assumed that the call is reached."""
-        return not call_names.is_main(test) and bool(call_names.texts(test) & self.texts)
+        return not is_main(test) and bool(call_names.texts(test) & self.texts)
 
     def _consider(self, statement: ast.stmt) -> bool:
         """Keep a statement that defines what is wanted, or leaves the function where what is wanted says so."""
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            if call_names.stored(statement) & self.wanted:
+            if self.wanted.intersection(stored(statement)):
                 self.kept.add(statement)
             return statement in self.kept
         if isinstance(statement, _KEPT):
@@ -237,7 +238,7 @@ class _Cutter:
         elif isinstance(statement, _EXITS):
             keep = False  # with the condition that it stands under
         elif isinstance(statement, (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)):
-            inner = [item for block in call_names.blocks(statement) for item in block]
+            inner = [item for block in blocks(statement) for item in block]
             kept = [item for item in reversed(inner) if self._consider(item)]
             leaves = isinstance(statement, ast.If) and any(isinstance(item, _EXITS) or call_names.ends(item) for item in inner)
             decides = leaves and isinstance(statement, ast.If) and self._matters(statement.test)
@@ -261,7 +262,7 @@ class _Cutter:
                 body += self._guarded(statement)
         for node in reversed(self.chain):
             for part in getattr(node, "generators", ()):
-                if call_names.stored(part.target) & self.wanted:
+                if self.wanted.intersection(stored(part.target)):
                     body += self._first(part.target, part.iter)
             if isinstance(node, ast.Lambda):
                 body += [call_names.unknown(arg.arg) for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
@@ -274,15 +275,15 @@ class _Cutter:
             test = ast.Call(ast.Name("__holds__", ast.Load()), [self._test(statement.test), ast.Constant(inside is not None)], [])
             wanted: ast.expr = ast.UnaryOp(ast.Not(), test) if inside is not None else test
             return [ast.If(wanted, [ast.Return(ast.Name("__elsewhere__", ast.Load()))], [])]
-        if isinstance(statement, (ast.For, ast.AsyncFor)) and call_names.stored(statement.target) & self.wanted:
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and self.wanted.intersection(stored(statement.target)):
             return self._first(statement.target, statement.iter)
         if isinstance(statement, (ast.With, ast.AsyncWith)):
             bound = [item.optional_vars for item in statement.items if item.optional_vars is not None]
-            return [call_names.unknown(name) for target in bound for name in sorted(call_names.stored(target) & self.wanted)]
+            return [call_names.unknown(name) for target in bound for name in sorted(self.wanted.intersection(stored(target)))]
         return []
 
     def _first(self, target: ast.expr, iterable: ast.expr) -> list[ast.stmt]:
-        names = sorted(call_names.stored(target))
+        names = sorted(stored(target))
         loop = ast.For(call_names.copied(target), self._put(iterable), [ast.Break()], [ast.Raise(ast.Name("LookupError", ast.Load()))])
         return [call_names.tried([loop], names)]
 
@@ -292,7 +293,7 @@ class _Cutter:
             inner = call_names.Putter(self.dataset, self.leaves).visit(call_names.copied(statement))
             return [inner] if isinstance(inner, ast.stmt) else []
         pruned = self._pruned(statement)
-        return [] if pruned is None else [pruned if isinstance(pruned, ast.If) else call_names.tried([pruned], sorted(call_names.stored(statement)))]
+        return [] if pruned is None else [pruned if isinstance(pruned, ast.If) else call_names.tried([pruned], sorted(stored(statement)))]
 
     def _pruned(self, statement: ast.stmt) -> ast.stmt | None:
         if isinstance(statement, _EXITS) or call_names.ends(statement):
@@ -323,7 +324,7 @@ class _Cutter:
             pruned = self._pruned(item)
             if pruned is not None:
                 simple = isinstance(pruned, (ast.If, ast.Return))
-                found.append(pruned if simple else call_names.tried([pruned], sorted(call_names.stored(item))))
+                found.append(pruned if simple else call_names.tried([pruned], sorted(stored(item))))
         return found
 
     # -- names -----------------------------------------------------------------------------------------------------------
@@ -335,8 +336,8 @@ class _Cutter:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found |= {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
                 shared = {name for item in ast.walk(node) if isinstance(item, (ast.Global, ast.Nonlocal)) for name in item.names}
-                imported = {name for item in ast.walk(node) if isinstance(item, (ast.Import, ast.ImportFrom)) for name in call_names.stored(item)}
-                inner = {name for item in ast.walk(node) if isinstance(item, (ast.Name, ast.NamedExpr)) for name in call_names.stored(item)}
+                imported = {name for item in ast.walk(node) if isinstance(item, (ast.Import, ast.ImportFrom)) for name in stored(item)}
+                inner = {name for item in ast.walk(node) if isinstance(item, (ast.Name, ast.NamedExpr)) for name in stored(item)}
                 found |= inner - shared - imported
         for statement in self.kept:
             if isinstance(statement, _KEPT):

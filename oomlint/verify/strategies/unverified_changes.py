@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.api_names import NEEDS_WORKERS
 from oomlint.memory.loaders.loader_calls import PARAMETERS
 from oomlint.verify.ast_location import callee, scopes
+from oomlint.verify.ast_names import head
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import call_names
 from oomlint.verify.strategies.changed_statements import of_case
@@ -157,10 +158,6 @@ def _changed(session: Session) -> Iterator[tuple[Part, Statement]]:
     """The statements that a mend changes; those that it only moves are left out."""
     for path in session.case.changes:
         trees = [session.case.tree(part, path) or ast.Module([], []) for part in Part]
-        written = [{_first(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)} for tree in trees]
+        written = [{head(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)} for tree in trees]
         for part, items, other in zip(Part, of_case(session.case, path, script=False), reversed(written), strict=True):
-            yield from ((part, item) for item in items if _first(item.node) not in other)
-
-
-def _first(node: ast.stmt) -> str:
-    return ast.unparse(node).partition("\n")[0]
+            yield from ((part, item) for item in items if head(item.node) not in other)

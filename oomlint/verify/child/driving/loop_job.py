@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify import process_tree
+from oomlint.verify import ast_names, process_tree
 from oomlint.verify.child.driving import loader_patches, side_effects
 from oomlint.verify.child.driving.piece_runner import Outcome, Program, run
 from oomlint.verify.child.loading.tolerant_import import LoadError
 from oomlint.verify.child.measuring import digests, tensor_census
 from oomlint.verify.child.search import loop_search
 from oomlint.verify.child.server.exceptions import words
-from oomlint.verify.child.slicing import ast_names, slicer
+from oomlint.verify.child.slicing import slicer
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_objects, stub_optimizer
 
 if TYPE_CHECKING:

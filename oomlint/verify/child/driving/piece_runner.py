@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from oomlint.verify import ast_names
 from oomlint.verify.child.driving import instrumentation, loader_patches, torch_patches
 from oomlint.verify.child.driving.instrumentation import Guide, nothing
 from oomlint.verify.child.loading import toplevel
 from oomlint.verify.child.loading.tolerant_import import Loaded, install, load
 from oomlint.verify.child.server.exceptions import seed
-from oomlint.verify.child.slicing import ast_names, branch_forcing, slicer
+from oomlint.verify.child.slicing import branch_forcing, slicer
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_optimizer
 from oomlint.verify.child.synthesis.stub_objects import Stubs
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.utils import data
 
+from oomlint.verify.ast_names import FILLING
 from oomlint.verify.child.driving.piece_runner import BATCH
 from oomlint.verify.child.measuring import written_files
 from oomlint.verify.child.measuring.handles import PROJECT
-from oomlint.verify.child.slicing.ast_names import FILLING
 from oomlint.verify.child.synthesis import deferred_value, stub_objects
 
 if TYPE_CHECKING:

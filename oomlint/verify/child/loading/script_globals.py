@@ -7,7 +7,7 @@ import builtins
 import importlib.util
 from typing import TYPE_CHECKING
 
-from oomlint.verify.child.loading import toplevel
+from oomlint.verify.ast_names import is_main, root
 
 if TYPE_CHECKING:
     import types
@@ -51,7 +51,7 @@ def _read(tree: ast.Module) -> set[str]:
 def _blocks(tree: ast.Module, missing: set[str]) -> Iterator[list[ast.stmt]]:
     """The main block, and the bodies of functions that set a global which is missing."""
     for node in tree.body:
-        if isinstance(node, ast.If) and toplevel.main_guard(node):
+        if isinstance(node, ast.If) and is_main(node.test):
             yield node.body
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(isinstance(item, ast.Global) and missing & set(item.names) for item in ast.walk(node)):
@@ -66,12 +66,6 @@ def _assigned(statement: ast.stmt) -> list[str]:
     return []
 
 
-def _root(node: ast.expr) -> str:
-    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
 def _slice(block: list[ast.stmt], missing: set[str]) -> list[ast.stmt]:
     """The statements that the missing names come from, in their order."""
     wanted = set(missing)
@@ -79,9 +73,9 @@ def _slice(block: list[ast.stmt], missing: set[str]) -> list[ast.stmt]:
     for statement in reversed(block):
         stores = set(_assigned(statement))
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            stores = {_root(statement.value.func)}
+            stores = {root(statement.value, calls=True)}
         elif isinstance(statement, ast.Assign) and not stores:
-            stores = {_root(target) for target in statement.targets}  # `args.cuda = ...`
+            stores = {root(target, calls=True) for target in statement.targets}  # `args.cuda = ...`
         if stores & wanted:
             kept.append(statement)
             wanted |= {item.id for item in ast.walk(statement) if isinstance(item, ast.Name)}

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from oomlint.verify.ast_names import is_main
 from oomlint.verify.child.loading import argparse_patch, import_names, script_globals, stubs, toplevel
 from oomlint.verify.child.server.exceptions import words
 
@@ -154,7 +155,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Run one statement; what it raises is noted."""
         try:
             match statement:
-                case ast.If() if toplevel.main_guard(statement):
+                case ast.If() if is_main(statement.test):
                     return
                 case ast.If():
                     with clock.running():

@@ -8,6 +8,7 @@ import re
 import types
 from typing import Any, Final
 
+from oomlint.verify.ast_names import root
 from oomlint.verify.child.loading import stubs
 
 HARMLESS: Final = (list, dict, set, types.ModuleType, stubs.Stub)  # a bare call of a method of these is run: `sys.path.append`, `NAMES.extend`
@@ -23,12 +24,6 @@ def flags(tree: ast.Module) -> int:
             for alias in node.names:
                 flags |= getattr(getattr(future, alias.name, None), "compiler_flag", 0)
     return flags
-
-
-def main_guard(statement: ast.If) -> bool:
-    """Whether it is `if __name__ == "__main__"`."""
-    text = ast.unparse(statement.test)
-    return "__name__" in text and "__main__" in text and isinstance(statement.test, ast.Compare)
 
 
 def provided(tree: ast.Module) -> set[int]:
@@ -53,11 +48,6 @@ def harmless(call: ast.Call, scope: dict[str, Any]) -> bool:
     """Whether a bare call at top level only prepares something."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr in STARTING:
         return False
-    base: ast.expr = call.func
-    while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
-        base = base.func if isinstance(base, ast.Call) else base.value
-    if not isinstance(base, ast.Name):
-        return False
-    value = scope.get(base.id)
+    value = scope.get(root(call, calls=True))
     origin = type(value).__module__.partition(".")[0]
     return isinstance(value, HARMLESS) or origin in ("argparse", "logging")

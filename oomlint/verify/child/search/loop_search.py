@@ -15,11 +15,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify import ast_names
 from oomlint.verify.child.driving.piece_runner import run
 from oomlint.verify.child.measuring.line_coverage import Rows
 from oomlint.verify.child.search.hill_climb import forked
 from oomlint.verify.child.search.loop_mutations import Failed, moves
-from oomlint.verify.child.slicing import ast_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

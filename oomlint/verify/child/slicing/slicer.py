@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.slicing.ast_names import around, bound, filled_names, head, key_of, loaded, stored, within
+from oomlint.verify.ast_names import around, bound, filled_names, head, key_of, loaded, root, stored, within
 from oomlint.verify.child.slicing.branch_forcing import located
 
 if TYPE_CHECKING:
@@ -280,12 +280,7 @@ class Cutter:
             return statement.name in wanted
         if isinstance(statement, ast.Expr):
             base = statement.value
-            if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
-                base = base.func.value
-                while isinstance(base, (ast.Attribute, ast.Subscript)):
-                    base = base.value
-                return isinstance(base, ast.Name) and base.id in wanted
-            return False
+            return isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and root(base.func) in wanted
         if isinstance(statement, (ast.For, ast.While, ast.With, ast.If, ast.Try)):
             text = ast.unparse(statement)
             return bool(wanted.intersection([*stored(statement), *filled_names(statement)])) and ".backward(" not in text and "__main__" not in text

@@ -1,4 +1,4 @@
-"""Statements of a program: what tells one from another, the names that it binds and reads, and where it stands."""
+"""Statements of a program: what tells one from another, the names that it binds and reads, and where it stands. The parent and the children ask this."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FILLING: Final = frozenset("append extend update add insert setdefault appendleft".split())
+FILLING: Final = frozenset("append extend update add insert setdefault appendleft".split())  # methods that put something into their object
 
 
 def key_of(statement: ast.stmt) -> str:
@@ -107,8 +107,18 @@ def filled_names(node: ast.AST) -> list[str]:
             isinstance(inner, ast.Assign) and len(inner.targets) == 1 and isinstance(inner.targets[0], ast.Name) and inner.targets[0].id in loaded(inner.value)
         ):
             base = inner.targets[0]
-        while isinstance(base, (ast.Attribute, ast.Subscript)):
-            base = base.value
-        if isinstance(base, ast.Name) and base.id != "self":
-            found.append(base.id)
-    return list(dict.fromkeys(found))
+        found.append(root(base))
+    return [name for name in dict.fromkeys(found) if name not in ("", "self")]
+
+
+def root(node: ast.AST | None, *, calls: bool = False) -> str:
+    """The name that a path of attributes and items begins with, of ``calls`` too where that is asked for; empty without one."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)) or (calls and isinstance(node, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_main(test: ast.expr) -> bool:
+    """Whether a condition asks for the program itself to be run."""
+    text = ast.unparse(test)
+    return "__name__" in text and "__main__" in text
