@@ -6,7 +6,6 @@ import ast
 import contextlib
 import io
 import itertools
-import math
 import os
 import tempfile
 from array import array
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 LONG: Final = 4.0  # seconds of processor time of a trial that is to come to all rows
-NUMBERS: Final = 4096  # of a result that are given back
 EQUAL: Final = "batches of equal size: the loop does not bear a last one that is smaller"
 OPEN: Final = "open stand-ins in"  # begins the line of a part that holds one
 PRINTED: Final = 16384  # characters of what the program printed
@@ -264,7 +262,7 @@ def results(outcome: Outcome) -> tuple[list[str], dict[str, list[float | None]]]
         value = plain(value)  # noqa: PLW2901 -- what a stand-in has become
         written = digests.write(value, name)
         lines.append(f"{name}: {written.hash} ({digests.describe(value)})")
-        _flatten(value, numbers.setdefault(name, []), 6)
+        numbers[name] = side_effects.numbers(value)
     # What is left behind for the code that comes next.
     lines.append(f"gradient mode: {torch.is_grad_enabled()}")
     for index, module in enumerate(outcome.modules):
@@ -314,27 +312,6 @@ def plain(value: Any, depth: int = 6) -> Any:
     if depth and isinstance(value, dict) and type(value) in (dict, stub_objects.Learning):
         return {key: plain(item, depth - 1) for key, item in value.items()}
     return value
-
-
-def _flatten(value: Any, into: list[float | None], depth: int) -> None:
-    """Append all numbers in a value, in order."""
-    if len(into) >= NUMBERS:
-        return
-    if isinstance(value, torch.Tensor):
-        value = value.detach()
-        value = (torch.view_as_real(value) if value.is_complex() else value).reshape(-1)[:NUMBERS].tolist()
-    elif type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        value = value.reshape(-1)[:NUMBERS].tolist() if hasattr(value, "reshape") else value.tolist()
-    if isinstance(value, (int, float)):
-        into.append(float(value) if math.isfinite(value) else None)
-    elif depth and isinstance(value, dict):
-        for item in value.values():
-            _flatten(item, into, depth - 1)
-    elif depth and isinstance(value, (list, tuple)):
-        for item in value:
-            if len(into) >= NUMBERS:
-                break
-            _flatten(item, into, depth - 1)
 
 
 # -- words ---------------------------------------------------------------------------------------------------------------------

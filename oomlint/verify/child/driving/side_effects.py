@@ -165,6 +165,13 @@ def uses(tree: ast.AST) -> dict[str, list[str]]:
     return {"fills": sorted(filled), "reads": sorted({ast.unparse(node) for node in held})}
 
 
+def numbers(value: Any) -> list[float | None]:
+    """All numbers in a value, in order, those of the program's objects aside."""
+    walk = _Walk(lambda _: False)
+    walk.add(value, "", 0, ())
+    return walk.numbers[:NUMBERS]
+
+
 def _real(value: Any) -> Any:
     """What a stand-in has become."""
     while isinstance(value, deferred_value.Late) and object.__getattribute__(value, "_real") is not None:
