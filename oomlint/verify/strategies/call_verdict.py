@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.case import Outcome, Reading
+from oomlint.verify.case import Outcome, Reading, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,18 +15,6 @@ _SILENT: Final = "timeout"  # torch asserts it without a word
 _LONGEST: Final = 180  # characters of a message
 _UNTRIED: Final = "the value that the finding speaks of could not be brought about in the cut-out call"
 _GRAVE: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Outcome.SHOWN, Outcome.NO_EFFECT, Outcome.NOT_SHOWN)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What one call, or one question, has come to."""
-
-    outcome: Outcome
-    reason: str
-    readings: tuple[Reading, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    unstable: bool = False  # the batches differ: worth a second look at whether "before" repeats itself
 
 
 @dataclass(slots=True)
@@ -44,20 +32,18 @@ class _Count:
     error: str = ""
 
 
-def together(judged: Sequence[Judged]) -> Judged:
+def together(judged: Sequence[Verdict]) -> Verdict:
     """Of several loaders: a regression first, then what could not be found out, unless one at least is confirmed and none is worse."""
     outcomes = {one.outcome for one in judged}
     if Outcome.REGRESSED not in outcomes and Outcome.CONFIRMED in outcomes and Outcome.INCONCLUSIVE not in outcomes:
         best = next(one for one in judged if one.outcome is Outcome.CONFIRMED)
     else:
         best = min(judged, key=lambda one: _GRAVE.index(one.outcome))
-    return Judged(
-        best.outcome,
-        best.reason,
-        tuple(dict.fromkeys((*best.readings, *(item for one in judged for item in one.readings)))),
-        tuple(dict.fromkeys(item for one in judged for item in one.assumptions)),
-        tuple(dict.fromkeys(item for one in judged for item in one.left_out)),
-        best.unstable,
+    return replace(
+        best,
+        readings=tuple(dict.fromkeys((*best.readings, *(item for one in judged for item in one.readings)))),
+        assumptions=tuple(dict.fromkeys(item for one in judged for item in one.assumptions)),
+        left_out=tuple(dict.fromkeys(item for one in judged for item in one.left_out)),
     )
 
 
@@ -74,49 +60,50 @@ def symptom(own: str, run: Run, *, zero: bool = False) -> bool:
     return own in text
 
 
-def exceptions(own: str, before: Sequence[Run], after: Sequence[Run] | None, *, zero: bool = False) -> Judged:
+def exceptions(own: str, before: Sequence[Run], after: Sequence[Run] | None, *, zero: bool = False) -> Verdict:
     """The exception for an argument goes at every value, and nothing else changes."""
-    if after is None:
-        return _shown(own, before, zero=zero)
+    judged = _shown(own, before, zero=zero) if after is None else _ended(own, before, after, zero=zero)
+    return replace(judged, readings=(_reading(before, after),))
+
+
+def _ended(own: str, before: Sequence[Run], after: Sequence[Run], *, zero: bool) -> Verdict:
     count = _counted(own, before, after, zero=zero)
-    readings = (_reading(before, after),)
     reached = [run for run in before if run["reached"]]
     if count.broken:
-        return Judged(Outcome.REGRESSED, f"a call that worked before fails after ({count.broken[0]})", readings)
+        return Verdict(Outcome.REGRESSED, f"a call that worked before fails after ({count.broken[0]})")
     if count.differing:
-        return Judged(Outcome.REGRESSED, f"a loader that worked before is another one after ({count.differing[0]})", readings, unstable=True)
+        return Verdict(Outcome.REGRESSED, f"a loader that worked before is another one after ({count.differing[0]})")
     if count.lost:
-        return Judged(Outcome.INCONCLUSIVE, f"with {_few(count.lost)[0]} no loader could be seen to be made any more after", readings)
+        return Verdict(Outcome.INCONCLUSIVE, f"with {_few(count.lost)[0]} no loader could be seen to be made any more after")
     if count.unlike:
-        return Judged(Outcome.INCONCLUSIVE, f"the batches are made in another way after with {_few(count.unlike)[0]} than where it worked", readings)
+        return Verdict(Outcome.INCONCLUSIVE, f"the batches are made in another way after with {_few(count.unlike)[0]} than where it worked")
     if count.still:
-        return Judged(Outcome.INCONCLUSIVE, f"the call still fails after ({count.still[0]})", readings)
+        return Verdict(Outcome.INCONCLUSIVE, f"the call still fails after ({count.still[0]})")
     if count.mended:
         same = f", and where it worked the batches of two epochs are the same ({'; '.join(count.same)})" if count.same else ""
-        return Judged(Outcome.CONFIRMED, f"{count.error} before, none after, with {' and '.join(_few(count.mended))}{same}", readings)
+        return Verdict(Outcome.CONFIRMED, f"{count.error} before, none after, with {' and '.join(_few(count.mended))}{same}")
     if not reached:
-        return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
+        return Verdict(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried")
     if count.unknown:
-        return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {count.unknown[0]}", readings)
+        return Verdict(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {count.unknown[0]}")
     if not _tried(before, zero=zero):
-        return Judged(Outcome.INCONCLUSIVE, _UNTRIED, readings)
-    return Judged(Outcome.NO_EFFECT, f"the call does not fail before the fix, with {' and '.join(_few(count.same))}", readings)
+        return Verdict(Outcome.INCONCLUSIVE, _UNTRIED)
+    return Verdict(Outcome.NO_EFFECT, f"the call does not fail before the fix, with {' and '.join(_few(count.same))}")
 
 
-def _shown(own: str, before: Sequence[Run], *, zero: bool) -> Judged:
-    readings = (_reading(before, None),)
+def _shown(own: str, before: Sequence[Run], *, zero: bool) -> Verdict:
     failed = [run for run in before if symptom(own, run, zero=zero)]
     if failed:
-        return Judged(Outcome.SHOWN, f"{_error(failed[0])} with {where(failed[0])}", readings)
+        return Verdict(Outcome.SHOWN, f"{_error(failed[0])} with {where(failed[0])}")
     other = [run for run in before if run["reached"] and run.get("error")]
     if other:
-        return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(other[0])}", readings)
+        return Verdict(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(other[0])}")
     reached = [run for run in before if run["reached"]]
     if not reached:
-        return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
+        return Verdict(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried")
     if not _tried(before, zero=zero):
-        return Judged(Outcome.INCONCLUSIVE, _UNTRIED, readings)
-    return Judged(Outcome.NOT_SHOWN, f"the call does not fail, with {' and '.join(_few([where(run) for run in reached]))}", readings)
+        return Verdict(Outcome.INCONCLUSIVE, _UNTRIED)
+    return Verdict(Outcome.NOT_SHOWN, f"the call does not fail, with {' and '.join(_few([where(run) for run in reached]))}")
 
 
 def _tried(before: Sequence[Run], *, zero: bool) -> bool:
@@ -249,38 +236,41 @@ def _reading(before: Sequence[Run], after: Sequence[Run] | None) -> Reading:
 # -- what workers cannot be sent -----------------------------------------------------------------------------------------
 
 
-def unpicklable(before: Sequence[Run], after: Sequence[Run] | None) -> Judged:
+def unpicklable(before: Sequence[Run], after: Sequence[Run] | None) -> Verdict:
     """The loader's functions can be sent to workers that are spawned, and give the same batches."""
     started = [run for run in before if run["reached"] and run.get("settings", {}).get("num_workers", 1)]
-    sent = [item for run in started for item in run.get("functions", {}).values()]
-    stuck = [item for item in sent if item["error"] and item["plain"]]
-    readings: list[Reading] = []
-    later = [item for run in after or () for item in run.get("functions", {}).values()]
-    if sent:
-        names = {name for run in started for name, item in run.get("functions", {}).items() if item["error"]}
-        left = {name for run in after or () for name, item in run.get("functions", {}).items() if item["error"] and item["plain"]}
-        readings.append(Reading("functions that cannot be pickled", "functions", (float(len(names)),), (float(len(left)),) if after is not None else ()))
+    judged = _pickled(before, after, started)
+    if not any(run.get("functions") for run in started):
+        return judged
+    names = {name for run in started for name, item in run.get("functions", {}).items() if item["error"]}
+    left = {name for run in after or () for name, item in run.get("functions", {}).items() if item["error"] and item["plain"]}
+    reading = Reading("functions that cannot be pickled", "functions", (float(len(names)),), (float(len(left)),) if after is not None else ())
+    return replace(judged, readings=(reading,))
+
+
+def _pickled(before: Sequence[Run], after: Sequence[Run] | None, started: Sequence[Run]) -> Verdict:
+    stuck = [item for run in started for item in run.get("functions", {}).values() if item["error"] and item["plain"]]
     if not started:
-        return Judged(Outcome.INCONCLUSIVE, "the loader has no workers with the values that were tried", tuple(readings))
+        return Verdict(Outcome.INCONCLUSIVE, "the loader has no workers with the values that were tried")
     if not stuck:
         failing = next((run for run in started if run.get("error")), None)
         if failing is not None and not failing.get("built", True):
-            return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(failing)}", tuple(readings))
-        return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which is stood in for here", tuple(readings))
+            return Verdict(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(failing)}")
+        return Verdict(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which is stood in for here")
     said = cause(stuck[0]["error"])
     spawned = [run for run in started if run.get("method") in {"spawn", "forkserver"}]
     if after is None:
         failed = next((run for run in spawned if run.get("error")), None)
         if failed is None and not any(run.get("replaced") for run in spawned):
-            return Judged(Outcome.NOT_SHOWN, "the workers start although a function of the loader cannot be pickled", tuple(readings))
-        return Judged(Outcome.SHOWN, f"{said} when the workers are started", tuple(readings))
-    return _sent(before, after, later, said, tuple(readings))
+            return Verdict(Outcome.NOT_SHOWN, "the workers start although a function of the loader cannot be pickled")
+        return Verdict(Outcome.SHOWN, f"{said} when the workers are started")
+    return _sent(before, after, said)
 
 
-def _sent(before: Sequence[Run], after: Sequence[Run], later: Sequence[Mapping[str, Any]], said: str, readings: tuple[Reading, ...]) -> Judged:
-    stuck = next((item for item in later if item["error"]), None)
+def _sent(before: Sequence[Run], after: Sequence[Run], said: str) -> Verdict:
+    stuck = next((item for run in after for item in run.get("functions", {}).values() if item["error"]), None)
     if stuck is not None:
-        return Judged(Outcome.INCONCLUSIVE, f"a function still cannot be pickled after: {cause(stuck['error'])}", readings)
+        return Verdict(Outcome.INCONCLUSIVE, f"a function still cannot be pickled after: {cause(stuck['error'])}")
     replaced = False
     reference: dict[str, Any] = {}
     for old, new in pairs(before, after):
@@ -289,15 +279,15 @@ def _sent(before: Sequence[Run], after: Sequence[Run], later: Sequence[Mapping[s
             continue
         if new.get("error"):
             broken = not old.get("error")
-            return Judged(Outcome.REGRESSED if broken else Outcome.INCONCLUSIVE, f"after the fix: {_error(new)} ({where(new)})", readings)
+            return Verdict(Outcome.REGRESSED if broken else Outcome.INCONCLUSIVE, f"after the fix: {_error(new)} ({where(new)})")
         key = repr(sorted(new["values"].items()))
         first = reference.setdefault(key, new["epochs"])
         if not old.get("error") and (change := changed(old, new)) is not None:
-            return Judged(Outcome.REGRESSED, f"a loader that worked before is another one after ({where(new)}: {change})", readings, unstable=True)
+            return Verdict(Outcome.REGRESSED, f"a loader that worked before is another one after ({where(new)}: {change})")
         if new["epochs"] != first:
-            return Judged(Outcome.REGRESSED, f"the batches differ between start methods ({where(new)})", readings, unstable=True)
+            return Verdict(Outcome.REGRESSED, f"the batches differ between start methods ({where(new)})")
     codes = [{item["code"] for run in part for item in run.get("functions", {}).values()} for part in (before, after)]
     if replaced and codes[0] != codes[1]:
-        return Judged(Outcome.INCONCLUSIVE, "the function can be sent to workers after the fix; whether it does the same needs the real samples", readings)
+        return Verdict(Outcome.INCONCLUSIVE, "the function can be sent to workers after the fix; whether it does the same needs the real samples")
     same = "it is the same code, which needs the real samples to run" if replaced else "the batches of two epochs are the same"
-    return Judged(Outcome.CONFIRMED, f"{said} when workers are spawned before, none after; {same}", readings)
+    return Verdict(Outcome.CONFIRMED, f"{said} when workers are spawned before, none after; {same}")

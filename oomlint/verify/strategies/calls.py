@@ -12,7 +12,6 @@ from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_sites, call_verdict, calls_loops, calls_memory, calls_predict, calls_trainer, unverified_changes
 from oomlint.verify.strategies.call_sites import domain, planned, site_in, targets
-from oomlint.verify.strategies.call_verdict import Judged
 from oomlint.verify.strategies.slicing import cut, sites
 
 if TYPE_CHECKING:
@@ -49,11 +48,11 @@ def verify(session: Session) -> Verdict:
         if wanted is CallCheck.FEWER_WORKERS and judged.outcome is Outcome.CONFIRMED:
             judged = _still_runs(session, judged)
     except Stopped as stop:
-        judged = Judged(Outcome.INCONCLUSIVE, str(stop))
-    return Verdict(judged.outcome, judged.reason, Fidelity.SLICED, judged.readings, (), judged.assumptions, judged.left_out)
+        judged = Verdict(Outcome.INCONCLUSIVE, str(stop))
+    return replace(judged, fidelity=Fidelity.SLICED)
 
 
-def _calls(session: Session) -> Judged:
+def _calls(session: Session) -> Verdict:
     loader = next(iter(session.case.finding.of_noun(LoaderFact)), None)
     pickled = session.case.plan.call is CallCheck.PICKLED
     if pickled and (loader is None or loader.option not in _FUNCTIONS):
@@ -79,7 +78,7 @@ def _pieces(session: Session, found: Sequence[Target]) -> dict[Part, list[Cut]]:
     return pieces
 
 
-def _still_runs(session: Session, judged: Judged) -> Judged:
+def _still_runs(session: Session, judged: Verdict) -> Verdict:
     """The memory was measured on stand-in data: the user's own call has to work without workers as well, or nothing is gained."""
     finding = session.case.finding
     for target in targets(session, (finding.place,)):
@@ -89,23 +88,23 @@ def _still_runs(session: Session, judged: Judged) -> Judged:
         runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0]
         failed = next((run["error"] for run in runs if run.get("error")), None)
         if not runs:
-            return Judged(Outcome.INCONCLUSIVE, "the loader's call could not be run without workers", judged.readings)
+            return Verdict(Outcome.INCONCLUSIVE, "the loader's call could not be run without workers", readings=judged.readings)
         if failed and ((failed["type"] in {"ValueError", "AssertionError"} and "worker" in failed["message"]) or "timeout" in failed["message"]):
-            return Judged(Outcome.REGRESSED, f"without workers the call fails: {call_verdict.cause(failed)}", judged.readings)
+            return Verdict(Outcome.REGRESSED, f"without workers the call fails: {call_verdict.cause(failed)}", readings=judged.readings)
         if failed:
-            return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {call_verdict.cause(failed)}", judged.readings)
+            return Verdict(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {call_verdict.cause(failed)}", readings=judged.readings)
     return judged
 
 
-def _one(session: Session, target: Target) -> Judged:
+def _one(session: Session, target: Target) -> Verdict:
     """One loader, before and after."""
     try:
         return _compared(session, target)
     except Stopped as stop:
-        return Judged(Outcome.INCONCLUSIVE, str(stop))
+        return Verdict(Outcome.INCONCLUSIVE, str(stop))
 
 
-def _compared(session: Session, target: Target) -> Judged:
+def _compared(session: Session, target: Target) -> Verdict:
     """As above. Raises Stopped."""
     plan = session.case.plan
     least = 1 if plan.call in {CallCheck.OPTION_ZERO, CallCheck.PICKLED} else 0
@@ -121,17 +120,17 @@ def _compared(session: Session, target: Target) -> Judged:
             ways = [_measured(session, Part.AFTER, other, values, methods, least, counts, here=True)["runs"] for other in others]
             after["runs"] = call_verdict.otherwise(before["runs"], after["runs"], ways)
     judged = _judged(plan, before["runs"], after["runs"] if after else None)
-    if judged.unstable:
+    if judged.outcome is Outcome.REGRESSED and after and not any(run.get("error") for run in after["runs"]):
         again = _measured(session, Part.BEFORE, target, values, methods, least, counts)
         if [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
-            judged = Judged(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", judged.readings)
+            judged = Verdict(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", readings=judged.readings)
     notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
     assumptions = (*values.assumptions, "a stand-in dataset that tells its indices", *_swept(before["runs"], values), *dict.fromkeys(notes))
     left = (*before["skipped"], *session.stood_in(target.path, target.site.function, before))
-    return Judged(judged.outcome, judged.reason, judged.readings, tuple(dict.fromkeys(assumptions)), left)
+    return replace(judged, assumptions=tuple(dict.fromkeys(assumptions)), left_out=left)
 
 
-def _judged(plan: Measurement, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]] | None) -> Judged:
+def _judged(plan: Measurement, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]] | None) -> Verdict:
     if plan.call is CallCheck.PICKLED:
         return call_verdict.unpicklable(before, after)
     return call_verdict.exceptions(plan.option, before, after, zero=plan.call is CallCheck.OPTION_ZERO)

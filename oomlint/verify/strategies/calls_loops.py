@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import CallCheck
 from oomlint.verify.ast_location import callee
-from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.case import Outcome, Part, Reading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import unverified_changes
-from oomlint.verify.strategies.call_verdict import Judged, cause
+from oomlint.verify.strategies.call_verdict import cause
 from oomlint.verify.strategies.slicing import counterpart, sites
 from oomlint.verify.thresholds import human
 
@@ -26,7 +25,7 @@ _HELD: Final = 4  # batches that a generator and the `zip` under it hold at any 
 _SAID: Final = ("a stand-in loader: 6 batches of 4 samples an epoch, shuffled, no workers",)
 
 
-def judge(session: Session) -> Judged:
+def judge(session: Session) -> Verdict:
     """Count the batches that are kept, before and after."""
     found = _sources(session)
     if found is None:
@@ -38,50 +37,55 @@ def judge(session: Session) -> Judged:
         kept = max(before["most"], *before["alive"])
         reading = Reading("batches alive at once", "batches", (float(kept),), (), f"an epoch of {EPOCH}")
         words = f"{kept} of the {EPOCH} batches of an epoch are alive at once ({human(kept * before['bytes'])} here)"
-        return Judged(Outcome.SHOWN if kept >= EPOCH else Outcome.NOT_SHOWN, words, (reading,), _SAID)
+        return Verdict(Outcome.SHOWN if kept >= EPOCH else Outcome.NOT_SHOWN, words, readings=(reading,), assumptions=_SAID)
     after = _measured(session, Part.AFTER, found[1])
     if after["error"]:
-        return Judged(Outcome.REGRESSED, f"after the fix: {cause(after['error'])}", (), _SAID)
-    judged = _endless(before, after) if before["epochs"] else _whole(before, after)
-    gap = unverified_changes.of_expression(session, found[1]) if judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
-    return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else judged
+        return Verdict(Outcome.REGRESSED, f"after the fix: {cause(after['error'])}", assumptions=_SAID)
+    outcome, reason = (_endless if before["epochs"] else _whole)(before, after)
+    if outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and (gap := unverified_changes.of_expression(session, found[1])):
+        outcome, reason = Outcome.INCONCLUSIVE, gap
+    return Verdict(outcome, reason, readings=_readings(before, after), assumptions=_SAID)
 
 
-def _endless(before: dict[str, Any], after: dict[str, Any]) -> Judged:
-    old, new = before["alive"], after["alive"]
-    readings = (
-        Reading("batches kept after three epochs", "batches", (float(old[-1]),), (float(new[-1]),), f"epochs of {EPOCH}"),
-        Reading("bytes kept after three epochs", "bytes", (float(old[-1] * before["bytes"]),), (float(new[-1] * after["bytes"]),), f"epochs of {EPOCH}"),
+def _readings(before: dict[str, Any], after: dict[str, Any]) -> tuple[Reading, ...]:
+    if not before["epochs"]:
+        under = f"an epoch of {EPOCH}"
+        alive = Reading("batches alive at once", "batches", (float(before["most"]),), (float(after["most"]),), under)
+        return alive, Reading("batches read", "batches", (float(before["made"]),), (float(after["made"]),), under)
+    old, new, under = before["alive"][-1], after["alive"][-1], f"epochs of {EPOCH}"
+    return (
+        Reading("batches kept after three epochs", "batches", (float(old),), (float(new),), under),
+        Reading("bytes kept after three epochs", "bytes", (float(old * before["bytes"]),), (float(new * after["bytes"]),), under),
         Reading("different epochs of three", "epochs", (float(len(set(before["epochs"]))),), (float(len(set(after["epochs"]))),), "shuffled"),
     )
+
+
+def _endless(before: dict[str, Any], after: dict[str, Any]) -> tuple[Outcome, str]:
+    old, new = before["alive"], after["alive"]
     if not after["epochs"] or before["epochs"][0] != after["epochs"][0]:
-        return Judged(Outcome.REGRESSED, "the first epoch is another one after the fix", readings, _SAID)
+        return Outcome.REGRESSED, "the first epoch is another one after the fix"
     odd = next((number for number, pair in enumerate(zip(before["samples"], after["samples"], strict=True), 1) if pair[0] != pair[1]), None)
     if odd is not None:
         said = "nothing comes any more" if not after["samples"][odd - 1] else "other samples come"
-        return Judged(Outcome.REGRESSED, f"after the fix {said} in epoch {odd}", readings, _SAID)
+        return Outcome.REGRESSED, f"after the fix {said} in epoch {odd}"
     if min(old) < EPOCH:
-        return Judged(Outcome.NO_EFFECT, f"at most {max(old)} batches are kept before the fix", readings, _SAID)
+        return Outcome.NO_EFFECT, f"at most {max(old)} batches are kept before the fix"
     if max(new) > _HELD or new[-1] > new[-2]:
-        return Judged(Outcome.INCONCLUSIVE, f"{max(new)} batches are still kept after the fix", readings, _SAID)
+        return Outcome.INCONCLUSIVE, f"{max(new)} batches are still kept after the fix"
     repeats = len(set(before["epochs"])) == 1 and len(set(after["epochs"])) > 1
     later = "; later epochs repeated the first before and are shuffled again after, which is meant" if repeats else ""
-    return Judged(Outcome.CONFIRMED, f"{old[-1]} batches, one epoch, are kept before, {new[-1]} after; the first epoch is the same{later}", readings, _SAID)
+    return Outcome.CONFIRMED, f"{old[-1]} batches, one epoch, are kept before, {new[-1]} after; the first epoch is the same{later}"
 
 
-def _whole(before: dict[str, Any], after: dict[str, Any]) -> Judged:
-    readings = (
-        Reading("batches alive at once", "batches", (float(before["most"]),), (float(after["most"]),), f"an epoch of {EPOCH}"),
-        Reading("batches read", "batches", (float(before["made"]),), (float(after["made"]),), f"an epoch of {EPOCH}"),
-    )
+def _whole(before: dict[str, Any], after: dict[str, Any]) -> tuple[Outcome, str]:
     if before["value"] != after["value"]:
-        return Judged(Outcome.REGRESSED, f"the value was {before['value']} and is {after['value']}", readings, _SAID)
+        return Outcome.REGRESSED, f"the value was {before['value']} and is {after['value']}"
     if before["most"] < EPOCH:
-        return Judged(Outcome.NO_EFFECT, f"at most {before['most']} batches are alive at once before the fix", readings, _SAID)
+        return Outcome.NO_EFFECT, f"at most {before['most']} batches are alive at once before the fix"
     if after["most"] >= EPOCH:
-        return Judged(Outcome.INCONCLUSIVE, f"{after['most']} batches are still alive at once after the fix", readings, _SAID)
+        return Outcome.INCONCLUSIVE, f"{after['most']} batches are still alive at once after the fix"
     words = f"{before['most']} batches are read and alive at once before, {after['most']} after; the value is the same, {after['value']}"
-    return Judged(Outcome.CONFIRMED, f"{words}; the random generators are no longer moved on by the pass over the data, which is meant", readings, _SAID)
+    return Outcome.CONFIRMED, f"{words}; the random generators are no longer moved on by the pass over the data, which is meant"
 
 
 def _measured(session: Session, part: Part, source: str) -> dict[str, Any]:

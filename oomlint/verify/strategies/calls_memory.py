@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
 from oomlint.measurement import CallCheck
-from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.case import Outcome, Part, Reading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies.call_sites import WORKERS
-from oomlint.verify.strategies.call_verdict import Judged, cause
+from oomlint.verify.strategies.call_verdict import cause
 from oomlint.verify.strategies.changed_statements import of_case
 from oomlint.verify.thresholds import human, worker_memory
 
@@ -55,7 +55,7 @@ class _Asked:
     count: int = 0
 
 
-def judge(session: Session) -> Judged:
+def judge(session: Session) -> Verdict:
     """Measure what the workers of a loader copy."""
     finding = session.case.finding
     held, loader = next(iter(finding.of_noun(AttributeFact)), None), next(iter(finding.of_noun(LoaderFact)), None)
@@ -70,7 +70,7 @@ def judge(session: Session) -> Judged:
         judged = _descriptors(session, loader)
     else:
         judged = _copies(session, loader, kind)
-    return Judged(judged.outcome, judged.reason, judged.readings, (said, *judged.assumptions), judged.left_out)
+    return replace(judged, assumptions=(said, *judged.assumptions))
 
 
 def _kind(held: AttributeFact) -> str:
@@ -131,7 +131,7 @@ def _methods(loader: LoaderFact) -> list[str]:
 # -- what is held becomes something that is shared ----------------------------------------------------------
 
 
-def _copies(session: Session, loader: LoaderFact, kind: str) -> Judged:
+def _copies(session: Session, loader: LoaderFact, kind: str) -> Verdict:
     methods = _methods(loader)
     if session.case.plan.call is CallCheck.COPIES_SPAWNED:
         methods = [method for method in methods if method != "fork"] or ["spawn"]
@@ -141,20 +141,20 @@ def _copies(session: Session, loader: LoaderFact, kind: str) -> Judged:
     if session.case.mended:
         expression, path = _wrapped(session)
     readings: list[Reading] = []
-    judged = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
+    judged = Verdict(Outcome.INCONCLUSIVE, "nothing was measured")
     for method in methods:
         judged = _compared(session, _Asked(kind, WORKERS, method), _Asked(kind, WORKERS, method, expression, path), readings)
         if judged.outcome in {Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN, Outcome.INCONCLUSIVE}:
             break
-    return Judged(judged.outcome, judged.reason, tuple(readings), judged.assumptions)
+    return replace(judged, readings=tuple(readings))
 
 
-def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading]) -> Judged:
+def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading]) -> Verdict:
     before = _measured(session, Part.BEFORE, old)
     more = session.options.repeat - 1 if old.method == "fork" else 0
     failed = next((item["error"] for item in before if item["error"]), None)
     if failed:
-        return Judged(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {cause(failed)}")
+        return Verdict(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {cause(failed)}")
     under = f"{old.workers} workers, {old.method}, over {human(before[0]['size'])} of {old.kind}"
     added = [item["added"] for item in before]
     if not session.case.mended:
@@ -163,7 +163,7 @@ def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading
         saving = worker_memory(added, [0.0], before[0]["size"], WORKERS)
         readings.append(Reading("copied by the workers", "bytes", tuple(added), (), under))
         outcome = Outcome.SHOWN if saving.enough else Outcome.NOT_SHOWN
-        return Judged(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
+        return Verdict(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
     after = _measured(session, Part.AFTER, new)
     if more and not after[0]["error"] and not _plain_to_see(worker_memory(added, [after[0]["added"]], before[0]["size"], WORKERS)):
         before += _measured(session, Part.BEFORE, old, more)
@@ -171,18 +171,18 @@ def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading
         added = [item["added"] for item in before]
     failed = next((item["error"] for item in after if item["error"]), None)
     if failed:
-        return Judged(Outcome.REGRESSED, f"the loader worked before and fails after: {cause(failed)}")
+        return Verdict(Outcome.REGRESSED, f"the loader worked before and fails after: {cause(failed)}")
     later = [item["added"] for item in after]
     readings.append(Reading("copied by the workers", "bytes", tuple(added), tuple(later), under))
     saving = worker_memory(added, later, before[0]["size"], WORKERS)
     if {item["batches"] for item in before} != {item["batches"] for item in after}:
-        return Judged(Outcome.REGRESSED, "the batches differ between before and after")
+        return Verdict(Outcome.REGRESSED, "the batches differ between before and after")
     words = f"{human(saving.before)} copied by the workers before, {human(max(0.0, saving.after))} after, of {human(before[0]['size'])} under {old.method}"
     if saving.enough:
-        return Judged(Outcome.CONFIRMED, f"{words}; the batches of two epochs are the same")
+        return Verdict(Outcome.CONFIRMED, f"{words}; the batches of two epochs are the same")
     if saving.more:
-        return Judged(Outcome.REGRESSED, f"{words}: more than before")
-    return Judged(Outcome.NO_EFFECT, words)
+        return Verdict(Outcome.REGRESSED, f"{words}: more than before")
+    return Verdict(Outcome.NO_EFFECT, words)
 
 
 def _plain_to_see(saving: Saving) -> bool:
@@ -208,55 +208,52 @@ def _wrapped(session: Session) -> tuple[str, str]:
 # -- too many descriptors ---------------------------------------------------------------------------------------------
 
 
-def _descriptors(session: Session, loader: LoaderFact) -> Judged:
+def _descriptors(session: Session, loader: LoaderFact) -> Verdict:
     spawned = loader.start_method_known and loader.start_methods == ("spawn",)
     method, count = ("spawn", _DESCRIPTORS + 276) if spawned else ("forkserver", _MANY)
-    said = (f"{count} tensors, under {method}",)
-    before = _measured(session, Part.BEFORE, _Asked("tensors", 1, method, count=count))
-    error = before[0]["error"]
-    words = cause(error) if error else ""
-    reading = Reading("loaders that cannot start", "loaders", (float(bool(error)),), (), f"1 worker, {method}")
-    if not session.case.mended:
-        if error:
-            return Judged(Outcome.SHOWN, f"{words} with {count} tensors under {method}", (reading,), said)
-        return Judged(Outcome.NOT_SHOWN, f"the worker starts with {count} tensors under {method}", (reading,), said)
-    found = _wrapped(session)
-    after = _measured(session, Part.AFTER, _Asked("tensors", 1, method, *found, count))
-    later = after[0]["error"]
-    reading = Reading("loaders that cannot start", "loaders", reading.before, (float(bool(later)),), reading.under)
-    if later:
-        outcome = Outcome.INCONCLUSIVE if error else Outcome.REGRESSED
-        return Judged(outcome, f"the loader fails after the fix: {cause(later)}", (reading,), said)
-    plain = [_measured(session, part, _Asked("tensors", 0, method, *extra))[0] for part, extra in ((Part.BEFORE, ("", "")), (Part.AFTER, found))]
-    if plain[0]["batches"] != plain[1]["batches"]:
-        return Judged(Outcome.REGRESSED, "the batches differ between before and after", (reading,), said)
-    if error:
-        return Judged(Outcome.CONFIRMED, f"{words} before with {count} tensors under {method}, none after; the samples are the same", (reading,), said)
-    return Judged(Outcome.NO_EFFECT, f"the worker starts with {count} tensors under {method} before as well", (reading,), said)
+    mended = session.case.mended
+    asked = [_Asked("tensors", 1, method, *found, count) for found in (("", ""), *([_wrapped(session)] if mended else []))]
+    pairs = list(zip(session.case.parts, asked, strict=True))
+    errors = [_measured(session, part, one)[0]["error"] for part, one in pairs]
+    failed, later = errors[0], errors[1] if mended else None
+    batches = {_measured(session, part, replace(one, workers=0))[0]["batches"] for part, one in pairs} if mended and not later else {0}
+    reading = Reading("loaders that cannot start", "loaders", (float(bool(failed)),), tuple(float(bool(error)) for error in errors[1:]), f"1 worker, {method}")
+    under = f"with {count} tensors under {method}"
+    words = f"{cause(failed)} {under}" if failed else f"the worker starts {under}"
+    if not mended:
+        outcome = Outcome.SHOWN if failed else Outcome.NOT_SHOWN
+    elif later:
+        outcome, words = Outcome.INCONCLUSIVE if failed else Outcome.REGRESSED, f"the loader fails after the fix: {cause(later)}"
+    elif len(batches) > 1:
+        outcome, words = Outcome.REGRESSED, "the batches differ between before and after"
+    elif failed:
+        outcome, words = Outcome.CONFIRMED, f"{cause(failed)} before {under}, none after; the samples are the same"
+    else:
+        outcome, words = Outcome.NO_EFFECT, f"{words} before as well"
+    return Verdict(outcome, words, readings=(reading,), assumptions=(f"{count} tensors, under {method}",))
 
 
 # -- no workers ----------------------------------------------------------------------------------------------------------
 
 
-def _fewer(session: Session, loader: LoaderFact, kind: str) -> Judged:
+def _fewer(session: Session, loader: LoaderFact, kind: str) -> Verdict:
     if session.case.mended and (drawn := _random(session)):
-        return Judged(Outcome.INCONCLUSIVE, f"{drawn} draws random numbers: without workers its samples differ, and whether they are as good is not measured")
+        return Verdict(Outcome.INCONCLUSIVE, f"{drawn} draws random numbers: without workers its samples differ, and whether they are as good is not measured")
     readings: list[Reading] = []
-    last = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
+    last = Verdict(Outcome.INCONCLUSIVE, "nothing was measured")
     quiet: list[str] = []
     for method in _methods(loader):
         last = _compared(session, _Asked(kind, WORKERS, method), _Asked(kind, 0, method), readings)
         if last.outcome in {Outcome.INCONCLUSIVE, Outcome.REGRESSED}:
-            return Judged(last.outcome, last.reason, tuple(readings))
+            return replace(last, readings=tuple(readings))
         if last.outcome in {Outcome.CONFIRMED, Outcome.SHOWN}:
             only = f"; under {' and '.join(quiet)} the data is shared" if quiet else ""
-            return Judged(last.outcome, f"{last.reason}{only}", tuple(reversed(readings)), _equal(session))
+            return replace(last, reason=f"{last.reason}{only}", readings=tuple(reversed(readings)), assumptions=_equal(session))
         quiet.append(method)
-    own = _own(session, quiet[0], readings)
-    return Judged(own.outcome, own.reason, tuple(reversed(readings)), _equal(session))
+    return replace(_own(session, quiet[0], readings), readings=tuple(reversed(readings)), assumptions=_equal(session))
 
 
-def _own(session: Session, method: str, readings: list[Reading]) -> Judged:
+def _own(session: Session, method: str, readings: list[Reading]) -> Verdict:
     """Where the data is shared: what the workers themselves take."""
     base, less = _alone(session, method)
     saving = worker_memory([base], [less], 0, WORKERS)
@@ -264,10 +261,10 @@ def _own(session: Session, method: str, readings: list[Reading]) -> Judged:
     readings.append(Reading("taken by the workers themselves", "bytes", (base,), (less,) if mended else (), f"{WORKERS} workers, {method}, no data"))
     words = f"the data is shared under {method}; {WORKERS} workers themselves take {human(base)}"
     if not saving.enough:
-        return Judged(Outcome.NO_EFFECT if mended else Outcome.NOT_SHOWN, words)
+        return Verdict(Outcome.NO_EFFECT if mended else Outcome.NOT_SHOWN, words)
     if mended:
-        return Judged(Outcome.CONFIRMED, f"{words} before, {human(less)} without them; the batches of two epochs are the same")
-    return Judged(Outcome.SHOWN, words)
+        return Verdict(Outcome.CONFIRMED, f"{words} before, {human(less)} without them; the batches of two epochs are the same")
+    return Verdict(Outcome.SHOWN, words)
 
 
 def _equal(session: Session) -> tuple[str, ...]:

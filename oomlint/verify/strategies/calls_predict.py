@@ -6,10 +6,9 @@ import ast
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import thresholds
-from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.case import Outcome, Part, Reading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies.call_sites import at_row, site_in
-from oomlint.verify.strategies.call_verdict import Judged
 
 if TYPE_CHECKING:
     from oomlint.verify.session import Session
@@ -20,7 +19,7 @@ _LOST: Final = "the call of `predict` was not found in the program"
 _SAID: Final = "a model that predicts 64 KiB for each of its batches stands in, on the CPU"
 
 
-def judge(session: Session) -> Judged:
+def judge(session: Session) -> Verdict:
     """Predict before and after; what is held after each batch, and what callbacks are given."""
     site = at_row(session, session.case.finding.place, _predicts)
     if site is None:
@@ -45,15 +44,15 @@ def _measured(session: Session, part: Part, site: Site) -> dict[str, Any]:
     return answer
 
 
-def _judged(answers: list[dict[str, Any]]) -> Judged:
+def _judged(answers: list[dict[str, Any]]) -> Verdict:
     growth = thresholds.growth("bytes of predictions", "bytes", *(item["bytes"] for item in answers))
     rates = [growth.before.a_step, *([growth.after.a_step] if growth.after else [])]
     readings = (Reading("bytes of predictions that a batch leaves", "bytes", (rates[0],), tuple(rates[1:]), "predict"),)
     if len(answers) == 1:
-        return Judged(Outcome.SHOWN if growth.shown else Outcome.NOT_SHOWN, growth.words, readings, (_SAID,))
+        return Verdict(Outcome.SHOWN if growth.shown else Outcome.NOT_SHOWN, growth.words, readings=readings, assumptions=(_SAID,))
     if answers[0]["given"] != answers[1]["given"]:
-        return Judged(Outcome.REGRESSED, "callbacks are given other predictions after the fix", readings, (_SAID,))
+        return Verdict(Outcome.REGRESSED, "callbacks are given other predictions after the fix", readings=readings, assumptions=(_SAID,))
     if not growth.shown:
-        return Judged(Outcome.NO_EFFECT, f"not seen before the fix: {growth.words}", readings, (_SAID,))
+        return Verdict(Outcome.NO_EFFECT, f"not seen before the fix: {growth.words}", readings=readings, assumptions=(_SAID,))
     outcome = Outcome.CONFIRMED if growth.ended else Outcome.INCONCLUSIVE
-    return Judged(outcome, f"{growth.words}; callbacks are given the same predictions", readings, (_SAID,))
+    return Verdict(outcome, f"{growth.words}; callbacks are given the same predictions", readings=readings, assumptions=(_SAID,))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
-from oomlint.verify.case import Outcome, Part
+from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_verdict
 from oomlint.verify.strategies.call_sites import at_row, site_in
-from oomlint.verify.strategies.call_verdict import Judged
 from oomlint.verify.strategies.slicing import cut
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _SECONDS: Final = 60.0  # the library imports much
 _WORKERS: Final = "dataloader_num_workers"
 
 
-def judge(session: Session) -> Judged:
+def judge(session: Session) -> Verdict:
     """Make the arguments and the loader that follows from them."""
     found = next(iter(session.case.finding.of_noun(LoaderFact)), None)
     own = found.option.removeprefix(_PREFIX) if found is not None else ""
@@ -34,10 +34,10 @@ def judge(session: Session) -> Judged:
     judged = call_verdict.exceptions(own, before["runs"], after[0]["runs"] if after else None)
     other = _changed(session, site) if session.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     if other:
-        return Judged(Outcome.INCONCLUSIVE, f"the mend changes `{other}` as well, and training was not run", judged.readings)
+        return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=f"the mend changes `{other}` as well, and training was not run")
     said = "the loader is made of the arguments as `Trainer` makes it, over a stand-in dataset"
     missing = ["`transformers` is not installed: the loader is made of the call's own arguments, as version 5.23 does"] if before["missing"] else []
-    return Judged(judged.outcome, judged.reason, judged.readings, (said, *missing))
+    return replace(judged, assumptions=(said, *missing))
 
 
 def _changed(session: Session, site: Site) -> str:
