@@ -11,6 +11,7 @@ from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, PAYLOAD, Classifier, Content, Kind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
+from oomlint.syntax.nodes import UNKNOWN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,9 @@ class Containers(Classifier):
             if isinstance(node, cst.GeneratorExp):
                 return Content(Kind.GENERATOR, "a generator", module, node, element, count)
             word = _WORDS[type(node)]
+            grown = self.grown(node, frame) if element.count == 0 else None  # `[[] for _ in range(n)]`
+            if grown is not None:
+                return grown
             if isinstance(inner, cst.Integer | cst.SimpleString) or (isinstance(inner, cst.Name) and inner.value in {"None", "True", "False"}):
                 return Content(Kind.SMALL, f"a {word} of one value", module, node, element, count)
             size = Size((element.size.exact + _OBJECTS.get(element.kind, 0)) * count) if element.size.exact and count is not None else Size()
@@ -93,6 +97,8 @@ class Containers(Classifier):
 
     def container(self, word: str, element: Content, count: int | None, module: Module, node: cst.CSTNode) -> Content:
         """A container of such elements."""
+        if element.kind is Kind.UNKNOWN and element.element is not None:
+            element = replace(element, kind=Kind.OBJECTS)  # a container for each, whatever is in it
         inner = element.kind
         kind, words = Kind.UNKNOWN, f"a {word}"
         if isinstance(element.node, cst.Dict) and inner in _RECORDS:
@@ -100,6 +106,8 @@ class Containers(Classifier):
             kind, words = Kind.OBJECTS, f"a {word} of dicts"
         elif inner is Kind.BLOB and "torch.load" in element.words:
             kind, words = Kind.TENSORS, f"a {word} of tensors"
+        elif inner is Kind.PATHS and element.element is not None and word != "dict":  # of a dictionary the keys may be few folders
+            kind, words = Kind.OBJECTS, f"a {word} of {_plural(element.words)}"
         elif element.words == CELL.words:
             kind, words = Kind.OBJECTS, f"a {word} of values of a table"
         elif inner in _OF:
@@ -131,11 +139,12 @@ class Containers(Classifier):
             elements: list[Content] = []
             count: int | None = 0
             for effect, where in growth[:6]:
-                content = self._added(effect, where)
+                content = self._added(effect, where, effect.path[len(path[1]) :])
                 elements.append(content)
                 bound = self._rounds(effect, where)
                 count = None if bound is None or count is None else count + bound
-            word = "dict" if isinstance(node, cst.Dict) or any(e.kind in _SETTING for e, _ in growth) else "list"
+            keyed = isinstance(node, cst.Dict) or (isinstance(node, cst.Call) and bool(growth[0][0].path[len(path[1]) :]))
+            word = "dict" if keyed or any(e.kind in _SETTING for e, _ in growth) else "list"
             return self.container(word, worst(elements), count, module, growth[0][0].node if growth[0][1].module is module else node)
         return None
 
@@ -166,9 +175,12 @@ class Containers(Classifier):
                     if this is not None and scope is not frame.scope:
                         yield Frame(cls.module, scope, None, frame.this), this
 
-    def _added(self, effect: Effect, frame: Frame) -> Content:
+    def _added(self, effect: Effect, frame: Frame, deeper: tuple[Accessor, ...]) -> Content:
+        """What an effect adds to a container, or to one of many that it has: ``x[key].append(one)``."""
         if effect.value is None:
             return NOTHING
+        if effect.kind in _GROWING and deeper and deeper[0][1] is UNKNOWN_KEY and _looped(effect, frame):
+            return self.container("list", self._added(effect, frame, ()), None, frame.module, effect.node)
         content = self.of(effect.value, frame)
         if effect.kind in _MANY_AT_ONCE:
             if isinstance(effect.value, cst.List | cst.Tuple) and effect.value.elements:

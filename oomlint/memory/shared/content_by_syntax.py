@@ -81,7 +81,8 @@ class WrittenForms(Classifier):
         if base.kind in {Kind.MEMMAP, Kind.SHARED}:
             return base
         if base.kind in {Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS}:
-            return replace(base, count=self.sliced(node, frame))
+            one = isinstance(node.slice[0].slice, cst.Index) and base.element is not None and base.element.kind is not Kind.UNKNOWN
+            return base.element if one and base.element is not None else replace(base, count=self.sliced(node, frame))
         if base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.BLOB}:
             return replace(base, size=Size())
         return base if base.kind is Kind.TEXT else NOTHING

@@ -111,7 +111,7 @@ class Contents(Containers, Libraries, WrittenForms):
         if index:
             return NOTHING
         if whole.kind is Kind.PATHS:
-            return replace(whole, count=None)
+            return whole.element if whole.element is not None else replace(whole, count=None)
         if whole.words == "a range":
             return Content(Kind.SCALAR, "a number", numbers=True)
         if whole.kind is Kind.HANDLE and "open" in whole.words:

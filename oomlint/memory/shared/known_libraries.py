@@ -224,6 +224,8 @@ class Libraries(Classifier):
                 return NOTHING  # settings read from a file, most likely
             if whole.numbers and first[0] == "item":
                 return Content(Kind.SCALAR, "a number", numbers=True)
+            if whole.element is not None and len(value.accessors) == 1 and not isinstance(first[1], str):
+                return whole.element
             return replace(whole, doubt=whole.doubt + len(value.accessors) - 1)
         if whole.kind in {Kind.ARRAY, Kind.TENSOR} and first[0] == "item":
             return whole if isinstance(first[1], int) else replace(whole, size=Size())
