@@ -15,6 +15,7 @@ from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_n
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, Kind
+from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
 from oomlint.weighing import words
@@ -267,7 +268,7 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     light = [h for h in copied if is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
     heavy = [h for h in copied if h not in light]
     if heavy:
-        holding = min(heavy, key=lambda h: h.content.doubt)
+        holding = min(heavy, key=lambda h: (-_extent(h, dataset, loader), h.content.doubt))
         much = _much(holding)
         if methods.only_pickles:
             message = Message(f"{_each(workers)} gets a copy of `{holding.name}`", f"{_starts(methods)} {holding.content.words} for each worker{much}")
@@ -285,6 +286,19 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
 def owner_of(dataset: Dataset, holding: Holding) -> Dataset:
     """The dataset that has the attribute: the loader's own, or one that it wraps."""
     return next((found for one in dataset.inner if holding in one.every() for found in [owner_of(one, holding)]), dataset)
+
+
+def _extent(holding: Holding, dataset: Dataset, loader: Loader) -> int:
+    """How many axes what is held has, by what is seen of it: one of numbers, more of containers of containers."""
+    content, datasets = holding.content, datasets_of(loader.module.project)
+    if content.numbers:
+        return 1
+    instance = owner_of(dataset, holding).instance
+    seen = datasets.seen.of_attribute(datasets.evaluator.lineage(instance.cls), holding.name).least if instance is not None else 0
+    depth, inner = 1, content.element
+    while inner is not None:
+        depth, inner = depth + 1, inner.element
+    return max(seen, depth, ROWS)
 
 
 def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
@@ -333,7 +347,7 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
     if not arrays:
         return None
-    holding = min(arrays, key=lambda h: h.content.doubt)
+    holding = min(arrays, key=lambda h: (-_extent(h, dataset, loader), h.content.doubt))
     # Where fork counts as well, OOM114 speaks of both costs from four workers on.
     if methods.known and methods.only_pickles:
         how = f"{_starts(methods)} {holding.content.words} for each worker{_much(holding)}"
@@ -359,7 +373,7 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
     if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None
-    holding = min(whole, key=lambda h: (_is_beside(h.content), h.content.kind in shared, h.content.doubt))
+    holding = min(whole, key=lambda h: (_is_beside(h.content), h.content.kind in shared, -_extent(h, dataset, loader), h.content.doubt))
     costs = f"costs {FORKED_MIB} MiB plus its batches in flight"
     much = _much(holding)
     weighs = _COPIES
