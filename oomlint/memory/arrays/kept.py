@@ -13,7 +13,7 @@ import libcst as cst
 
 from oomlint.api_names import FACTS, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
-from oomlint.memory.arrays.kept_forms import adds, byte_range, has_bounds, is_object, makes_array, unpickles, works_on
+from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, makes_array, unpickles, works_on
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.array_shapes import allocated
@@ -116,18 +116,8 @@ class Kept(KeptCalls):
                 self._start(search, module, node, going)
             self.run(search)
             ends = (search.found, search.objects, search.joined, search.moves)
-            known = self._memo[key] = tuple(tuple(self._of_rounds(module, node, keeper) for keeper in found) for found in ends)
+            known = self._memo[key] = tuple(tuple(self.of_rounds(module, node, keeper) for keeper in found) for found in ends)
         return known
-
-    def _of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
-        """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
-        if keeper.many or keeper.module is not module or not adds(keeper.node):
-            return keeper
-        scope = module.walk.scope_at(node)
-        if not scope.is_function or module.walk.scope_at(keeper.node) is not scope or len(names.parameters(scope)) <= names.is_method(scope):
-            return keeper
-        sites = self.evaluator.calls.sites(module, scope)
-        return replace(keeper, many=True) if any(self.gathering(site.module, site.call) is not None for site in sites) else keeper
 
     def late(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Datasets that keep the value of an expression, those included that take it when a sample asks for it first."""

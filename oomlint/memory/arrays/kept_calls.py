@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import PUTS_IN, REDUCTIONS, SCALARS, SHARES, STACKS, TENSOR_TYPES
-from oomlint.memory.arrays.kept_forms import makes_array
+from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
-from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Search
+from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Keeper, Search
 from oomlint.memory.datasets.serving import Entered
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
@@ -79,6 +79,32 @@ class KeptCalls(KeptNames):
     def __init__(self, project: Project) -> None:
         super().__init__(project)
         self._passes: Memory[tuple[Scope, str], tuple[frozenset[int | None], tuple[Passed, ...]]] = Memory(project.readings)
+
+    def of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
+        """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
+        scope = module.walk.scope_at(node)
+        if not keeper.many and keeper.given and keeper.owner is not None and self._gives_owner(module, scope, keeper.owner):
+            return replace(keeper, many=any(self._collected(site.module, site.call) for site in self.evaluator.calls.sites(module, scope)))
+        if keeper.many or keeper.module is not module or not adds(keeper.node):
+            return keeper
+        if not scope.is_function or module.walk.scope_at(keeper.node) is not scope or len(names.parameters(scope)) <= names.is_method(scope):
+            return keeper
+        sites = self.evaluator.calls.sites(module, scope)
+        return replace(keeper, many=True) if any(self.gathering(site.module, site.call) is not None for site in sites) else keeper
+
+    def _gives_owner(self, module: Module, scope: Scope, owner: ClassRef) -> bool:
+        """Whether a function returns a new object of a class: ``return Recording(raw)``."""
+        made = [row.value for row in scope.returns if row.value is not None] if isinstance(scope.node, cst.FunctionDef) else []
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        found = (alt.value for node in made for alt in self.evaluator.values(node, frame)[:3])
+        return any(isinstance(one, Instance) and one.cls.scope is owner.scope for one in found)
+
+    def _collected(self, module: Module, call: cst.Call) -> bool:
+        """Whether the rounds of a loop put what a call gives into a container."""
+        holder = module.walk.parents.get(call)
+        put = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
+        puts = isinstance(put, cst.Call) and isinstance(put.func, cst.Attribute) and put.func.attr.value in PUTS_IN
+        return (puts or isinstance(holder, cst.ListComp | cst.DictComp)) and self.gathering(module, call) is not None
 
     def follow_argument(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
