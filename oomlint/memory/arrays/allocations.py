@@ -152,9 +152,12 @@ def _is_large(project: Project, size: Bytes) -> bool:
 
 
 def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call, *, named: bool) -> Keeper | None:
-    """The dataset that keeps the array, which it made itself; where its size says too little, its name may say that it is small."""
+    """The dataset that keeps the array, which it made itself, or one for each sample that its caller made.
+
+    Where the size says too little, its name may say that it is small.
+    """
     for one in kept_of(project).of(module, call):
-        made = not one.given and (one.owner is not None or _in_data_module(project, module, scope))
+        made = (not one.given or (one.many and not named)) and (one.owner is not None or _in_data_module(project, module, scope))
         if made and not (named and said_small(project, one)):
             return one
     return None

@@ -24,7 +24,8 @@ from oomlint.memory.arrays.kept_forms import (
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
-from oomlint.model.values import Bound, ClassRef, External
+from oomlint.model.values import Bound, ClassRef, External, FunctionRef
+from oomlint.scout.telling import MAPS
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -300,6 +301,17 @@ class KeptNames(Keeping):
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):
                 self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call), since=site.call))
+        for call in self._mapped(module, scope):
+            self.climb(search, module, call, replace(going, many=True, listed=True, since=call, gathered=call))
+
+    def _mapped(self, module: Module, scope: Scope) -> Iterator[cst.Call]:
+        """Calls in the same file that call a function for each element of something: ``map(function, rows)``, ``series.apply(function)``."""
+        for call, around in module.walk.calls:
+            given = call.args[0].value if call.args and names.last_name(call.func) in MAPS | {"apply"} else None
+            if isinstance(given, cst.Name) and given.value == scope.name and not self.constructions.per_item(module, around):
+                found = self.evaluator.values(given, self.evaluator.calls.plain_frame(module, around))[:2]
+                if any(isinstance(alt.value, FunctionRef) and alt.value.scope is scope for alt in found):
+                    yield call
 
     def _of_another_program(self, search: Search, site: Site) -> bool:
         """Whether a call stands in what only another file runs when it is started, and that file does not import the one that reads."""
