@@ -295,7 +295,7 @@ def test_outputs_that_are_joined_peak_in_the_evaluation(budget: Budget) -> None:
 
 @pytest.mark.parametrize(
     ("given", "workers"),
-    [("", 1), ("--num-workers 3", 3), ("--num_workers=5", 5), ("--num-workers 3 --num-workers 6", 6)],
+    [("", 1), ("--num-workers 3", 3), ("--num-workers=5", 5), ("--num-workers 3 --num-workers 6", 6)],
 )
 def test_options_of_the_command_become_values(budget: Budget, given: str, workers: int) -> None:
     Path("train.py").write_text(ARRAY)

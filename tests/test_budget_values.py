@@ -61,7 +61,7 @@ def test_parts_of_one_file_are_no_more_than_the_file(budget: Budget, tmp_path: P
     found = table(budget, "train.py", "--data", "d.pt")
     assert kept(found, "`x, z` of Frames") == [(4400, "at most")]
     assert len(kept(found, "of Frames")) == 1
-    assert kept(table(budget, "train.py"), "`x, z` of Frames") == [(None, "unknown")]
+    assert len(kept(table(budget, "train.py"), "of Frames")) > 1  # whether they are all of the file, nobody knows
 
 
 ONCE: Final = {
