@@ -62,7 +62,8 @@ IN_PLACE: Final = frozenset(
     "masked_scatter_ baddbmm_ addmm_ maximum_ minimum_ neg_ exp_ log_".split()
 )
 # Calls that make an array or a tensor of a given shape.
-MAKERS: Final = ALLOCATORS | DRAWS
+PAIRS: Final = frozenset({"cdist", "squareform"})  # a number for each pair of rows
+MAKERS: Final = ALLOCATORS | DRAWS | PAIRS
 DENSE: Final = frozenset({"toarray", "todense", "to_dense"})  # methods that make a sparse matrix dense
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps

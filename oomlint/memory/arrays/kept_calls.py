@@ -56,6 +56,8 @@ _DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDa
 _ARRAY_LIBRARIES: Final = (
     *("numpy.", "torch.", "torchvision.", "PIL.", "builtins.", "cv2.", "skimage.transform.", "skimage.color.", "skimage.util.", "scipy.ndimage."),
     *("scipy.signal.", "torchaudio.transforms.", "torchaudio.functional.", "librosa.feature.", "librosa.effects.", "librosa.core."),
+    "pandas.DataFrame",
+    "pandas.Series",
     *("librosa.power_to_db", "librosa.amplitude_to_db", "librosa.stft", "librosa.cqt", "librosa.resample", "librosa.to_mono"),
 )
 # What makes `float64` of bytes, and leaves `float32` as it is (scikit-image 0.26).

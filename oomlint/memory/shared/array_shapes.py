@@ -11,9 +11,9 @@ import libcst as cst
 
 from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates, item_bytes
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display, External
-from oomlint.scout.telling import MAKERS
+from oomlint.scout.telling import MAKERS, PAIRS
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def commented(module: Module, node: cst.CSTNode) -> Bytes | None:
 
 def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | None:
     """Bytes of ``np.zeros((n, 3))``, ``torch.randn(n, 3)`` and their like, by the qualified name of what is called; ``None`` for other calls."""
+    if name.rpartition(".")[2] in PAIRS:
+        return _all_pairs(name, call, frame)
     shape, dtype, default = allocates(name, call)
     dimensions = _dimensions(shape, evaluator, frame) if shape else None
     return Bytes(dimensions, item_bytes(dtype, ITEM_BYTES[default])) if dimensions is not None else None
@@ -109,10 +111,25 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
 
 def allocated(call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | None:
     """Bytes of an array that a call makes, by what it calls; ``None`` for other calls."""
-    if names.last_name(call.func) not in MAKERS:
+    if names.last_name(call.func) not in MAKERS | PAIRS:
         return None
     made = next((a.value.name for a in evaluator.values(call.func, frame) if isinstance(a.value, External)), "")
     return allocation(made, call, evaluator, frame)
+
+
+def _all_pairs(name: str, call: cst.Call, frame: Frame) -> Bytes | None:
+    """Bytes of the distances between all rows of one array: ``cdist(x, x)``, ``squareform(pdist(x))``."""
+    plain = arguments.plain(call)
+    if name in {"scipy.spatial.distance.cdist", "torch.cdist"}:
+        rows = plain[0] if len(plain) > 1 and plain[0].deep_equals(plain[1]) else None
+    else:
+        inner = plain[0] if name == "scipy.spatial.distance.squareform" and plain else None
+        rows = inner.args[0].value if isinstance(inner, cst.Call) and names.last_name(inner.func) == "pdist" and inner.args else None
+    if rows is None:
+        return None
+    code = " ".join(frame.module.code(rows).split())
+    dimension = f"len({code if len(code) <= _LONGEST else '...'})"
+    return Bytes((dimension, dimension), 4 if name.startswith("torch.") else 8)
 
 
 def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
