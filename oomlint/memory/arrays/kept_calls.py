@@ -188,16 +188,18 @@ class KeptCalls(KeptNames):
     def _inside(self, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """What a call gives of the value, where only the function around is looked at."""
         last = names.last_name(call.func)
-        if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
-            return None
         if last in KEEPS or last in JOINS or last in _ARRAYS:
             return replace(going, index=None)
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         for alt in self.evaluator.values(call.func, frame)[:3]:
+            if isinstance(alt.value, ClassRef):
+                return None
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda) and not arg.star:
                 name = parameter_of(alt.value, call, arg)
                 places = self._passed(alt.value, name)[0] if name is not None else {None}
                 return replace(going, index=next(iter(places)) if len(places) == 1 else None, hazy=True) if places else None
+        if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
+            return None  # a class of a library, by custom
         return replace(going, index=None, hazy=True)
 
     @staticmethod
