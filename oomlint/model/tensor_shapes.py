@@ -8,13 +8,15 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.held import MAP, Size
-from oomlint.syntax.nodes import constant_key
+from oomlint.model.torch_tables import AXIS_ORDERS
+from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
     from oomlint.model.held import Held
 
 _DIMS: Final = frozenset({"dim", "axis"})
 _LEAST: Final = 3
+_ROW: Final = 2
 _MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}  # of `interpolate`, with the axes that each takes
 
 CONVOLVED: Final = {f"conv{kind}{axes}d": axes + 2 for kind in ("", "_transpose") for axes in (1, 2, 3)}  # functions, with the axes of what they give
@@ -57,6 +59,8 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
             if arguments.has_stars(node) or any(isinstance(part, cst.StarredElement) for part in getattr(only, "elements", ())):
                 return 0
             if method != "expand" and sizes and is_rest(sizes[0]):
+                if len(sizes) == _ROW and dims > MAP and not _reorders(node):
+                    return _ROW  # maps become one row for each sample, in front of a linear layer
                 return max(dims, len(sizes))  # what was one sample is many rows now: all of it is still there
             return len(sizes) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
         case "permute":
@@ -76,6 +80,11 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "unfold" | "view_as" | "expand_as":
             return 0
     return dims
+
+
+def _reorders(node: cst.Call) -> bool:
+    """Whether the axes are put in another order on the way to a view: its rows are the places of a map."""
+    return any(isinstance(part, cst.Call) and names.last_name(part.func) in AXIS_ORDERS for part in descend(node))
 
 
 def is_flat(method: str, node: cst.Call, before: int) -> bool:

@@ -72,7 +72,7 @@ def _over_loops(step: Step, module: Module, scope: Scope, project: Project) -> C
         if any(_is_cut(step, effect, loop, module) for root, _ in step.paths for effect in scope.effects.get(root, ())) or _cuts(step, loop, module):
             return None
         trains = has_backward(loop)
-        if not trains and not _goes_over_batches(loop, module, scope, project):
+        if not trains and not _goes_over_batches(loop, module, scope, project, step.call):
             continue
         if any(isinstance(node, cst.Name) and _ENVIRONMENT.search(node.value) for node in descend(loop)):
             return None
@@ -87,14 +87,26 @@ def has_backward(node: cst.CSTNode) -> bool:
     return any(isinstance(n, cst.Call) and names.last_name(n.func) in BACKWARDS for n in descend(node, into_scopes=False))
 
 
-def _goes_over_batches(loop: Loop, module: Module, scope: Scope, project: Project) -> bool:
-    """Whether a loop is over a loader, or over windows of a long sequence: ``range(0, n, width)``."""
+def _goes_over_batches(loop: Loop, module: Module, scope: Scope, project: Project, own: cst.Call | None = None) -> bool:
+    """Whether a loop is over a loader, or over windows of a long sequence that it takes: ``range(0, n, width)``."""
     if not isinstance(loop, cst.For):
         return False
     iterated = names.iterated(loop.iter)
     if isinstance(iterated, cst.Call) and names.last_name(iterated.func) == "range":
-        return len(iterated.args) == 3 and not isinstance(iterated.args[2].value, cst.Integer | cst.UnaryOperation) and scope.name != "forward"  # noqa: PLR2004
+        wide = len(iterated.args) == 3 and not isinstance(iterated.args[2].value, cst.Integer | cst.UnaryOperation)  # noqa: PLR2004
+        return wide and scope.name != "forward" and _takes_window(loop, own)
     return is_over_loader(project, loop, module, scope)
+
+
+def _takes_window(loop: cst.For, own: cst.Call | None) -> bool:
+    """Whether a round takes its part of the data, by a slice or by a function other than its ``own`` one: a decoder that counts its steps takes none."""
+    target = names.dotted(loop.target)
+    for node in descend(loop.body):
+        if isinstance(node, cst.Slice) and any(names.dotted(part) == target for bound in (node.lower, node.upper) if bound for part in descend(bound)):
+            return True
+        if isinstance(node, cst.Call) and node is not own and any(names.dotted(arg.value) == target for arg in node.args):
+            return True
+    return False
 
 
 def _is_cut(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
@@ -178,7 +190,7 @@ def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> C
 def _called_per_batch(module: Module, scope: Scope, project: Project) -> bool:
     for site in evaluator_of(project).calls.sites(module, scope, most=6):
         for loop in loops_around(site.call, site.module, site.scope):
-            if has_backward(loop) or _goes_over_batches(loop, site.module, site.scope, project):
+            if has_backward(loop) or _goes_over_batches(loop, site.module, site.scope, project, site.call):
                 return True
     return False
 
@@ -232,13 +244,9 @@ def cut_at_the_end(carried: Carried, module: Module) -> Fix:
         return advice
     if any(isinstance(node, cst.Continue) for node in descend(loop.body, into_scopes=False)):
         return advice
-    state = step.states[0]
-    if step.shape == "names":
-        line = f"{', '.join(step.states)} = {', '.join(f'{state}.detach()' for state in step.states)}"
-    elif step.shape == "tuple":
-        line = f"{state} = tuple(part.detach() for part in {state})"
-    else:
-        line = f"{state} = {state}.detach()"
+    scope = module.walk.scope_at(loop)
+    cut = [f"tuple(part.detach() for part in {state})" if step.shape == "tuple" or _is_tuple(state, scope) else f"{state}.detach()" for state in step.states]
+    line = f"{', '.join(step.states)} = {', '.join(cut)}"
     text = Text(module.tree)
     first = loop.body.body[0]
     row, column = text.spot(text.span(first.body[0] if isinstance(first, cst.SimpleStatementLine) else first)[0])
@@ -250,3 +258,8 @@ def cut_at_the_end(carried: Carried, module: Module) -> Fix:
     begin = text.starts[row - 1]
     spot = begin + len(text.text[begin : text.starts[row] if row < len(text.starts) else None].rstrip("\r\n"))
     return Fix(Safety.UNSAFE, f"detach at the end of each batch: `{line}`", (text.replaced(spot, spot, f"\n{indent}{line}"),))
+
+
+def _is_tuple(state: str, scope: Scope) -> bool:
+    """Whether a state starts as several tensors."""
+    return any(effect.kind == "assign" and not effect.index and isinstance(effect.value, cst.Tuple) for effect in scope.effects.get(state, ()))
