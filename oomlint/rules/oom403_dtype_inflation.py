@@ -27,7 +27,8 @@ class DtypeInflation(Rule):
     `images.astype(np.float32)` (four times), also in the function that reads them for others, or that is given all of them; and what `resize`,
     `img_as_float` or `rgb2lab` of scikit-image make of pictures (eight times).
 
-    It is silent for a single sample in `__getitem__`, where the array is proven small, and where `float64` is what is wanted.
+    It is silent for a single sample in `__getitem__`, where the array is proven small, and where `float64` is what is wanted. What is only converted
+    is a note where nobody knows how large it is.
 
     ## Why is this bad
 
@@ -86,6 +87,7 @@ class DtypeInflation(Rule):
     code = "OOM403"
     slug = "dtype-inflation"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(
@@ -98,4 +100,6 @@ class DtypeInflation(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays whose elements take more bytes than they need."""
         for one in inflations(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts)
+            yield self.finding(
+                module.place(one.node), one.message, severity=one.severity, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts
+            )

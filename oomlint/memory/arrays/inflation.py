@@ -238,7 +238,9 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
     both = f"it takes {size.words()}, and is in memory together with the converted array"
     message = Message(f"`{dotted}` creates `float64` only to convert it", both, "create the array with its final dtype")
     facts = _facts(module, call, keeper, size)
-    return Inflation(call, message, (), _typed(module, call, inner, name) if source is inner and last == "astype" else None, facts)
+    fix = _typed(module, call, inner, name) if source is inner and last == "astype" else None
+    # Nothing is kept of it: that matters where it is known to be large.
+    return Inflation(call, message, (), fix, facts, Severity.NOTE if size.exact is None else None)
 
 
 def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str) -> Fix | None:
