@@ -59,8 +59,8 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
             if arguments.has_stars(node) or any(isinstance(part, cst.StarredElement) for part in getattr(only, "elements", ())):
                 return 0
             if method != "expand" and sizes and is_rest(sizes[0]):
-                if len(sizes) == _ROW and dims > MAP and not _reorders(node):
-                    return _ROW  # maps become one row for each sample, in front of a linear layer
+                if len(sizes) == _ROW and dims > MAP and not isinstance(sizes[1], cst.Subscript | cst.Call) and not _reorders(node):
+                    return _ROW  # maps become one row for each sample, in front of a linear layer; as many columns as there are channels leave all rows
                 return max(dims, len(sizes))  # what was one sample is many rows now: all of it is still there
             return len(sizes) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
         case "permute":
