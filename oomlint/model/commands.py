@@ -81,7 +81,8 @@ class Command:
         for before, part in zip((None, *self.parts), self.parts, strict=False):
             named = VARIABLE.fullmatch(part.text) if part.text.startswith("$") else None
             turns = [one for one in self.text.turns.get(named[1] or named[3] or "", ()) if one.start < part.start] if named is not None else []
-            words = self.text.words_before(part)
+            # What a Dockerfile sets, whoever starts the container may set to something else.
+            words = self.text.words_before(part) if beside(self.text.path) is not Beside.DOCKER else None
             if words is not None and len(words) > 1 and before is not None and before.text.startswith("-") and not words[0].text.startswith("-"):
                 words = None  # one word is wanted there, as a rule
             parts.append([(one,) for one in turns] if 0 < len(turns) <= _MOST_TURNS else [tuple(words) if words is not None else (part,)])

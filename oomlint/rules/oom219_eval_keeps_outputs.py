@@ -51,15 +51,15 @@ class EvalKeepsOutputs(Rule):
     from torch.utils.data import DataLoader
 
 
-    def predict(model, dataset, folder, device):
+    def predict(model, dataset, device):
         loader = DataLoader(dataset, batch_size=16, num_workers=4)
         model.eval()
         masks = []
         with torch.no_grad():
             for images in loader:
-                found = interpolate(model(images.to(device)), images.shape[-2:])
+                found = interpolate(model(images.to(device)), (64, 64))
                 masks.append(found.sigmoid().cpu())
-        torch.save(torch.cat(masks), folder / "masks.pt")
+        torch.save(torch.cat(masks), "masks.pt")
     ```
 
     ## Use instead
@@ -70,14 +70,14 @@ class EvalKeepsOutputs(Rule):
     from torch.utils.data import DataLoader
 
 
-    def predict(model, dataset, folder, device):
+    def predict(model, dataset, device):
         loader = DataLoader(dataset, batch_size=16, num_workers=4)
         model.eval()
         with torch.no_grad():
             for step, images in enumerate(loader):
-                found = interpolate(model(images.to(device)), images.shape[-2:])
+                found = interpolate(model(images.to(device)), (64, 64))
                 masks = found.sigmoid().cpu()
-                torch.save(masks, folder / f"masks-{step}.pt")
+                torch.save(masks, f"masks-{step}.pt")
     ```
 
     ## Fix safety
