@@ -777,6 +777,9 @@ def test_shared_memory_has_a_limit_of_its_own(budget: Budget) -> None:
         (["train.py", "--data", "cut.parquet"], "--data cut.parquet: its header cannot be read"),
         (["train.py", "--data", "old.pt"], "--data old.pt: its header cannot be read"),
         (["train.py", "--data", "cut.safetensors"], "--data cut.safetensors: its header cannot be read"),
+        (["train.py", "--data", "empty.safetensors"], "--data empty.safetensors: its header cannot be read: it is empty"),
+        (["train.py", "--data", "list.safetensors"], "--data list.safetensors: its header cannot be read: it is cut short, or no safetensors file"),
+        (["train.py", "--data", "short.parquet"], "--data short.parquet: its header cannot be read: it does not end like a parquet file"),
         (["torchrun --nproc_per_node 99999 train.py"], "the command starts 99999 processes, and 4096 on one machine are the most"),
         (["CUDA_VISIBLE_DEVICES=0 python gone.py | tee log"], "the command runs gone.py, which is not there"),
         (["python -m gone train"], "the command runs gone, which is not there"),
@@ -798,6 +801,9 @@ def test_one_clear_line(budget: Budget, words: list[str], said: str) -> None:
         Path(name).write_bytes(b"junk")
     Path("cut.npy").write_bytes(npy((3, 3))[:20])
     Path("cut.parquet").write_bytes(b"PAR1xxxxxxxxxxxx")
+    Path("short.parquet").write_bytes(b"PAR1")
+    Path("empty.safetensors").touch()
+    Path("list.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0[]")
     done = budget(*words)
     assert done.status == 2
     assert done.out == ""

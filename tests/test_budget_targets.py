@@ -392,6 +392,20 @@ def test_a_typed_command_may_be_one_for_a_shell(budget: Budget, typed: str, work
     assert (found["loaders"][0]["workers"], found["ranks"]) == (workers, ranks)
 
 
+@pytest.mark.parametrize(("asked", "workers"), [("", [3, 7, 5]), ("other", [7]), ("-d needs", [7, 5]), ("train other", [3, 7])])
+def test_of_a_compose_file_those_services_count_that_are_started(budget: Budget, asked: str, workers: list[int]) -> None:
+    others = "  other:\n    command: python train.py --num-workers 7\n  needs:\n    command: python train.py --num-workers 5\n    depends_on: [other]\n"
+    Path("compose.yaml").write_text(COMPOSE + others)
+    done = budget(f"docker compose up {asked}", "--output-format", "json")
+    assert [one["loaders"][0]["workers"] for one in json.loads(done.out)] == workers
+
+
+def test_a_service_that_is_not_there_is_told(budget: Budget) -> None:
+    Path("compose.yaml").write_text(COMPOSE)
+    done = budget("docker compose up gone")
+    assert (done.status, done.err) == (2, "oomlint: error: compose.yaml: no service is called gone; there are train\n")
+
+
 @pytest.mark.parametrize("typed", ["srun --mem=3G python train.py", "sbatch --mem=3G --wrap 'python train.py'", "sbatch --mem=3G job.sbatch"])
 def test_the_memory_that_a_typed_job_asks_for(budget: Budget, typed: str) -> None:
     Path("job.sbatch").write_text(BATCH)

@@ -33,6 +33,13 @@ _SAFETENSORS: Final = {
 _NUMPY: Final = re.compile(r"[<>|=]?([a-zA-Z])(\d*)(?:\[\w+\])?")
 
 
+_BROKEN: Final = (struct.error, zipfile.BadZipFile)
+
+
+class _UnreadableError(Exception):
+    """A header that says nothing; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """One array of a file."""
@@ -67,26 +74,31 @@ class DataFile:
 
 def read(path: str) -> DataFile:
     """What the header of a file says. Raises BudgetError, whose message says what is wrong."""
+    form = ""
     try:
         if os.path.isdir(path):
             return _folder(path)
         if is_special(path):
             raise BudgetError(f"--data {path}: not a regular file")
         with open(path, "rb") as file:
-            start = file.read(8)
-            reader = _reader_of(path, start)
+            reader = _reader_of(path, file.read(8))
+            form = reader.__name__.strip("_")
             file.seek(0)
             return reader(path, file)
     except OSError as error:
         raise BudgetError(f"--data {path}: {error.strerror or error}") from None
-    except (ValueError, KeyError, TypeError, SyntaxError, struct.error, zipfile.BadZipFile, IndexError, RecursionError, EOFError, NotImplementedError) as error:
-        cause = " ".join(str(error).split()) or type(error).__name__
-        raise BudgetError(f"--data {path}: its header cannot be read: {cause}") from None
+    except _UnreadableError as error:
+        cause = str(error)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError, EOFError, NotImplementedError, *_BROKEN):
+        cause = f"it is cut short, or no {form} file"  # what a library says of it names no file of the user's
+    raise BudgetError(f"--data {path}: its header cannot be read: {cause}")
 
 
 def _reader_of(path: str, start: bytes) -> Callable[[str, BinaryIO], DataFile]:
     """By what the file begins with, else by its name."""
     name = path.lower()
+    if not start:
+        raise _UnreadableError("it is empty")
     if start.startswith(b"\x93NUMPY"):
         return _npy
     if start.startswith(b"\x89HDF\r\n") or name.endswith(_H5):
@@ -98,8 +110,8 @@ def _reader_of(path: str, start: bytes) -> Callable[[str, BinaryIO], DataFile]:
     if name.endswith(".safetensors"):
         return _safetensors
     if name.endswith((".pt", ".pth", ".bin", ".ckpt")):
-        raise ValueError("torch has written it before version 1.6, or it is cut short")
-    raise ValueError("it is no .npy, .npz, .pt, .safetensors, .parquet or HDF5 file")
+        raise _UnreadableError("torch has written it before version 1.6, or it is cut short")
+    raise _UnreadableError("it is no .npy, .npz, .pt, .safetensors, .parquet or HDF5 file")
 
 
 def _folder(path: str) -> DataFile:
@@ -131,11 +143,11 @@ def _npz(path: str, file: BinaryIO) -> DataFile:
 def _npy_header(file: BinaryIO, key: str) -> Array:
     start = file.read(8)
     if not start.startswith(b"\x93NUMPY"):
-        raise ValueError("it is no array of numpy")
+        raise _UnreadableError("it is no array of numpy")
     wide = start[6] > 1
     length = struct.unpack("<I" if wide else "<H", file.read(4 if wide else 2))[0]
     if length > _LONGEST:
-        raise ValueError("its header is too long")
+        raise _UnreadableError("its header is too long")
     about = ast.literal_eval(file.read(length).decode("latin-1"))
     return Array(key, tuple(int(n) for n in about["shape"]), _item(about["descr"]))
 
@@ -148,7 +160,7 @@ def _item(described: Any) -> int | None:
         return None if None in parts else sum(width * (part or 0) for width, part in zip(widths, parts, strict=True))
     found = _NUMPY.fullmatch(str(described))
     if found is None or not (found[2] or found[1] == "O"):
-        raise ValueError(f"{described!r} is no type of numpy")
+        raise _UnreadableError(f"{described!r} is no type of numpy")
     return None if found[1] == "O" else int(found[2]) * (4 if found[1] == "U" else 1)
 
 
@@ -157,26 +169,27 @@ def _pt(path: str, file: BinaryIO) -> DataFile:
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
     if not any(entry.filename.endswith(("/data.pkl", "/constants.pkl")) for entry in entries):
-        raise ValueError("it is an archive, and none of torch")
+        raise _UnreadableError("it is an archive, and none of torch")
     return DataFile(path, "pt", held=sum(entry.file_size for entry in entries if re.search(r"/data/\d+$", entry.filename)))
 
 
 def _safetensors(path: str, file: BinaryIO) -> DataFile:
     length = struct.unpack("<Q", file.read(8))[0]
     if length > _LONGEST:
-        raise ValueError("its header is too long")
+        raise _UnreadableError("its header is too long")
     about = json.loads(file.read(length))
     found = [Array(key, tuple(int(n) for n in one["shape"]), _SAFETENSORS[one["dtype"]]) for key, one in about.items() if key != "__metadata__"]
     return _of(path, "safetensors", found)
 
 
 def _parquet(path: str, file: BinaryIO) -> DataFile:
-    file.seek(-8, os.SEEK_END)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
     end = file.read(8)
     length = struct.unpack("<I", end[:4])[0]
-    if end[4:] != b"PAR1" or length > _LONGEST:
-        raise ValueError("it does not end like a parquet file: it is cut short")
-    file.seek(-8 - length, os.SEEK_END)
+    if end[4:] != b"PAR1" or length > min(_LONGEST, size - 8):
+        raise _UnreadableError("it does not end like a parquet file: it is cut short")
+    file.seek(size - 8 - length)
     rows, held = thrift.rows_and_bytes(file.read(length))
     return DataFile(path, "parquet", held=held, count=rows)
 
@@ -188,9 +201,9 @@ def _h5(path: str, file: BinaryIO) -> DataFile:
     try:
         done = subprocess.run([sys.executable, "-I", str(child), path], capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603 - our own
     except subprocess.TimeoutExpired:
-        raise ValueError(f"HDF5 has not opened it within {_PATIENCE} seconds") from None
+        raise _UnreadableError(f"HDF5 has not opened it within {_PATIENCE} seconds") from None
     if done.returncode:
-        raise ValueError((done.stderr.strip().splitlines() or [f"HDF5 ended with status {done.returncode}"])[-1])
+        raise _UnreadableError((done.stderr.strip().splitlines() or [f"HDF5 ended with status {done.returncode}"])[-1])
     return _of(path, "h5", [Array(key, tuple(shape), item) for key, shape, item in json.loads(done.stdout)])
 
 

@@ -1,4 +1,4 @@
-"""Manifests of Kubernetes: the commands of their containers, with the memory, the processors and the shared memory that each may take."""
+"""Manifests of Kubernetes: the commands of their containers, with what each may take of memory, processors and /dev/shm; services of compose."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.amounts import size
 from oomlint.budget.limits import Given, Limit
+from oomlint.budget.mistakes import BudgetError
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
 from oomlint.model.command_lines import commands_of
 from oomlint.model.command_texts import Text
@@ -16,7 +17,7 @@ from oomlint.model.container_files import of_compose
 from oomlint.model.yaml_nodes import documents, entries, member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from oomlint.model.commands import Command
 
@@ -34,6 +35,20 @@ def commands(shown: str, path: str, content: str) -> list[tuple[Command, Given |
     if any(member(root, "services") is not None for root in roots):
         return [(one, None) for one in of_compose(Text(path, content)) if names_program(one.words)]
     return [found for root in roots for found in _of_node(shown, root, 0)]
+
+
+def started(shown: str, content: str, asked: Sequence[str]) -> set[int]:
+    """Where the services of a compose file begin that ``up`` starts: all, else those that it names, and what they need. Raises BudgetError."""
+    roots = documents(content)
+    services = dict(entries(member(roots[0], "services"))) if roots else {}
+    wanted = list(asked or services)
+    for one in wanted:
+        if one not in services:
+            raise BudgetError(f"{shown}: no service is called {one}" + (f"; there are {', '.join(services)}" if services else ""))
+        needs = member(services[one], "depends_on")
+        listed = [key for key, _ in entries(needs)] or [str(node.value) for node in _items(needs)]
+        wanted += [other for other in listed if other in services and other not in wanted]
+    return {services[one].start_mark.index for one in wanted}
 
 
 def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, Given | None]]:

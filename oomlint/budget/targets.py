@@ -17,7 +17,7 @@ from oomlint.model.commands import commands_in
 from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from oomlint.model.commands import Command
 
@@ -95,11 +95,20 @@ def _of_file(words: list[str], folder: str, name: Named) -> list[Target]:
     plain = [word for word in words[1:] if word not in {path, "-f"} and not word.startswith("-") and "=" not in word]
     if asked == "make":
         sets = dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
-        return _of_path(os.path.abspath(path), folder, name, make=(plain, sets))
-    return _of_path(os.path.abspath(path), folder, name)
+        return _of_path(os.path.abspath(path), folder, name, chosen=lambda content: _recipes(content, plain), sets=sets)
+    listed = plain[plain.index("up") + 1 :] if "up" in plain else []
+    return _of_path(os.path.abspath(path), folder, name, chosen=lambda content: manifests.started(name(path), content, listed))
 
 
-def _of_path(path: str, folder: str, name: Named, arguments: Sequence[str] = (), make: tuple[Sequence[str], Mapping[str, str]] | None = None) -> list[Target]:
+def _of_path(
+    path: str,
+    folder: str,
+    name: Named,
+    arguments: Sequence[str] = (),
+    chosen: Callable[[str], Collection[str | int]] | None = None,
+    sets: Mapping[str, str] | None = None,
+) -> list[Target]:
+    """What a path asks about. ``chosen``: by the content of the file, the rules or services of it that the command starts."""
     kind = beside(path)
     if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
         return [Target(path)]
@@ -111,11 +120,11 @@ def _of_path(path: str, folder: str, name: Named, arguments: Sequence[str] = (),
     if kind is Beside.SETTINGS:
         commands = manifests.commands(name(path), path, content)
     else:
-        content = _set(content, make[1]) if make is not None else content
+        content = _set(content, sets) if sets is not None else content
         commands = [(one, None) for one in commands_of(path, content)]
-    if make is not None:
-        wanted = _recipes(content, make[0])
-        commands = [(one, told) for one, told in commands if _rule(content, one.parts[0].start) in wanted]
+    if chosen is not None:
+        wanted = chosen(content)
+        commands = [(one, told) for one, told in commands if _group(content, one) in wanted]
     handed = arguments if kind is Beside.SHELL and not _FUNCTION.search(content) else None
     found = list(_started(commands, path, folder, name, handed))
     if not found:
@@ -130,9 +139,11 @@ def _set(content: str, given: Mapping[str, str]) -> str:
     return content
 
 
-def _rule(content: str, index: int) -> str:
-    """The targets of the rule that an index of a Makefile is in."""
-    return next((match[1] for match in reversed(list(_RULE.finditer(content, 0, index)))), "")
+def _group(content: str, one: Command) -> str | int:
+    """Where the service begins that a command is one of; the targets of the rule of a Makefile that it is in."""
+    if one.service is not None:
+        return int(one.service.node.start_mark.index)
+    return next((match[1] for match in reversed(list(_RULE.finditer(content, 0, one.parts[0].start)))), "")
 
 
 def _recipes(content: str, asked: Sequence[str]) -> set[str]:
