@@ -357,6 +357,8 @@ def test_a_kill_in_a_real_cgroup_is_told(tmp_path: Path) -> None:
         (["--", "python train.py | tee log"], 127, "A line for a shell is run by one: `oomlint trace -- sh -c 'python train.py | tee log'`"),
         (["--", "echo a && echo b"], 127, "A line for a shell"),
         (["--", "OMP_NUM_THREADS=1", "python"], 127, "Variables are set by env: `oomlint trace -- env OMP_NUM_THREADS=1 ...`"),
+        (["--", "train.py"], 127, "train.py: there is no such program, but a file here: `oomlint trace -- python train.py`"),
+        (["--", "./broken.sh"], 127, "./broken.sh cannot be run: the interpreter that its first line names is not there"),
         (["--", "/"], 126, "/ cannot be run: Permission denied"),
         (["--interval", "soon", "--", "true"], 2, "--interval: 'soon' is not a time"),
         (["--interval", "0", "--", "true"], 2, "--interval: '0' is not a time"),
@@ -371,6 +373,9 @@ def test_wrong_input_is_one_clear_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], status: int, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("print(1)\n")
+    Path("broken.sh").write_text("#!/gone/sh\n")
+    Path("broken.sh").chmod(0o755)
     trace: Callable[..., Done] = runs(capsys, "trace")
     done = trace(*words)
     assert (done.status, done.out) == (status, "")

@@ -75,7 +75,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], *, aside: boo
         return subprocess.Popen(command, env=environment, stdout=_STANDARD_ERROR if aside else None)  # noqa: S603 - it is what the user asks for
     except FileNotFoundError as error:
         raise StartError(_not_found(command, error), NOT_FOUND) from None
-    except (PermissionError, NotADirectoryError, OSError) as error:
+    except OSError as error:
         raise StartError(f"{command[0]} cannot be run: {error.strerror or error}", NOT_EXECUTABLE) from None
 
 
@@ -86,6 +86,9 @@ def _not_found(command: Sequence[str], error: FileNotFoundError) -> str:
         return f"{word!r} is no program. A line for a shell is run by one: `oomlint trace -- sh -c {word!r}`"
     if "=" in word.partition("/")[0]:
         return f"{word!r} is no program. Variables are set by env: `oomlint trace -- env {word} ...`"
+    if os.path.exists(word) and "/" not in word:  # the folder is not on the PATH
+        start = "./" if os.access(word, os.X_OK) else "python " if word.endswith(".py") else "sh "
+        return f"{word}: there is no such program, but a file here: `oomlint trace -- {start}{word}`"
     if os.path.exists(word):
         return f"{word} cannot be run: the interpreter that its first line names is not there"
     return f"{word}: {error.strerror or 'No such file or directory'}"
