@@ -395,6 +395,13 @@ def test_of_the_loaders_in_a_table_the_one_counts_that_the_option_names(budget: 
     assert held(found, "main") == {"interpreter, torch and numpy": 146 * MIB}  # a path is no container
 
 
+def test_ranks_that_the_command_says_are_no_other_lines(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    Path("README.md").write_text("```\ntorchrun --nproc_per_node 4 train.py\n```\n")
+    assert "4 ranks (README.md:2)" in budget("train.py").out
+    assert budget("torchrun --nproc_per_node 4 train.py").out.splitlines()[0].endswith("4 ranks")
+
+
 def test_a_plain_command_has_one_rank_whatever_the_readme_shows(budget: Budget) -> None:
     Path("train.py").write_text(ARRAY)
     Path("README.md").write_text("    torchrun --nproc_per_node 4 train.py\n")

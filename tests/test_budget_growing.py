@@ -113,6 +113,27 @@ def test_what_a_loop_keeps_is_counted_by_its_rounds(budget: Budget, fresh: str, 
     assert formula(table(budget, "train.py"), "`kept`").replace("(kept a step)", "kept a step") == expected
 
 
+def test_what_is_kept_by_key_is_one_for_each_key(budget: Budget) -> None:
+    stored = "if len(y) not in kept:\n                kept[len(y)] = torch.zeros(7, 7)"
+    Path("train.py").write_text(LOOP.replace("FRESH", "pass").replace("STORED", stored).replace("kept = []", "kept = {}"))
+    assert formula(table(budget, "train.py"), "`kept`") == f"len(kept) * {7 * 7 * 4}"
+
+
+def test_a_list_of_one_call_keeps_nothing(budget: Budget) -> None:
+    gathers = "parts = []\n        while len(parts) < 8:\n            parts.append(np.ones((16, 16), np.float32))\n        return parts[0]"
+    Path("train.py").write_text(SAMPLES.replace("DATASET", "Cached").replace("return self.cache[i] + self.load(i)[:16, :16]", gathers))
+    assert not [row for row in table(budget, "train.py")["rows"] if "`parts`" in row["what"]]
+
+
+def test_code_under_an_option_that_is_not_given_keeps_nothing(budget: Budget) -> None:
+    evaluates = "def evaluate(loader):\n    outputs = []\n    for (x,) in loader:\n        outputs.append(torch.zeros(7, 7))\n    return outputs\n\ndef main():"
+    options = "    import argparse\n    p = argparse.ArgumentParser()\n    p.add_argument('--test', action='store_true')\n    args = p.parse_args()\n"
+    program = LOOP.replace("FRESH", "pass").replace("STORED", "pass").replace("def main():", evaluates)
+    Path("train.py").write_text(program.replace("main():\n", f"main():\n{options}").replace("    torch.save", "    if args.test:\n        evaluate(loader)\n    torch.save"))
+    for command, count in (("python train.py", 0), ("python train.py --test", 1)):
+        assert len([row for row in table(budget, command)["rows"] if "`outputs`" in row["what"]]) == count
+
+
 def test_a_last_batch_that_is_not_full_is_a_step(budget: Budget) -> None:
     Path("train.py").write_text(LOOP.replace("FRESH", "pass").replace("STORED", "kept.append(torch.zeros(7))").replace("batch_size=10", "batch_size=100"))
     (row,) = (row for row in table(budget, "train.py")["rows"] if "`kept`" in row["what"])

@@ -23,6 +23,7 @@ from oomlint.memory.shared.training_loops import loops_over, rounds
 from oomlint.model import arguments, names
 from oomlint.model.held import Device, Storage
 from oomlint.model.held import Size as Much
+from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef, Const, ExternalCall, Frame
 from oomlint.syntax.nodes import descend
 
@@ -69,7 +70,10 @@ class Growing:
         growing = growing_loops(store, record)
         if not growing:
             return None
-        bound = self._bound(_target(store), store.node, store.module, store.scope)
+        word = _target(store)
+        bound = self._bound(word, store.node, store.module, store.scope)
+        if bound is None and _new_keys(store, word):
+            bound = Name(f"len({word})")
         if bound is not None:
             return (bound,)
         if bounded(store, growing[-1]) or stops(growing[-1]):
@@ -148,7 +152,8 @@ class Growing:
             elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Subscript):
                 target, value = node.targets[0].target.value, node.value
             word = names.dotted(target) if target is not None else ""
-            if value is None or not word or word in seen or module.place(node) in counted:
+            lasts = scope.name == "__iter__" or "." in word  # a name of another method ends with its call
+            if value is None or not word or not lasts or word in seen or module.place(node) in counted:
                 continue
             bound = self._bound(word, node, module, scope)
             content = self.datasets.contents.of(value, self._frame(module, scope))
@@ -268,6 +273,12 @@ class Growing:
 
 def _appends(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "append" and len(call.args) == 1
+
+
+def _new_keys(store: Store, word: str) -> bool:
+    """Whether a statement only stores under keys that are not there yet: as many as there are keys, however often it runs."""
+    tests = (test for test, wanted in path_conditions(store.module.walk, store.scope, store.node) if wanted and isinstance(test, cst.Comparison))
+    return any(isinstance(part.operator, cst.NotIn) and names.dotted(part.comparator) == word for test in tests for part in test.comparisons)
 
 
 def _empties(node: cst.CSTNode, word: str) -> bool:

@@ -112,6 +112,8 @@ def _budget(target: Target, program: Program, arguments: Arguments, given: Value
     setup = Setup(method, count, given, launcher=target.launcher, method_open=opened_method)
     opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and (not target.command or program.ranks_by_code)))
     here = _limits(arguments, target)
+    if ranks or target.ranks:
+        program = replace(program, ranks_place=None)  # not the line of another command that says the same
     listed = tuple(rows(program, setup))
     offered = report.offered(program, listed, (current_folder(), os.path.dirname(program.path)))
     return report.Budget(program, setup, listed, judge(program, setup, here), here, files, opened, fitting(program, setup, here), offered)
