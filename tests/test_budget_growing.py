@@ -129,7 +129,8 @@ def test_code_under_an_option_that_is_not_given_keeps_nothing(budget: Budget) ->
     evaluates = "def evaluate(loader):\n    outputs = []\n    for (x,) in loader:\n        outputs.append(torch.zeros(7, 7))\n    return outputs\n\ndef main():"
     options = "    import argparse\n    p = argparse.ArgumentParser()\n    p.add_argument('--test', action='store_true')\n    args = p.parse_args()\n"
     program = LOOP.replace("FRESH", "pass").replace("STORED", "pass").replace("def main():", evaluates)
-    Path("train.py").write_text(program.replace("main():\n", f"main():\n{options}").replace("    torch.save", "    if args.test:\n        evaluate(loader)\n    torch.save"))
+    chosen = "    if args.test:\n        evaluate(loader)\n    torch.save"
+    Path("train.py").write_text(program.replace("main():\n", f"main():\n{options}").replace("    torch.save", chosen))
     for command, count in (("python train.py", 0), ("python train.py --test", 1)):
         assert len([row for row in table(budget, command)["rows"] if "`outputs`" in row["what"]]) == count
 
