@@ -101,6 +101,49 @@ def test_a_model_that_is_sharded_in_another_way_is_unknown(budget: Budget) -> No
     assert set(of_model(table(budget, "train.py"), "device").values()) == {None}
 
 
+ZERO: Final = PROGRAM.replace('.to("cuda")\n    KEPT\n    optimizer = torch.optim.Adam(model.parameters())', "\n    KEPT")
+HALF: Final = '"fp16": {"enabled": true}, '
+CPU: Final = '{"device": "cpu"}'
+
+
+@pytest.mark.parametrize(
+    ("settings", "device", "host"),
+    [
+        ('"zero_optimization": {"stage": 1}', {"parameters": 4, "gradients": 4, "state of AdamW": 2}, {}),
+        (f'{HALF}"zero_optimization": {{"stage": 2}}', {"parameters": 2, "gradients": 0.5, "state of AdamW": 2, "a copy in float32": 1}, {}),
+        (
+            f'{HALF}"zero_optimization": {{"stage": 2, "offload_optimizer": {CPU}}}',
+            {"parameters": 2},
+            {"gradients": 4, "state of AdamW": 8, "a copy in float32": 4},
+        ),
+        (
+            f'{HALF}"zero_optimization": {{"stage": 3, "offload_optimizer": {CPU}, "offload_param": {CPU}}}',
+            {},
+            {"parameters": 2, "gradients": 4, "state of AdamW": 8, "a copy in float32": 4},
+        ),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True])
+def test_what_deepspeed_shares_out_and_offloads(budget: Budget, settings: str, device: dict[str, float], host: dict[str, float], inline: bool) -> None:  # noqa: FBT001
+    content = f'{{"optimizer": {{"type": "AdamW"}}, {settings}}}'
+    Path("ds.json").write_text(content)
+    config = content.replace("true", "True") if inline else "'ds.json'"
+    given = f"import deepspeed; engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={config})"
+    Path("train.py").write_text(ZERO.replace("KEPT", given))
+    found = table(budget, "deepspeed --num_gpus 4 train.py")  # the host has the parts of all four
+    assert of_model(found, "main") == {what: size * NUMBERS for what, size in host.items()}
+    rows = of_model(found, "device")
+    assert {what: size for what, size in rows.items() if what != "activations"} == {what: size * NUMBERS for what, size in device.items()}
+
+
+def test_settings_of_deepspeed_on_the_command_line_or_nowhere(budget: Budget) -> None:
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}')
+    given = "import deepspeed; optimizer = torch.optim.Adam(model.parameters()); engine, *_ = deepspeed.initialize(args, model, optimizer)"
+    Path("train.py").write_text(ZERO.replace("KEPT", given))
+    assert of_model(table(budget, "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json"), "main")["state of Adam"] == 2 * NUMBERS * 4
+    assert set(of_model(table(budget, "deepspeed --num_gpus 1 train.py"), "device").values()) == {None}
+
+
 def test_activations_that_are_saved_on_the_host(budget: Budget) -> None:
     saved = PROGRAM.replace("        model(x", "        with torch.autograd.graph.save_on_cpu(pin_memory=True):\n            model(x")
     Path("train.py").write_text(saved.replace("    KEPT\n", ""))

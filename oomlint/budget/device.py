@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.costs import FLOAT
-from oomlint.budget.nouns import Certainty, Moment, activations_of
+from oomlint.budget.nouns import GRADIENTS, PARAMETERS, STATE, Certainty, Moment, activations_of
 from oomlint.budget.row import DEVICE, MAIN_PROCESS, Row, active
 from oomlint.budget.sizes import Size
 from oomlint.budget.values import BATCH
@@ -47,25 +47,28 @@ def rows(program: Program, setup: Setup) -> Iterator[Row]:
 
 def _of(model: Trained, ranks: int) -> Iterator[Row]:
     count, name = model.counted, f"`{model.name}`"
-    known = Certainty.AT_LEAST if count.missing or (model.shards and ranks > 1) else Certainty.EXACT  # shards are filled up
-    trained = 1 if model.optimizer else 0
     lies = DEVICE if model.on_device else MAIN_PROCESS
-    group = MAIN_PROCESS if model.shards == "host" else lies
-    shard = (1 / ranks,) if model.shards and ranks > 1 else ()
     each = (
-        ("parameters", 1, _ALL, group, shard),
-        ("gradients", trained, _STEPS, group, shard),
-        (f"state of {model.optimizer}", model.state, _STEPS, group, shard),
-        ("copies", model.copies, _ALL, group, shard),
-        ("copies on the host", model.host_copies, _ALL, MAIN_PROCESS, shard),
+        ("parameters", PARAMETERS, 1, _ALL),
+        ("gradients", GRADIENTS, 1 if model.optimizer else 0, _STEPS),
+        (f"state of {model.optimizer}", STATE, model.state, _STEPS),
+        ("a copy in float32", STATE, 1 if model.master else 0, _ALL),
+        ("copies", PARAMETERS, model.copies, _ALL),
+        ("copies on the host", PARAMETERS, model.host_copies, _ALL),
     )
-    for what, times, moments, where, part in each:
+    for what, part, times, moments in each:
+        on_host = part in model.on_host or what == "copies on the host"
+        item = FLOAT if model.master and (part == STATE or (part == GRADIENTS and on_host)) else model.item  # DeepSpeed adds up on the host in four bytes
+        shared = part in model.sharded and ranks > 1
+        # Shards are filled up, and what is offloaded has buffers beside it.
+        known = Certainty.AT_LEAST if count.missing or shared or (model.master and on_host) else Certainty.EXACT
         certain = Certainty.AT_MOST if model.frozen and moments is _STEPS and known is Certainty.EXACT else known
-        more = part if times == 1 else (times, *part)
+        more = (*((times,) if times != 1 else ()), *((1 / ranks,) if shared else ()))
+        where = MAIN_PROCESS if on_host else lies
         if times != 0 and count.numbers:
-            yield Row(where, f"{what} of {name}", Size((*more, count.numbers, model.item)), certain, model.place, moments)
+            yield Row(where, f"{what} of {name}", Size((*more, count.numbers, item)), certain, model.place, moments)
         for one in count.missing if times != 0 else ():
-            yield Row(where, f"{what} of {name}, in part", Size((*more, one, model.item)), Certainty.EXACT, model.place, moments)
+            yield Row(where, f"{what} of {name}, in part", Size((*more, one, item)), Certainty.EXACT, model.place, moments)
     if count.kept:
         certain = Certainty.AT_LEAST if model.item >= FLOAT else Certainty.AT_MOST  # those of numbers with a fraction are cast, too
         yield Row(lies, f"buffers of {name}", Size((count.kept,)), certain, model.place, _ALL)

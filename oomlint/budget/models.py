@@ -12,10 +12,11 @@ from oomlint.api_names import CASTS_MODEL
 from oomlint.budget.copies import Copies
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES
-from oomlint.budget.nouns import Counted, Trained
+from oomlint.budget.nouns import ALL_OF_IT, Counted, Trained
 from oomlint.budget.parts import Layer, Made, Missing, counted, lacking
 from oomlint.budget.sizes import Name
 from oomlint.budget.walking import Walking, started
+from oomlint.budget.zero import Zero
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall, Instance, Written
@@ -34,7 +35,7 @@ _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _MOVES: Final = frozenset({"cuda", "to"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
 _FREEZES: Final = re.compile(r"requires_grad_?\s*[=(]\s*False")
-_ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
+_ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"deepspeed", b"ightning", b"Trainer(")
 
 
 class Models:
@@ -48,24 +49,29 @@ class Models:
     def of(self, reached: Sequence[Module], runs: Callable[[Place], bool]) -> Iterator[Trained]:
         """The models whose parameters an optimizer is given; without an optimizer, all that are made or moved to a device."""
         self._copies = Copies(self.evaluator, reached, runs)
+        self._zero = Zero(self.project, self._building, reached, runs)
         device = any(mark in self.project.raw(module.path) for module in reached for mark in _ON_DEVICE)
         found = sorted(self._trained(reached, runs, device), key=lambda one: one.optimizer not in STATES)
         known: dict[object, Trained] = {}
         frozen = any(_FREEZES.search(module.source.text) for module in reached)
         saved = any(runs(module.place(call)) for module in reached for call, _ in module.calls_of(("save_on_cpu",)))
         for one in found or self._untrained(reached, runs, device):
-            known.setdefault((one.name, one.counted), replace(one, frozen=frozen or one.frozen, saved_on_host=saved))
+            known.setdefault((one.name, one.counted), self._zero.spread(replace(one, frozen=frozen or one.frozen, saved_on_host=saved)))
         yield from known.values()
 
     def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program
         seen: set[int] = set()
         for module in reached:
-            if b"optim" not in module.source.data:
+            if b"optim" not in module.source.data and b"deepspeed" not in module.source.data:
                 continue
             found: dict[Scope, list[tuple[cst.Call, cst.BaseExpression]]] = {}
             for call, scope in module.walk.calls:
                 given = arguments.argument_for(call, "params", place=0)
-                if given is not None and names.last_name(call.func)[:1].isupper() and runs(module.place(call)):
+                if self._zero.optimizer(call):
+                    given = arguments.argument_for(call, "model", place=1)
+                elif not names.last_name(call.func)[:1].isupper():
+                    continue
+                if given is not None and runs(module.place(call)):
                     found.setdefault(scope, []).append((call, given))
             for scope, calls in found.items():
                 yield from self._in_scope(module, scope, calls, reached, device, seen)
@@ -84,8 +90,9 @@ class Models:
         frame = next(iter(frames), None) or self.evaluator.calls.plain_frame(module, scope)
         asked: list[tuple[cst.Call, str, cst.BaseExpression | None, cst.BaseExpression]] = []
         for call, given in calls:
-            models = self._models(given)
-            optimizer = self._optimizer(call, frame, whole=bool(models))
+            by_settings = self._zero.optimizer(call)
+            models = [given] if by_settings else self._models(given)
+            optimizer = by_settings or self._optimizer(call, frame, whole=bool(models))
             if optimizer and self.evaluator.where(call, frame):  # else nobody chooses it
                 asked += [(call, optimizer, node, given) for node in models] or [(call, optimizer, None, given)]
         nodes = [node for _, _, node, _ in asked if node is not None]
@@ -108,7 +115,20 @@ class Models:
             copies, on_host = self._copies.of(node, frame) if node is not None else (0, 0)
             state, few = self._state(optimizer, call, frame), _chosen(given)
             counted_as = _short(count, name)
-            yield Trained(name, counted_as, optimizer, state, copies, device, module.place(call), frozen=few, host_copies=on_host, shards=shards, item=item)
+            yield Trained(
+                name,
+                counted_as,
+                optimizer,
+                state,
+                copies,
+                device,
+                module.place(call),
+                frozen=few,
+                host_copies=on_host,
+                sharded=ALL_OF_IT if shards else frozenset(),
+                on_host=ALL_OF_IT if shards == "host" else frozenset(),
+                item=item,
+            )
 
     def _untrained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - as above
         """Models that nobody sees trained: those that are moved to a device, and those that the started file makes."""

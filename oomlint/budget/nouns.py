@@ -24,6 +24,8 @@ class Moment(StrEnum):
 
 NO_LOADER = Name("batches")  # of a program in which no loader is seen
 UNKNOWN_METHOD = "unknown"  # a start method that the code chooses, nobody knows which
+PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "state"
+ALL_OF_IT = frozenset({PARAMETERS, GRADIENTS, STATE})  # of a model that is trained
 RUNNING = frozenset({Moment.START, Moment.TRAINING, Moment.EVALUATION, Moment.CHECKPOINT})
 
 
@@ -144,7 +146,9 @@ class Trained:
     place: Place
     frozen: bool = False  # whether the program freezes parameters: which, nobody counts
     host_copies: int = 0  # that lie on the host, wherever the model is
-    shards: str = ""  # where each rank has its part of the parameters: "device" or "host"; empty where it has them all
+    sharded: frozenset[str] = frozenset()  # of `ALL_OF_IT`, that of which each rank has its part only
+    on_host: frozenset[str] = frozenset()  # of `ALL_OF_IT`, what lies on the host
+    master: bool = False  # whether the optimizer has a copy of the parameters in four bytes
     item: int = 4  # bytes of one number
     saved_on_host: bool = False  # whether activations wait there until they are needed
 
