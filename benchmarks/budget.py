@@ -121,8 +121,8 @@ def beyond(whole: list[Moment], empty: list[Moment]) -> dict[str, int]:
     return most
 
 
-def predicted(case: Case, options: list[str], folder: Path) -> dict[str, int]:
-    """The same by the table, without what the empty run stands for."""
+def predicted(case: Case, options: list[str], folder: Path) -> dict[str, tuple[int, str]]:
+    """The same by the table, without what the empty run stands for, and whether it says that it may be more."""
     words = [sys.executable, "-m", "oomlint", "budget", case.command, "--start-method", case.method, "--output-format", "json", *options]
     done = subprocess.run(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1}:
@@ -131,12 +131,14 @@ def predicted(case: Case, options: list[str], folder: Path) -> dict[str, int]:
     base = [row for row in budget["rows"] if row["what"].startswith(BASE)]
     main = sum(row["bytes"] for row in base if row["holder"] == "main")
     workers = max((row["bytes"] for row in base if row["holder"] == "workers"), default=0)  # of loaders that take turns, one is at work
-    most = dict.fromkeys((*HOLDERS, "all"), 0)
+    most = dict.fromkeys((*HOLDERS, "all"), (0, "about"))
     for one in budget["totals"]:
         own = max(0, one["workers"] - workers)
         here = {"main": one["bytes"] - one["workers"] - one["shared"] - main, "workers": own, "shared": one["shared"]}
         here["all"] = sum(here.values())
-        most = {key: max(most[key], here[key]) for key in most}
+        least = {row["holder"] for row in budget["rows"] if row["known"] == "at least" and row["bytes"] >= SMALLEST and one["moment"] in row["moments"]}
+        said = {key: (size, "at least" if least and (key == "all" or key in least) else "about") for key, size in here.items()}
+        most = {key: max(most[key], said[key]) for key in most}
     return most
 
 
@@ -172,13 +174,13 @@ def main() -> None:
                 measured = beyond(*([Moment(*one) for one in run] for run in json.loads(known.read_text(encoding="utf-8"))))
                 said = predicted(case, told, folder)
                 for key in ("all", *HOLDERS):
-                    wanted, got = said[key], measured[key]
+                    (wanted, known), got = said[key], measured[key]
                     if max(wanted, got) >= SMALLEST:
-                        rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, got))
+                        rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, known, got))
                     print(f"{name} {case.words} {key}: {wanted / MIB:.0f} MiB predicted, {got / MIB:.0f} MiB measured", file=sys.stderr, flush=True)
-    print("| program | workers | what | predicted MiB | measured MiB | error |\n| --- | --- | --- | --- | --- | --- |")
-    for error, name, words, key, wanted, got in sorted(rows, key=lambda row: -abs(row[0])):
-        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {got / MIB:.0f} | {100 * error:+.0f} % |")
+    print("| program | workers | what | predicted MiB | known | measured MiB | error |\n| --- | --- | --- | --- | --- | --- | --- |")
+    for error, name, words, key, wanted, known, got in sorted(rows, key=lambda row: -abs(row[0])):
+        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {known} | {got / MIB:.0f} | {100 * error:+.0f} % |")
 
 
 if __name__ == "__main__":

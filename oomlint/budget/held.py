@@ -79,7 +79,8 @@ def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing
     if code == _CACHE:
         size, certainty = _size(_known(item), Name(f"cache at {_spot(place)}"))
         filled = growing.filled(place) if size.value is None else None
-        size, certainty = (filled, Certainty.AT_MOST) if filled is not None else (size, certainty)
+        # Between entries that stay, the allocator comes to hold what was freed: three to eight times as much was measured without workers.
+        size, certainty = (filled, Certainty.AT_MOST) if filled is not None else (size, Certainty.AT_LEAST)
         return Held("a cache of what is read", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)
     if code == _SHUFFLE:
         count = next((one.count for one in item.weight.factors if one.by is Multiplier.SAMPLES), None) if item.weight is not None else None
