@@ -10,30 +10,33 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import SAME_PATH
-from oomlint.budget.casts import AS_MADE, UNCOUNTED, bytes_of, item_of, origin
+from oomlint.api_names import AS_ARRAY, SAME_PATH, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
-from oomlint.budget.joining import joined
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.sizes import Name, Size, named
 from oomlint.finding import ContentKind
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.datasets.worker_copies import owner_of
 from oomlint.memory.facts import holding_fact
-from oomlint.memory.shared.array_shapes import allocation, commented
+from oomlint.memory.shared.array_shapes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Kind
+from oomlint.memory.shared.shaped import Array, leaves
 from oomlint.model import names
-from oomlint.model.values import ExternalCall
+from oomlint.model.values import ExternalCall, Written
 from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from oomlint.budget.headers import Array, DataFile
+    from oomlint.budget.headers import Array as FileArray
+    from oomlint.budget.headers import DataFile
     from oomlint.budget.sizes import Factor
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
-    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.content_classifier import Contents
+    from oomlint.memory.shared.shaped import Part
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
 
@@ -45,7 +48,24 @@ _BYTES: Final = frozenset({"builtins.bytes", "builtins.bytearray"})
 _MANY: Final = 10_000  # of which one may be large
 _SMALL: Final = 1 << 20  # bytes
 _NUMPY: Final = frozenset({"npy", "npz"})
+_ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR})
+UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", "geomspace", "fromiter", "frombuffer"})  # arrays of sizes that are not counted
+_STEPS: Final = 12
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
+
+
+class _Told(Parts):
+    """What expressions are where somebody knows of one what it gives: by the header of a file."""
+
+    def __init__(self, evaluator: Evaluator, contents: Contents, told: Mapping[cst.CSTNode, Array]) -> None:
+        super().__init__(evaluator, contents)
+        self._told = told
+
+    def of(self, node: cst.BaseExpression, frame: Frame) -> Part:
+        return self._told.get(node) or super().of(node, frame)
+
+    def function(self, name: str, call: cst.Call, frame: Frame) -> Part:
+        return self._told.get(call) or super().function(name, call, frame)
 
 
 class Containers:
@@ -107,8 +127,8 @@ class Containers:
         filed = self._matched(holding, owner, *asked) if asked is not None and self.files else None
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
         named = "" if asked is None or filed is not None else asked[1] or ""
-        pieces = self._joined(holding, owner)
-        before = size if pieces is not None else self._before_cast(size, holding, owner, file)
+        pieces = self._pieces(holding, owner)
+        before = Size((pieces,)) if pieces not in {None, size.value} else size if pieces is not None else self._before_cast(size, holding, owner, file)
         same = self._value(holding, owner)
         mapped = holding.content.element is not None and holding.content.element.kind is Kind.MEMMAP
         holds = ContentKind.MEMMAP if mapped else fact.holds
@@ -140,7 +160,7 @@ class Containers:
         frame = self._frame_of(owner, record.module, record.node)
         values = (part.value for part in record.node.elements if isinstance(part, cst.DictElement | cst.Element))
         contents = [(value, self.datasets.contents.of(value, frame)) for value in values]
-        sizes = [bytes_of(each, value, frame, self.evaluator) for value, each in contents if each.kind in {Kind.ARRAY, Kind.TENSOR}]
+        sizes = [_exact(self._array(value, frame)) for value, each in contents if each.kind in _ARRAYS]
         arrays: int | Name = sum(size or 0 for size in sizes)
         if not arrays and sizes and one.size.value is not None:
             arrays = Name(f"arrays in one of {one.name}", one.owner)
@@ -150,67 +170,92 @@ class Containers:
 
     def _sized(self, holding: Holding, dataset: Dataset, owner: str, items: str) -> tuple[Size, Certainty]:
         content = holding.content
-        item, made = self._item(holding, dataset), self._allocated(holding, dataset)
-        if made is not None and item != AS_MADE:
-            made = replace(made, item=item)
-        if content.size.exact is not None and item != AS_MADE:
-            exact = made.exact if made is not None else None
-            content = replace(content, size=replace(content.size, exact=exact))
-        if content.size.exact is not None:
-            whole = Size((*self._dimensions(made, owner), made.item)) if made is not None and made.item is not None else Size()
-            return whole if whole.value == content.size.exact else Size((content.size.exact,)), Certainty.EXACT
+        array = self._kept(holding, dataset)
+        if array is not None and array.exact is not None:
+            return _size(array), Certainty.EXACT
+        if content.size.exact is not None and content.kind not in _ARRAYS:
+            return Size((content.size.exact,)), Certainty.EXACT
         shape = commented(holding.module, holding.effect.node) if holding.effect is not None else None
-        if shape is None or shape.item is None:
-            shape = made or shape
         if shape is not None and shape.item is not None:
-            return Size((*self._dimensions(shape, owner), shape.item)), Certainty.EXACT
+            return Size((*named(shape.dimensions, owner), shape.item)), Certainty.EXACT
+        if array is not None and array.shape and array.item is not None and "..." not in array.shape:
+            return Size((*named(array.shape, owner), array.item)), Certainty.AT_LEAST if array.least else Certainty.EXACT
         if content.kind is Kind.PATHS:
             return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), _NAME)), Certainty.ABOUT
-        pieces = self._joined(holding, dataset)
-        if pieces is not None:
-            return Size(pieces), Certainty.EXACT
         least = least_of_one(items) if content.kind is Kind.OBJECTS else None
         if least is not None and (content.count is not None or items != "dicts"):
             return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), least)), Certainty.AT_LEAST
         return Size((Name(holding.name, owner),)), Certainty.EXACT
 
-    def _item(self, holding: Holding, dataset: Dataset) -> int | None:
-        """Bytes of an element of an array, where they are not those that it is made with; None where nobody knows what has become of it."""
-        value = holding.effect.value if holding.effect is not None else None
-        if holding.content.kind not in {Kind.ARRAY, Kind.TENSOR} or value is None:
-            return AS_MADE
-        content = holding.content
-        if self.files and self._asked(holding, dataset) is not None:
-            content = replace(content, node=self._origin(holding, dataset))
-            if value is content.node or self._key(holding) is not None:
-                return AS_MADE
-        return item_of(value, self._frame_of(dataset, holding.module, value), content, self.evaluator)
+    def _pieces(self, holding: Holding, owner: Dataset) -> int | None:
+        """Bytes of the pieces that an array is joined of: ``np.concatenate([a, b])``."""
+        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
+        if holding.content.kind not in _ARRAYS or value is None:
+            return None
+        while isinstance(value, cst.Call) and names.last_name(value.func) in AS_ARRAY and len(value.args) == 1:
+            value = value.args[0].value
+        found = [alt.value for alt in self.evaluator.values(value, self._frame_of(owner, holding.module, value))]
+        made = found[0] if len(found) == 1 else None
+        if not isinstance(made, ExternalCall) or names.last_name(made.call.func) not in STACKS or not made.call.args:
+            return None
+        parts = list(leaves(_Told(self.evaluator, self.datasets.contents, {}).of(made.call.args[0].value, made.frame)))
+        sizes = [_exact(one) if isinstance(one, Array) else None for one in parts]
+        return sum(one or 0 for one in sizes) if sizes and None not in sizes else None
+
+    def _kept(self, holding: Holding, owner: Dataset, told: Mapping[cst.CSTNode, Array] | None = None) -> Array | None:
+        """The array that is kept, as it is where it is kept."""
+        if (told is None and holding.content.kind not in _ARRAYS) or (holding.effect is not None and holding.effect.index):
+            return None
+        value = holding.effect.value if holding.effect is not None else holding.content.node
+        module = holding.module if holding.effect is not None else holding.content.module
+        if not isinstance(value, cst.BaseExpression) or module is None:
+            return None
+        frame = self._frame_of(owner, module, value)
+        return self._array(self._whole(value, frame), frame, told)
+
+    def _array(self, node: cst.BaseExpression, frame: Frame, told: Mapping[cst.CSTNode, Array] | None = None) -> Array | None:
+        found = _Told(self.evaluator, self.datasets.contents, told or {}).of(node, frame)
+        return found if isinstance(found, Array) and found.of != "python" else None
 
     def _origin(self, holding: Holding, owner: Dataset) -> cst.BaseExpression:
         """The expression that has read or made what is kept."""
         value, node = holding.effect.value if holding.effect is not None and not holding.effect.index else None, holding.content.node
-        found = origin(value, self._frame_of(owner, holding.module, value), self.evaluator) if value is not None else None
-        reads = isinstance(found, cst.Call) and names.last_name(found.func) in _READERS
-        return found if found is not None and (reads or not isinstance(node, cst.BaseExpression)) else node  # type: ignore[return-value]
+        found = self._reader(value, self._frame_of(owner, holding.module, value), _STEPS) if value is not None else None
+        return found or node  # type: ignore[return-value] # it is asked of an expression
 
-    def _joined(self, holding: Holding, dataset: Dataset) -> tuple[int, ...] | None:
-        """The shape of an array that is joined of pieces."""
-        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
-        return joined(value, self._frame_of(dataset, holding.module, value), self.datasets.contents) if value is not None else None
+    def _reader(self, node: cst.BaseExpression, frame: Frame, steps: int) -> cst.Call | None:
+        """The call that reads a file, before methods, functions and operators changed what it gives."""
+        parts: list[cst.BaseExpression] = []
+        if isinstance(node, cst.Call):
+            if names.last_name(node.func) in _READERS:
+                return node
+            parts = [*([node.func.value] if isinstance(node.func, cst.Attribute) else []), *(arg.value for arg in node.args[:1])]
+        elif isinstance(node, cst.BinaryOperation):
+            parts = [node.left, node.right]
+        elif isinstance(node, cst.Name):
+            parts = [one for one in [self._before(node, frame)] if one is not None]
+        found = (self._reader(one, frame, steps - 1) for one in parts if steps)
+        return next((one for one in found if one is not None), None)
 
-    def _allocated(self, holding: Holding, owner: Dataset) -> Bytes | None:
-        """The shape that an array is made in."""
-        content = holding.content
-        if content.module is None or not isinstance(content.node, cst.Call):
-            return None
-        frame = self._frame_of(owner, content.module, content.node)
-        for alt in self.evaluator.values(content.node, frame)[:2]:
-            if isinstance(alt.value, ExternalCall):
-                return allocation(names.canonical(alt.value.name), alt.value.call, self.evaluator, alt.value.frame)
-        return None
+    def _before(self, node: cst.Name, frame: Frame) -> cst.BaseExpression | None:
+        """What a name of the same function stands for."""
+        found = [alt.value for alt in self.evaluator.values(node, frame)]
+        one = found[0] if len(found) == 1 else None
+        made = one.node if isinstance(one, Written) else one.call if isinstance(one, ExternalCall) else None
+        return made if isinstance(one, Written | ExternalCall) and one.frame == frame and made is not node else None
 
-    def _dimensions(self, shape: Bytes, owner: str) -> tuple[int | Name, ...]:
-        return tuple(one for one in named(shape.dimensions, owner) if isinstance(one, int | Name))
+    def _whole(self, node: cst.BaseExpression, frame: Frame) -> cst.BaseExpression:
+        """The array that a view is one of: it keeps all of it."""
+        for _ in range(_STEPS):
+            before = self._before(node, frame) if isinstance(node, cst.Name) else None
+            if isinstance(node, cst.Subscript) and self.datasets.contents.of(node.value, frame).kind in _ARRAYS:
+                indices = [part.slice for part in node.slice]
+                views = all(isinstance(one, cst.Slice) or (isinstance(one, cst.Index) and isinstance(one.value, cst.Integer)) for one in indices)
+                before = node.value if views else None
+            if before is None:
+                break
+            node = before
+        return node
 
     # -- data files --------------------------------------------------------------------------------------------------------
 
@@ -247,16 +292,18 @@ class Containers:
         file, array = self._file(forms, path, key)
         if file is None:
             return None
-        item = self._item(holding, owner)
         if array is not None and array.item is not None:
-            return (Size((*array.shape, item or array.item)), Certainty.EXACT, file.path) if item is not None else None
+            node = self._origin(holding, owner)
+            read = Array(array.shape, str(array.item), "numpy")
+            kept = self._kept(holding, owner, {node: read}) if self._key(holding) is None and holding.effect is not None else read
+            return (_size(kept), Certainty.EXACT, file.path) if kept is not None and kept.exact is not None else None
         if array is None and not file.arrays and file.held is not None:
             part = holding.effect is not None and (bool(holding.effect.index) or isinstance(holding.effect.value, cst.Subscript))
             certainty = Certainty.AT_MOST if part else Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
             return Size((file.held,)), certainty, file.path
         return None
 
-    def _file(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[DataFile | None, Array | None]:
+    def _file(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[DataFile | None, FileArray | None]:
         """The data file that is read, and the array of it."""
         wanted = [one for one in self.files if one.format in forms]
         if path is not None and os.path.splitext(path)[1]:
@@ -288,6 +335,14 @@ class Containers:
         made = owner.alternative.value if owner.alternative is not None else None
         frames = self.datasets.building_frames(owner.instance) if owner.instance is not None else [made.frame] if isinstance(made, ExternalCall) else []
         return next((frame for frame in frames if frame.scope is scope), None) or self.evaluator.calls.plain_frame(module, scope)
+
+
+def _size(array: Array) -> Size:
+    return Size((*named(array.shape or (), ""), array.item or 0))
+
+
+def _exact(array: Array | None) -> int | None:
+    return array.exact if array is not None else None
 
 
 def _is_light(holding: Holding, one: Container) -> bool:
