@@ -82,15 +82,8 @@ class Expressions(Calls):
                 return self._dict(node, around)
             case cst.ListComp() | cst.GeneratorExp():
                 return self._comprehension(node.for_in, around, lambda inner: self.eval(node.elt, inner), text_of(node, around.module))
-            case cst.SetComp():
-                found = self._comprehension(node.for_in, around, lambda inner: self.eval(node.elt, inner), text_of(node, around.module))
-                known = isinstance(found, list) and all(hashable(one) for one in found)
-                return tuple(dict.fromkeys(found)) if known else Missing(text_of(node, around.module))
-            case cst.DictComp():
-                found = self._comprehension(
-                    node.for_in, around, lambda inner: (self.eval(node.key, inner), self.eval(node.value, inner)), text_of(node, around.module)
-                )
-                return dict(found) if isinstance(found, list) and all(hashable(key) for key, _ in found) else Missing(text_of(node, around.module))
+            case cst.SetComp() | cst.DictComp():
+                return self._keyed(node, around)
             case cst.Attribute():
                 return self._attribute(node, around)
             case cst.Subscript():
@@ -123,6 +116,15 @@ class Expressions(Calls):
             case cst.Lambda():
                 return self.defined(node, around)
         return Missing(text_of(node, around.module))
+
+    def _keyed(self, node: cst.SetComp | cst.DictComp, around: Names) -> Any:
+        """A set, as a tuple, or a dictionary, out of a comprehension."""
+        text = text_of(node, around.module)
+        if isinstance(node, cst.SetComp):
+            found = self._comprehension(node.for_in, around, lambda inner: self.eval(node.elt, inner), text)
+            return tuple(dict.fromkeys(found)) if isinstance(found, list) and all(hashable(one) for one in found) else Missing(text)
+        found = self._comprehension(node.for_in, around, lambda inner: (self.eval(node.key, inner), self.eval(node.value, inner)), text)
+        return dict(found) if isinstance(found, list) and all(hashable(key) for key, _ in found) else Missing(text)
 
     def defined(self, node: cst.Lambda | cst.FunctionDef, around: Names) -> Any:
         """A function, with the defaults that it has where it is defined."""

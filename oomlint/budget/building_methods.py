@@ -12,7 +12,7 @@ from oomlint.budget.costs import FLOAT
 from oomlint.budget.parts import Array, Function, Layer, Library, Made, Method, Missing, Outside, Rest, all_parts, is_part, items_of, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _ITEMS: Final = {"half": 2, "bfloat16": 2, "double": 8, "float": FLOAT}  # bytes of a number, of methods that change it
 _TYPES: Final = frozenset({"to", "type"})
@@ -102,16 +102,7 @@ class Methods(Held):
         if word in SAME_MODEL or word in {"requires_grad_", "share_memory"}:
             return of
         if isinstance(whole, Layer) and word in {"append", "insert", "extend", "__iadd__"} and plain:
-            items: list[Any] | None = items_of(plain[0]) if word in {"extend", "__iadd__"} else [plain[-1]]
-            held = list(parts.values())
-            at = plain[0] if word == "insert" and isinstance(plain[0], int) else len(held)
-            whole.missing += [text] if items is None or (word == "insert" and not isinstance(plain[0], int)) else []
-            held[at:at] = [as_entry(whole.kind, one) for one in items or ()]
-            whole.parts = (
-                {str(place): one for place, one in enumerate(held)}
-                if word == "insert"
-                else dict(zip([*parts, *map(str, range(at, len(held)))], held, strict=False))
-            )
+            _put(whole, word, plain, text)
             return of
         if word in {"add_module", "register_module", "register_parameter"}:
             name, part, *_ = [*plain, *named.values(), Missing(text), Missing(text)]
@@ -126,12 +117,7 @@ class Methods(Held):
                 parts[plain[0]] = Array(value.shape, value.item, kept=True)
             return None
         if word in {"children", "modules", "named_children", "named_modules"}:
-            if not _whole(of):
-                return Missing(text)
-            if word == "named_children":
-                return [(name, one) for name, one in parts.items() if is_part(one) and not isinstance(one, Array)]
-            found = list(all_parts(of)) if "modules" in word else [one for one in parts_of(of) if not isinstance(one, Array)]
-            return [(Missing(text), one) for one in found] if word.startswith("named") else found
+            return _listed(of, word, parts, text) if _whole(of) else Missing(text)
         if isinstance(whole, Layer) and word == "update" and plain:
             given: Any = plain[0].parts if isinstance(plain[0], Layer) else plain[0]
             items = list(given.items()) if isinstance(given, dict) else items_of(given)
@@ -150,6 +136,25 @@ class Methods(Held):
         if word not in _LOOKS:
             of.missing.append(text)
         return Missing(text)
+
+
+def _put(whole: Layer, word: str, plain: Sequence[Any], text: str) -> None:
+    """Put layers into a container."""
+    items: list[Any] | None = items_of(plain[0]) if word in {"extend", "__iadd__"} else [plain[-1]]
+    held = list(whole.parts.values())
+    at = plain[0] if word == "insert" and isinstance(plain[0], int) else len(held)
+    whole.missing += [text] if items is None or (word == "insert" and not isinstance(plain[0], int)) else []
+    held[at:at] = [as_entry(whole.kind, one) for one in items or ()]
+    names = map(str, range(len(held))) if word == "insert" else [*whole.parts, *map(str, range(at, len(held)))]
+    whole.parts = dict(zip(names, held, strict=False))
+
+
+def _listed(of: Layer | Made, word: str, parts: Mapping[Any, Any], text: str) -> list[Any]:
+    """The modules in a module."""
+    if word == "named_children":
+        return [(name, one) for name, one in parts.items() if is_part(one) and not isinstance(one, Array)]
+    found = list(all_parts(of)) if "modules" in word else [one for one in parts_of(of) if not isinstance(one, Array)]
+    return [(Missing(text), one) for one in found] if word.startswith("named") else found
 
 
 def _whole(value: Any) -> bool:
