@@ -14,6 +14,7 @@ from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.growing_loops import growing_loops
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
+from oomlint.memory.datasets.samples import length_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.content_kinds import PAYLOAD
 from oomlint.memory.shared.flow_runs import runs_of
@@ -175,17 +176,8 @@ class Growing:
 
     def _length(self, module: Module, owner: Scope) -> int | None:
         """What ``__len__`` of a class gives."""
-        for instance in self.evaluator.calls.instances(module, owner, most=1):
-            method = self.evaluator.method(instance, "__len__")
-            if method is None:
-                return None
-            for value in (one.value for one in method.scope.returns if one.value is not None):
-                frame = Frame(method.module, method.scope, None, instance)
-                if isinstance(value, cst.Call) and names.last_name(value.func) == "len" and value.args:
-                    return self.datasets.contents.count(value.args[0].value, frame)
-                found = [alt.value.value for alt in self.evaluator.values(value, frame) if isinstance(alt.value, Const)]
-                return found[0] if len(found) == 1 and isinstance(found[0], int) else None
-        return None
+        made = (self.datasets.of_value(one) for one in self.evaluator.calls.instances(module, owner, most=1))
+        return next((length_of(self.project, one) for one in made if one is not None), None)
 
     def _cached(self, module: Module, scope: Scope) -> Iterator[Held]:
         """What ``lru_cache`` keeps of the results of a function, where it has a bound."""
