@@ -112,11 +112,13 @@ def beyond(whole: list[Moment], empty: list[Moment]) -> dict[str, int]:
     bases: dict[int, Moment] = {}
     for one in empty:
         bases[one.living] = Moment(one.living, *(max(pair) for pair in zip(one[1:], bases.get(one.living, one)[1:], strict=True)))
+    # A worker comes to take more when its collector goes over all objects, and that may be when others have ended.
+    each = max(((one.total - one.main) // one.living for one in empty if one.living), default=0)
     most = dict.fromkeys((*HOLDERS, "all"), 0)
     for one in whole:
         base = bases[min(bases, key=lambda living: abs(living - one.living))]
-        main, workers, shared = one.main - base.main, (one.total - one.main) - (base.total - base.main), one.shared - base.shared
-        here = {"main": main, "workers": workers, "shared": shared, "all": one.total - base.total + shared}
+        main, workers, shared = one.main - base.main, one.total - one.main - each * one.living, one.shared - base.shared
+        here = {"main": main, "workers": workers, "shared": shared, "all": main + workers + shared}
         most = {key: max(most[key], here[key]) for key in most}
     return most
 
