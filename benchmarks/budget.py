@@ -176,13 +176,13 @@ def main() -> None:
                 measured = beyond(*([Moment(*one) for one in run] for run in json.loads(known.read_text(encoding="utf-8"))))
                 said = predicted(case, told, folder)
                 for key in ("all", *HOLDERS):
-                    (wanted, known), got = said[key], measured[key]
+                    (wanted, claim), got = said[key], measured[key]
                     if max(wanted, got) >= SMALLEST:
-                        rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, known, got))
+                        rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, claim, got))
                     print(f"{name} {case.words} {key}: {wanted / MIB:.0f} MiB predicted, {got / MIB:.0f} MiB measured", file=sys.stderr, flush=True)
     print("| program | workers | what | predicted MiB | known | measured MiB | error |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for error, name, words, key, wanted, known, got in sorted(rows, key=lambda row: -abs(row[0])):
-        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {known} | {got / MIB:.0f} | {100 * error:+.0f} % |")
+    for error, name, words, key, wanted, claim, got in sorted(rows, key=lambda row: -abs(row[0])):
+        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {claim} | {got / MIB:.0f} | {100 * error:+.0f} % |")
 
 
 if __name__ == "__main__":
