@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 0.02  # seconds without a change before a file is checked
 _REST: Final = 0.4  # seconds more before it is asked what the file causes in others
+_IDLE: Final = 1.0  # seconds without a change before what earlier checks have left behind is looked for, which takes as long as a check
+_MOST_LEFT: Final = 40  # checks, behind which it is looked for in any case
 _CODE: Final = re.compile(r"\b[A-Z]{2,}\d+\b")
 _SUFFIXES: Final = ",".join(suffix.removeprefix(".") for suffix in (*SUFFIXES, *SHELL_SUFFIXES, *SETTINGS_SUFFIXES, ".mk"))
 _WATCHED: Final = (f"**/*.{{{_SUFFIXES}}}", "**/{Makefile,makefile,Dockerfile,.gitignore}")
@@ -77,6 +80,8 @@ class Server(LanguageServer):
         self._of: dict[str, OpenProject | None] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._thread = ThreadPoolExecutor(1, "check")  # one check at a time
+        self._sweep: asyncio.Task[None] | None = None
+        self._left = 0  # checks since what they leave behind was looked for
         self._told: set[str] = set()
         self.verifier = Verifier(self._refresh_lenses, self._tell) if allow_run else None
         self._refresh: asyncio.Future[None] | None = None
@@ -104,6 +109,9 @@ class Server(LanguageServer):
         self._start(document.path, pause)
         for path in self.seen.keys() - {document.path}:
             self._start(path, pause + _REST)
+        if self._sweep:
+            self._sweep.cancel()
+        self._sweep = asyncio.ensure_future(self._swept(_IDLE))
 
     def begin_again(self) -> None:
         """Forget all that rests on files and settings: some have changed."""
@@ -147,6 +155,12 @@ class Server(LanguageServer):
         except Exception as error:  # noqa: BLE001 - whatever goes wrong with one state of a file, the next one is checked
             self.window_log_message(types.LogMessageParams(types.MessageType.Error, f"oomlint: {os.path.basename(path)}: {type(error).__name__}: {error}"))
 
+    async def _swept(self, pause: float) -> None:
+        """Let go of what earlier checks have left behind. Python would look for it in the middle of an answer."""
+        await asyncio.sleep(pause)
+        self._left = 0
+        await self._asked(gc.collect)
+
     async def _asked(self, function: Callable[..., _Answer], *arguments: object) -> _Answer:
         """What a check comes to, in a thread of its own. One that has begun is not given up, and the next one waits for it."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
@@ -164,6 +178,7 @@ class Server(LanguageServer):
             return
         contents = self._contents(document)
         found = await self._asked(project.findings, path, contents)
+        self._left += 1
         known = self.seen.setdefault(path, _Seen(document))
         known.broken = any(item.code is None for item in found)
         if known.document.data != document.data:
@@ -174,6 +189,8 @@ class Server(LanguageServer):
         if not known.broken:  # else what was found before it broke stays; to say where it is broken is for others
             known.own = found
         self._send(path)
+        if self._left >= _MOST_LEFT:
+            await self._swept(0)
 
     def _contents(self, document: Document) -> dict[str, bytes]:
         """What is open in the project of a document. A buffer without a file is a program of its own."""
@@ -369,6 +386,7 @@ def make(*, allow_run: bool) -> Server:
 def serve(*, allow_run: bool) -> int:
     """Serve over standard input and output until the editor ends it, and return the exit status that the protocol asks for."""
     server = make(allow_run=allow_run)
+    gc.disable()  # the server looks for what is free itself, when nothing is typed
 
     def end(number: int, _: object) -> None:
         if server.verifier is not None:
