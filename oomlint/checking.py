@@ -20,7 +20,7 @@ from oomlint.source import Kind, SourceError, content_digest, read_source
 from oomlint.suppress import UNUSED, Suppressions, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from oomlint.cache import Verdict
     from oomlint.config import Settings
@@ -115,6 +115,7 @@ class Checker:
         # None: their rules are asked about all files.
         self._mentions = None if any(not rule.mentions for rule in rules) else frozenset(word for rule in rules for word in rule.mentions)
         self._noted: tuple[str, ...] = ()  # what was read to find out that only rules of plugins are asked
+        self.heard: Callable[[str, tuple[Finding, ...]], None] | None = None  # is told what each rule says before the next one is asked
         self._finished = True  # whether the last file was checked within half its budget; else nobody has noted what was read for it
 
     def take_projects(self) -> Projects:
@@ -150,7 +151,6 @@ class Checker:
 
     def lint(self, looked: Looked) -> Linted:
         """Ask the rules about a file, silence what its comments silence, and leave out what is not to be shown."""
-        settings = self.job.settings
         ignored = tuple("" if code == "ALL" else code for code in self._ignores.codes(looked.path))
         codes = [code for code in self.job.codes if not code.startswith(ignored)] if ignored else self.job.codes
         reads: tuple[str, ...] | None = ()
@@ -159,16 +159,21 @@ class Checker:
             said, failures, source = self._said(looked, codes)
             if readings is not None:
                 reads = None if failures or not self._finished else (*readings.end(), *self._noted)
-            known = [code for code, _ in registry.catalogue()] if plugins.whole() else ()  # else one that is not there may be of what is missing
-            findings = apply(said, Suppressions.from_source(source), codes, known) if self.job.suppress else tuple(said)
-            findings = tuple(left for item in findings if (left := self._beside_silence(item)) is not None)
+            findings = self._shown(said, source, codes)
         except SourceError as error:
             return Linted((self._mistake(error),))
         except RecursionError:
             return Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
-        shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
         searches = readings.news() if readings is not None else ()
-        return Linted(ordered(shown), tuple(failures), reads, searches, tuple(self._unread(looked.path, reads or ())))
+        return Linted(findings, tuple(failures), reads, searches, tuple(self._unread(looked.path, reads or ())))
+
+    def _shown(self, said: list[Finding], source: Source, codes: Collection[str]) -> tuple[Finding, ...]:
+        """What comments leave of what the rules of these codes say, as far as the settings ask for it."""
+        limits = self.job.settings
+        known = [code for code, _ in registry.catalogue()] if plugins.whole() else ()  # else one that is not there may be of what is missing
+        findings = apply(said, Suppressions.from_source(source), codes, known) if self.job.suppress else tuple(said)
+        left = [item for found in findings if (item := self._beside_silence(found)) is not None]
+        return ordered(item for item in left if item.severity.rank <= limits.severity.rank and item.confidence.rank <= limits.min_confidence.rank)
 
     def _unread(self, path: str, reads: Iterable[str]) -> Iterator[Finding]:
         """What is said of files that were opened for values and have none to give, because they are broken."""
@@ -289,8 +294,7 @@ class Checker:
             findings.append(replace(cannot_check(path, "it is not checked to its end: that would take too many steps"), name=UNFINISHED))
         return findings, failures, source
 
-    @staticmethod
-    def _answers(path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
+    def _answers(self, path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say of a file, as far as its budget goes."""
         from oomlint.memory.ranks.ranks import by_ranks  # noqa: PLC0415
         from oomlint.memory.shared.drivers import weighed  # noqa: PLC0415 - brings libcst
@@ -316,6 +320,8 @@ class Checker:
                     raise
                 failures.append(_failure(rule, path, error))
             findings += said
+            if self.heard is not None:
+                self.heard(rule.code, self._shown(said, module.source, (rule.code,)))
         return findings, failures, module.source
 
 

@@ -84,8 +84,11 @@ class Rechecker:
                 return None
         return results
 
-    def of(self, path: str, overlay: Contents) -> tuple[Finding, ...]:
-        """Findings of one file with those contents in place. Only what was found last is remembered: an editor may ask for days."""
+    def of(self, path: str, overlay: Contents, heard: Callable[[str, tuple[Finding, ...]], None] | None = None) -> tuple[Finding, ...]:
+        """Findings of one file with those contents in place. Only what was found last is remembered: an editor may ask for days.
+
+        ``heard`` is told what each rule says as soon as it has said it.
+        """
         contents = dict(overlay)
         difference = _Difference(contents, self._otherwise)
         answer = next(iter(self._answers.get(path, ())), None)
@@ -95,7 +98,7 @@ class Rechecker:
                 self._projects = self._again.projects
                 self._others.clear()
                 self._bases.clear()
-            answer = self._again.answer(path)
+            answer = self._again.answer(path, heard)
             self._answers[path] = [answer]
         return answer.findings
 
@@ -155,8 +158,9 @@ class _Again:
         self.projects = projects.over(overlay)
         self._checker = Checker(replace(job, overlay=overlay), self.projects)
 
-    def answer(self, path: str) -> _Answer:
+    def answer(self, path: str, heard: Callable[[str, tuple[Finding, ...]], None] | None = None) -> _Answer:
         """What is found in a file."""
+        self._checker.heard = heard
         looked = self._looks.get(path) if path not in self.contents else None
         if looked is None:
             looked = self._checker.look(path)

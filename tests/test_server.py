@@ -21,7 +21,10 @@ from pygls.lsp.client import LanguageClient
 from pygls.workspace.position_codec import PositionCodec
 
 from oomlint.finding import Confidence, Finding, Place, Severity
+from oomlint.lsp.documents import Document
 from oomlint.lsp.moved import moved
+from oomlint.lsp.open_project import project_of_buffer
+from oomlint.lsp.server import make
 from oomlint.lsp.translation import FIX_ALL, Translator
 from oomlint.output import urls
 from oomlint.output.view import View
@@ -254,6 +257,37 @@ def test_findings_stay_while_a_program_is_broken(folder: Path) -> None:
         await client.shows("train.py", ("OOM101", 1))
 
     session(folder, talk)
+
+
+def test_what_the_first_rules_say_is_sent_while_the_others_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"""{RUN}
+def train(model, loader):
+    total = 0
+    for x in loader:
+        loss = model(x).sum()
+        loss.backward()
+        total += loss
+    return total
+
+
+DataLoader([], num_workers=0, persistent_workers=True)  # noqa: OOM101
+"""
+    path = str(tmp_path / "train.py")
+    project = project_of_buffer(path, str(tmp_path), ())
+    heard: dict[str, tuple[Finding, ...]] = {}
+    found = project.findings(path, {path: text.encode()}, heard.__setitem__)
+    assert {code: [item.place.row for item in items] for code, items in heard.items() if items} == {"OOM101": [3], "OOM201": [12]}
+    assert list(heard) == sorted(heard)
+
+    server = make(allow_run=False)
+    sent: list[list[tuple[str | None, int]]] = []
+    monkeypatch.setattr(server, "_send", lambda path: sent.append([(item.code, item.place.row) for item in server.seen[path].own]))
+    server._moved(Document("file:", path, text.encode())).own = found
+    after = Document("file:", path, b"#\n" + text.encode())
+    server._send_early(after, {"OOM101": tuple(replace(item, place=replace(item.place, row=4, end_row=4)) for item in heard["OOM101"])})
+    assert sent == []  # an editor moves what it shows by itself
+    server._send_early(after, {"OOM101": ()})
+    assert sent == [[("OOM201", 13)]]  # of which nothing newer is known
 
 
 def test_characters_are_counted_in_utf_16(folder: Path) -> None:

@@ -19,7 +19,7 @@ from oomlint.rechecking import Rechecker
 from oomlint.suppress import UNUSED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from oomlint.config import Settings
@@ -44,12 +44,12 @@ class OpenProject:
         self._marks: dict[str, tuple[int, int]] = {}
         self._lint = self._begin()
 
-    def findings(self, path: str, contents: Contents) -> tuple[Finding, ...]:
-        """What is found in a file. One that is no code has nothing of its own."""
+    def findings(self, path: str, contents: Contents, heard: Callable[[str, tuple[Finding, ...]], None] | None = None) -> tuple[Finding, ...]:
+        """What is found in a file. One that is no code has nothing of its own. ``heard`` is told what each rule says as soon as it has said it."""
         if beside(path) is not None:
             return ()
         self._refresh(contents)
-        found = said_once(self._lint.of(path, contents))
+        found = said_once(self._lint.of(path, contents, heard))
         self._note(contents)
         return self.without_used(path, ordered(found))
 

@@ -18,6 +18,7 @@ from pygls.lsp.server import LanguageServer
 
 from oomlint import __version__, plugins, registry
 from oomlint.beside_code import SETTINGS_SUFFIXES, SHELL_SUFFIXES, beside
+from oomlint.checking import ordered
 from oomlint.config import ConfigError
 from oomlint.discovery import SUFFIXES
 from oomlint.lsp import translation
@@ -25,11 +26,12 @@ from oomlint.lsp.documents import documents
 from oomlint.lsp.moved import moved
 from oomlint.lsp.open_project import project_for, project_of_buffer
 from oomlint.lsp.verifying import CANCEL, VERIFY, Subject, Verifier
+from oomlint.once import said_once
 from oomlint.output.view import View
 from oomlint.source import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from oomlint.causes import Causes
     from oomlint.finding import Finding
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 0.02  # seconds without a change before a file is checked
 _REST: Final = 0.4  # seconds more before it is asked what the file causes in others
+_SOON: Final = 0.1  # seconds after which what the first rules say is shown, while the others are still asked
 _IDLE: Final = 1.0  # seconds without a change before what earlier checks have left behind is looked for, which takes as long as a check
 _MOST_LEFT: Final = 40  # checks, behind which it is looked for in any case
 _CODE: Final = re.compile(r"\b[A-Z]{2,}\d+\b")
@@ -177,20 +180,43 @@ class Server(LanguageServer):
         if project is None:
             return
         contents = self._contents(document)
-        found = await self._asked(project.findings, path, contents)
+        early: dict[str, tuple[Finding, ...]] = {}  # by the rule
+        check = asyncio.ensure_future(self._asked(project.findings, path, contents, early.__setitem__))
+        try:
+            while not check.done():
+                await asyncio.wait({check}, timeout=_SOON)
+                if not check.done() and not document.cells:
+                    self._send_early(document, early.copy())
+        finally:
+            check.cancel()
+        found = check.result()
         self._left += 1
-        known = self.seen.setdefault(path, _Seen(document))
+        known = self._moved(document)
         known.broken = any(item.code is None for item in found)
-        if known.document.data != document.data:
-            texts = [each.decode(errors="replace") for each in (known.document.data, document.data)]
-            # Which cell of a notebook was edited, nobody has told.
-            known.own, known.caused = (() if document.cells else tuple(moved(items, path, *texts)) for items in (known.own, known.caused))
-        known.document = document
         if not known.broken:  # else what was found before it broke stays; to say where it is broken is for others
             known.own = found
         self._send(path)
         if self._left >= _MOST_LEFT:
             await self._swept(0)
+
+    def _moved(self, document: Document) -> _Seen:
+        """What is known of a document, where it stands now."""
+        known = self.seen.setdefault(document.path, _Seen(document))
+        if known.document.data != document.data:
+            texts = [each.decode(errors="replace") for each in (known.document.data, document.data)]
+            # Which cell of a notebook was edited, nobody has told.
+            known.own, known.caused = (() if document.cells else tuple(moved(items, document.path, *texts)) for items in (known.own, known.caused))
+        known.document = document
+        return known
+
+    def _send_early(self, document: Document, early: Mapping[str, tuple[Finding, ...]]) -> None:
+        """Send what some rules say, if that is news, beside what the others have said of the document before."""
+        found = said_once(item for items in early.values() for item in items)
+        known = self._moved(document)
+        before = [item for item in known.own if item.code in early]
+        if {(item.code, item.place, item.message) for item in found} != {(item.code, item.place, item.message) for item in before}:
+            known.own = ordered([*found, *(item for item in known.own if item.code not in early)])
+            self._send(document.path)
 
     def _contents(self, document: Document) -> dict[str, bytes]:
         """What is open in the project of a document. A buffer without a file is a program of its own."""
