@@ -170,7 +170,8 @@ class _Mender:
             if any(edit.place.path in self._state.findings and self._family(edit.place.path)[0] != edit.place.path for edit in fix.edits):
                 continue  # the other path to the same file has this fix, too
             if not all(self._may_edit(edit.place.path) for edit in fix.edits):
-                self._left_out[finding] = next((cause for edit in fix.edits if (cause := self._refusals.get(edit.place.path))), "another file is not checked")
+                if self._in_reach(finding.place.path):  # else it is not shown, and nobody has asked for it
+                    self._left_out[finding] = next((why for edit in fix.edits if (why := self._refusals.get(edit.place.path))), "another file is not checked")
                 continue
             places = [edit.place for edit in fix.edits]
             if not any(overlap(one, other) for one in places for other in taken):

@@ -70,6 +70,14 @@ def test_a_loader_elsewhere_is_told_at_the_dataset(tmp_path: Path) -> None:
     assert report.findings[0].related[0].message == "it happens here"
 
 
+def test_fixes_that_files_around_would_have_are_not_counted(tmp_path: Path) -> None:
+    bad = "DataLoader([], num_workers=0, persistent_workers=True)\n"
+    write(tmp_path, {"datasets.py": CLIPS + LOADER + bad, "train.py": TRAIN + bad})
+    report = check(tmp_path, "datasets.py", fix=True)
+    assert ([item.place.row for item in report.fixed], report.left_out) == ([20], 0)
+    assert (tmp_path / "train.py").read_text() == TRAIN + bad
+
+
 WAYS = {
     "a module": {"train.py": LOADER + 'import datasets\nloader = DataLoader(datasets.Clips("a"), num_workers=8)\n'},
     "a star": {"train.py": LOADER + 'from datasets import *\nloader = DataLoader(Clips("a"), num_workers=8)\n'},
