@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.loading import import_names
 from oomlint.verify.child.synthesis import argument_specs
-from oomlint.verify.child.synthesis.spec_paths import replaced
+from oomlint.verify.child.synthesis.spec_paths import fresh, given
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,37 +45,30 @@ def guards(path: str, rows: Sequence[int]) -> list[Guard]:
     return found
 
 
-def reaching(state: State, conditions: list[Guard]) -> Iterator[tuple[str, State]]:
+def reaching(state: State, conditions: list[Guard]) -> Iterator[State]:
     """States in which what a condition speaks of is what it compares with."""
     for guard in conditions:
         if guard.names & ASKS:
             yield from _without(state)
-        for where in ("arguments", "owner"):
-            for name, spec in state.get(where, {}).items():
-                if name in guard.names or name.strip("_") in guard.names:
-                    yield from _others(state, [where, name], guard)
-                if spec["is"] == "settings":
-                    for entry in [entry for entry in spec["has"] if entry in guard.names]:
-                        yield from _others(state, [where, name, "has", entry], guard)
+        for place, spec in given(state):
+            if {place[1], place[1].strip("_")} & guard.names:
+                yield from _others(state, place, guard)
+            if spec["is"] == "settings":
+                for entry in [entry for entry in spec["has"] if entry in guard.names]:
+                    yield from _others(state, [*place, "has", entry], guard)
 
 
-def _others(state: State, place: list[Any], guard: Guard) -> Iterator[tuple[str, State]]:
+def _others(state: State, place: list[Any], guard: Guard) -> Iterator[State]:
     name = place[-1]
-    specs: list[Any] = []
-    for constant in guard.constants:
-        if isinstance(constant, str) and constant.startswith(".") and len(constant) > 1:
-            specs.append(argument_specs.path_spec(name, constant))
-        else:
-            specs.append({"is": "json", "value": constant})
-    for spec in [*specs, *({"is": "json", "value": value} for value in PLAIN), argument_specs.path_spec(name)]:
-        made = replaced(state, place, spec)
-        made["files"] = {}
-        yield f"{name} is {spec}, as a condition asks", made
+    ends = [constant for constant in guard.constants if isinstance(constant, str) and constant.startswith(".") and len(constant) > 1]
+    for value in (*guard.constants, *PLAIN):
+        yield fresh(state, place, argument_specs.path_spec(name, value) if value in ends else {"is": "json", "value": value})
+    yield fresh(state, place, argument_specs.path_spec(name))
 
 
-def _without(state: State) -> Iterator[tuple[str, State]]:
+def _without(state: State) -> Iterator[State]:
     """States without one of the files, what was asked for last first: that is what the program itself makes."""
     for key, spec in reversed(list(state["files"].items())):
         if spec["kind"] != "absent":
             folder = {os.path.dirname(key): {"kind": "empty"}} if os.path.dirname(key) else {}
-            yield f"{key} is not there, as a condition asks", {**state, "files": {**folder, **state["files"], key: {"kind": "absent"}}}
+            yield {**state, "files": {**folder, **state["files"], key: {"kind": "absent"}}}

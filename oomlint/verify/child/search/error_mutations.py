@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.search.generic_mutations import folders
+from oomlint.verify.child.search.generic_mutations import folders, ranks, sized, structures, with_axes
 from oomlint.verify.child.synthesis import file_specs, file_specs_lmdb, file_specs_plain
-from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, changed, fresh, inside, ranked, recent, replaced
+from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, called, changed, fresh, given, inside, ranked, recent, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oomlint.verify.child.synthesis.file_specs_plain import Hints
+
+    Changes = Callable[["Clue", re.Match[str]], Iterator["State"]]
 
 
 State = dict[str, Any]
 LARGEST: Final = 4096  # of an axis
-Pair = tuple[str, State]  # what is changed, and the state
 MODEL: Final = "state_dict|load_state_dict|parameters|named_parameters|modules|named_modules|children|named_children|zero_grad|train|eval|requires_grad_"
 PATHS: Final = (
     "exists|is_file|is_dir|iterdir|glob|rglob|joinpath|stem|suffix|parent|parents|read_text|read_bytes|with_suffix|relative_to|resolve|as_posix|mkdir"
@@ -30,30 +32,19 @@ class Clue:
     """What a failed trial leaves: the state, what happened, and the words of the exception."""
 
     state: State
-    result: State
+    names: list[str]  # what the failing rows speak of
     hints: Hints
     error: str
     log: list[list[str]]  # files that were read, the latest last
     slots: list[list[Any]]  # arrays that were read, likewise
     numbers: list[int]  # in the words
 
-    @property
-    def names(self) -> list[str]:
-        """What the failing rows speak of."""
-        names: list[str] = self.result.get("names", [])
-        return names
 
-    def arguments(self, *, but: str) -> list[str]:
-        """Arguments that the failing rows speak of and that are of another kind."""
-        given = self.state["arguments"]
-        return [name for name in self.names if name in given and given[name]["is"] != but]
-
-
-def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[Pair]:
+def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[State]:
     """What the words of an exception may mean: each row of the table that fits proposes its changes, in the order of the table."""
     log: list[list[str]] = result.get("log", [])
     numbers = [int(text) for text in re.findall(r"(?<![\w.])(\d{1,4})(?![\w.])", error.partition(": ")[2])]
-    clue = Clue(state, result, hints, error, log, arrays(state, log), numbers)
+    clue = Clue(state, result.get("names", []), hints, error, log, arrays(state, log), list(dict.fromkeys(numbers)))
     yield from file_specs_lmdb.changes(state, log)
     for pattern, changes in CHANGES:
         if match := pattern.search(error):
@@ -63,188 +54,169 @@ def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[P
 # -- arguments -----------------------------------------------------------------------------------------------------------
 
 
-def _unpacked(clue: Clue, match: re.Match[str]) -> Iterator[Pair]:
-    yield from width_of(clue.state, clue.log, clue.slots, int(match.group(1)))
-
-
-def _said(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
+def _said(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
     """The exception names a word of the code: an argument may have to be that word."""
     words = [word for word in clue.hints.words if len(word) > 1 and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", clue.error)][:4]
     for name, spec in clue.state["arguments"].items() if words else ():
+        places = []
         if spec["is"] == "json" or (spec["is"] == "path" and not re.search(r"path|dir|root|file|folder", name)):
-            for word in words:
-                yield f"{name} is {word!r}", replaced(clue.state, ["arguments", name], {"is": "json", "value": word})
+            places = [["arguments", name]]
         elif spec["is"] == "settings":
-            for entry in [entry for entry in spec["has"] if entry in clue.names or re.search(rf"\b{re.escape(entry)}\b", clue.error)]:
-                for word in words:
-                    yield f"{name}.{entry} is {word!r}", replaced(clue.state, ["arguments", name, "has", entry], {"is": "json", "value": word})
+            places = [["arguments", name, "has", entry] for entry in spec["has"] if entry in clue.names or re.search(rf"\b{re.escape(entry)}\b", clue.error)]
+        for place, word in itertools.product(places, words):
+            yield replaced(clue.state, place, {"is": "json", "value": word})
 
 
-def _paths(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    for name in clue.arguments(but="pathlib"):
-        yield f"{name} is a path", fresh(clue.state, ["arguments", name], {"is": "pathlib", "name": name, "end": ""})
+def _become(**spec: Any) -> Changes:
+    """Arguments that the failing rows speak of are of another kind."""
+
+    def change(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
+        for place, old in called(clue.state, clue.names):
+            if place[0] == "arguments" and old["is"] != spec["is"]:
+                yield fresh(clue.state, place, {**spec, "name": place[1]} if "end" in spec else spec)
+
+    return change
 
 
-def _models(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    for name in clue.arguments(but="model"):
-        yield f"{name} is a model", fresh(clue.state, ["arguments", name], {"is": "model"})
+def _used(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
+    """Arguments that the failing rows speak of become what they are used as."""
+    for place, spec in called(clue.state, clue.names):
+        if spec["is"] != "value":
+            yield fresh(clue.state, place, {"is": "value", "value": {"t": "?"}, "clay": True})
 
 
-def _objects(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    yield from _soft(clue.state, clue.result)
-    for name in clue.names:
-        for owner in ("arguments", "owner"):
-            if name in clue.state.get(owner, {}) and clue.state[owner][name]["is"] != "settings":
-                yield f"{name} is an object", fresh(clue.state, [owner, name], {"is": "settings", "has": {}})
+def _objects(clue: Clue, match: re.Match[str]) -> Iterator[State]:
+    yield from _used(clue, match)
+    for place, spec in called(clue.state, clue.names):
+        if spec["is"] != "settings":
+            yield fresh(clue.state, place, {"is": "settings", "has": {}})
 
 
-def _used(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    yield from _soft(clue.state, clue.result)
-
-
-def _arrays_by_name(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
+def _arrays_by_name(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
     keyed = {"t": "dict", "keys": {key: {"t": "array", "shape": ["n", 8], "dtype": "f4"} for key in clue.hints.keys[:12]}}
-    for owner in ("arguments", "owner"):
-        for name, spec in clue.state.get(owner, {}).items():
-            if spec["is"] in ("array", "tensor", "samples", "range", "texts", "path") and clue.hints.keys:
-                for extra in ({"tensors": True}, {}):
-                    yield f"{name} holds arrays by name", replaced(clue.state, [owner, name], {"is": "value", "value": {**extra, **keyed}})
+    for place, spec in given(clue.state) if clue.hints.keys else ():
+        if spec["is"] in ("array", "tensor", "samples", "range", "texts", "path"):
+            for extra in ({"tensors": True}, {}):
+                yield replaced(clue.state, place, {"is": "value", "value": {**extra, **keyed}})
 
 
 # -- what files and arrays hold ------------------------------------------------------------------------------------------
 
 
-def _numeric(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
+def _numeric(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
     state, log = clue.state, clue.log
     for key in recent(state, log, "text")[:2]:
         columns = state["files"][key]["columns"]
         for kind in ("int", "float"):
-            yield f"{key} holds {kind}", changed(state, ["files", key], columns=[kind] * len(columns))
+            yield changed(state, ["files", key], columns=[kind] * len(columns))
             for number in range(len(columns)):
-                yield f"{key} column {number} is {kind}", changed(state, ["files", key], columns=[*columns[:number], kind, *columns[number + 1 :]])
+                yield changed(state, ["files", key], columns=[*columns[:number], kind, *columns[number + 1 :]])
         for mark in (",", " ", "\t"):
             if mark != state["files"][key].get("delimiter"):
-                yield f"{key} is parted by {mark!r}", changed(state, ["files", key], delimiter=mark)
+                yield changed(state, ["files", key], delimiter=mark)
     for key in recent(state, log, *STRUCTURED)[:2]:
         for place in inside(state["files"][key]["value"], "str"):
             for kind in ("int", "float"):
-                yield f"{key} {place} is {kind}", changed(state, ["files", key, "value", *place], t=kind)
+                yield changed(state, ["files", key, "value", *place], t=kind)
 
 
-def _structures(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    for key in recent(clue.state, clue.log, *STRUCTURED)[:2]:
-        for number, shape in enumerate(file_specs_plain.shapes(clue.hints)):
-            yield f"{key} holds shape {number}", replaced(clue.state, ["files", key, "value"], shape)
+def _structures(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
+    yield from structures(clue.state, clue.log, clue.hints)
 
 
-def _bytes(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    for place in clue.slots[:4]:
-        yield f"{place} holds bytes", changed(clue.state, place, dtype="S", shape=["n"])
+def _arrays(most: int, *forms: dict[str, Any]) -> Changes:
+    """The arrays that were read last hold something else."""
+
+    def change(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
+        for place, form in itertools.product(clue.slots[:most], forms):
+            yield changed(clue.state, place, **form)
+
+    return change
 
 
-def _whole_numbers(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    for place in clue.slots[:6]:
-        yield f"{place} holds whole numbers", changed(clue.state, place, dtype="i8")
-        yield f"{place} holds a row of whole numbers", changed(clue.state, place, dtype="i8", shape=["n"])
-
-
-def _fractions(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    for place in clue.slots[:6]:
-        yield f"{place} holds fractions", changed(clue.state, place, dtype="f4")
-
-
-def _axes(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
+def _axes(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
     state, slots = clue.state, clue.slots
     for place in slots[:5]:
-        shape = at(state, place)["shape"]
-        for rank in (3, 2, 1, 4):
-            if rank != len(shape) and rank >= at(state, place).get("rank", 0):
-                yield f"{place} has {rank} axes", changed(state, place, shape=ranked(shape, rank))
-        for number in dict.fromkeys(clue.numbers):
+        yield from ranks(state, [place], (3, 2, 1, 4))
+        count = len(at(state, place)["shape"])
+        for number in clue.numbers:
             if 1 <= number <= LARGEST:
-                for axis in range(1, len(shape)):
-                    yield f"{place} axis {axis} is {number}", changed(state, place, shape=[*shape[:axis], number, *shape[axis + 1 :]])
-                if shape:
-                    yield f"{place} begins with {number}", changed(state, place, shape=[number, *shape[1:]])
+                for axis in (*range(1, count), *range(min(count, 1))):
+                    yield sized(state, place, axis, number)
     for count in (2, 3, 4):
         for rank in (1, 3) if len(slots) >= count else ():
-            made = state
-            for place in slots[:count]:
-                made = changed(made, place, shape=ranked(at(made, place)["shape"], max(rank, at(made, place).get("rank", 0))))
-            yield f"the last {count} arrays have {rank} axes", made
+            yield with_axes(state, slots[:count], [rank] * count)
     for name, spec in state["arguments"].items():
-        if spec["is"] == "json" and isinstance(spec["value"], int) and not isinstance(spec["value"], bool):
-            for number in dict.fromkeys(clue.numbers):
+        if spec["is"] == "json" and type(spec["value"]) is int:
+            for number in clue.numbers:
                 if number != spec["value"]:
-                    yield f"{name} is {number}", changed(state, ["arguments", name], value=number)
+                    yield changed(state, ["arguments", name], value=number)
 
 
-def _longer(clue: Clue, match: re.Match[str]) -> Iterator[Pair]:
+def _longer(clue: Clue, match: re.Match[str]) -> Iterator[State]:
     wanted = int(match.group(1)) + 1
     for place in clue.slots[:5]:
         shape = at(clue.state, place)["shape"]
         for axis in range(1, len(shape)):
             if isinstance(shape[axis], int) and shape[axis] < wanted:
-                yield f"{place} axis {axis} is {wanted}", changed(clue.state, place, shape=[*shape[:axis], wanted, *shape[axis + 1 :]])
+                yield sized(clue.state, place, axis, wanted)
         if shape and wanted > clue.state["n"]:
-            yield f"{place} begins with {wanted * 2}", changed(clue.state, place, shape=[wanted * 2, *shape[1:]])
+            yield sized(clue.state, place, 0, wanted * 2)
 
 
-def _wider(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
-    yield from width_of(clue.state, clue.log, [], 2)
-    yield from width_of(clue.state, clue.log, [], 4)
-
-
-def _archives(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
+def _archives(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
     for key in recent(clue.state, clue.log, "npy")[:2]:
-        yield f"{key} is an archive of arrays", replaced(clue.state, ["files", key], file_specs.default("npz", clue.hints, key))
-        for number, shape in enumerate(file_specs_plain.shapes(clue.hints)[:8]):
-            yield f"{key} holds an object of shape {number}", replaced(clue.state, ["files", key], {"kind": "npy", "value": shape})
+        yield replaced(clue.state, ["files", key], file_specs.default("npz", clue.hints, key))
+        for shape in file_specs_plain.shapes(clue.hints)[:8]:
+            yield replaced(clue.state, ["files", key], {"kind": "npy", "value": shape})
 
 
-def _kinds(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
+def _kinds(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
     files = clue.state["files"]
     for key in [key for key, _ in reversed(clue.log) if key in files][:2]:
         for kind in ("json", "pickle", "torch", "npy", "text", "npz", "image", "folder", "jsonl"):
             if kind != files[key]["kind"]:
-                yield f"{key} is of kind {kind}", replaced(clue.state, ["files", key], file_specs.default(kind, clue.hints, key))
+                yield replaced(clue.state, ["files", key], file_specs.default(kind, clue.hints, key))
 
 
-def _folders(clue: Clue, _match: re.Match[str]) -> Iterator[Pair]:
+def _folders(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
     yield from folders(clue.state, clue.log, clue.hints)
 
 
-def _soft(state: State, result: State) -> Iterator[Pair]:
-    """Arguments that the failing rows speak of become what they are used as."""
-    for name in result.get("names", []):
-        for owner in ("arguments", "owner"):
-            if name in state.get(owner, {}) and state[owner][name]["is"] != "value":
-                yield f"{name} is what it is used as", fresh(state, [owner, name], {"is": "value", "value": {"t": "?"}, "clay": True})
+def _wider(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
+    yield from _width_of(clue, [], 2)
+    yield from _width_of(clue, [], 4)
 
 
-def width_of(state: State, log: list[list[str]], slots: list[list[Any]], width: int) -> Iterator[Pair]:
+def _unpacked(clue: Clue, match: re.Match[str]) -> Iterator[State]:
+    yield from _width_of(clue, clue.slots[:4], int(match.group(1)))
+
+
+def _width_of(clue: Clue, slots: list[list[Any]], width: int) -> Iterator[State]:
     """Rows of so many things."""
-    for key in recent(state, log, "text")[:2]:
-        columns = state["files"][key]["columns"]
-        for mark in dict.fromkeys((state["files"][key].get("delimiter", " "), ",", " ", "\t")):
-            made = [*columns, *(["int"] * width)][:width]
-            if made != columns or mark != state["files"][key].get("delimiter"):
-                yield f"{key} has {width} columns parted by {mark!r}", changed(state, ["files", key], columns=made, delimiter=mark)
-    for key in recent(state, log, *STRUCTURED)[:2]:
+    state = clue.state
+    for key in recent(state, clue.log, "text")[:2]:
+        columns, own = state["files"][key]["columns"], state["files"][key].get("delimiter")
+        made = [*columns, *(["int"] * width)][:width]
+        for mark in dict.fromkeys((own or " ", ",", " ", "\t")):
+            if made != columns or mark != own:
+                yield changed(state, ["files", key], columns=made, delimiter=mark)
+    for key in recent(state, clue.log, *STRUCTURED)[:2]:
         for of in ({"t": "int"}, {"t": "str"}, {"t": "array", "shape": ["n", 8], "dtype": "f4"}, {"t": "list", "n": "n", "of": {"t": "int"}}):
-            yield f"{key} holds rows of {width}", replaced(state, ["files", key, "value"], {"t": "list", "n": "n", "of": {"t": "list", "n": width, "of": of}})
-            yield f"{key} holds {width} things", replaced(state, ["files", key, "value"], {"t": "list", "n": width, "of": {"t": "list", "n": "n", "of": of}})
-            yield f"{key} holds {width} things of that kind", replaced(state, ["files", key, "value"], {"t": "list", "n": width, "of": of})
-    for place in slots[:4]:
+            for shape in (_list("n", _list(width, of)), _list(width, _list("n", of)), _list(width, of)):
+                yield replaced(state, ["files", key, "value"], shape)
+    for place in slots:
         shape = at(state, place)["shape"]
-        yield f"{place} has {width} axes", changed(state, place, shape=ranked(shape, width))
+        yield changed(state, place, shape=ranked(shape, width))
         if len(shape) > 1:
-            yield f"{place} ends with {width}", changed(state, place, shape=[*shape[:-1], width])
-    for owner in ("arguments", "owner"):
-        for name, spec in state.get(owner, {}).items():
-            if spec["is"] in ("json", "range", "texts", "value"):
-                rows = {"t": "list", "n": "n", "of": {"t": "list", "n": width, "of": {"t": "int"}}}
-                yield f"{name} holds rows of {width}", replaced(state, [owner, name], {"is": "value", "value": rows})
+            yield sized(state, place, len(shape) - 1, width)
+    for place, spec in given(state):
+        if spec["is"] in ("json", "range", "texts", "value"):
+            yield replaced(state, place, {"is": "value", "value": _list("n", _list(width, {"t": "int"}))})
+
+
+def _list(count: Any, of: Any) -> dict[str, Any]:
+    return {"t": "list", "n": count, "of": of}
 
 
 CHANGES: Final = tuple(
@@ -252,8 +224,8 @@ CHANGES: Final = tuple(
     for pattern, changes in (
         (r"unpack \(expected (?:at least )?(\d+)", _unpacked),
         (r"ValueError|RuntimeError|AssertionError|NotImplementedError|Exception|KeyError", _said),
-        (rf"has no attribute '({PATHS})'", _paths),
-        (rf"has no attribute '({MODEL})'", _models),
+        (rf"has no attribute '({PATHS})'", _become(**{"is": "pathlib", "end": ""})),
+        (rf"has no attribute '({MODEL})'", _become(**{"is": "model"})),
         (r"'(?:str|int|NoneType|float|bool|list|numpy.ndarray|TensorDataset|Tensor)' object has no attribute '(\w+)'", _objects),
         (r"cannot unpack non-iterable|object is not (subscriptable|iterable)|has no len\(\)|PathLike object, not|values to unpack", _used),
         (r"only integers, slices|ind(ices|ex) must be integers|too many indices for tensor", _arrays_by_name),
@@ -271,15 +243,18 @@ CHANGES: Final = tuple(
             ),
             _structures,
         ),
-        (r"(?i)str|bytes|concatenat|decode|startswith|endswith|replace|split|unhashable|lower|strip|encode|PathLike|join", _bytes),
+        (
+            r"(?i)str|bytes|concatenat|decode|startswith|endswith|replace|split|unhashable|lower|strip|encode|PathLike|join",
+            _arrays(4, {"dtype": "S", "shape": ["n"]}),
+        ),
         (
             (
                 r"expected scalar type Long|must be of integer|only integer|one of.*integer|tensors used as indices|Expected .*(Long|Int)|"
                 r"LongTensor|'numpy.float|float object|integer argument|'float' object|cannot safely cast|bincount|truth value"
             ),
-            _whole_numbers,
+            _arrays(6, {"dtype": "i8"}, {"dtype": "i8", "shape": ["n"]}),
         ),
-        (r"expected scalar type Float|can only be.*float|floating point|mean\(\): could not infer", _fractions),
+        (r"expected scalar type Float|can only be.*float|floating point|mean\(\): could not infer", _arrays(6, {"dtype": "f4"})),
         (
             (
                 r"too many ind(ices|exing)|dimension|dims?\b|shape|axis|axes|broadcast|"

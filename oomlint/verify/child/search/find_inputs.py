@@ -56,7 +56,7 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
 
     def changes(other: State, result: State) -> Any:
         if result.get("works") and not result.get("reached"):
-            yield from ((*pair, False) for pair in branch_mutations.reaching(other, conditions))
+            yield from ((made, False) for made in branch_mutations.reaching(other, conditions))
         yield from mutations.moves(other, result, options, target.hints, target.module)
 
     best = hill_climb.climb(tried, state, changes, seconds, trials)
@@ -146,10 +146,9 @@ def _own(target: Target, state: State, options: dict[str, list[Any]], known: dic
 
 def _answer(target: Target, state: State, result: State, fidelity: str) -> State:
     assumed = list(target.loaded.assumed)
-    for where in ("arguments", "owner"):
-        for name, spec in state[where].items():
-            if spec["is"] != "default" and fidelity != "data":
-                assumed.append(f"{name} is {printable(spec)}")
+    for (_, name), spec in spec_paths.given(state) if fidelity != "data" else ():
+        if spec["is"] != "default":
+            assumed.append(f"{name} is {printable(spec)}")
     assumed += [f"{name} is {value!r}" for name, value in state.get("globals", {}).items()]
     assumed += [f"{number} in the code is {value}" for number, value in state.get("shrunk", {}).items()]
     return {

@@ -135,7 +135,7 @@ def score(result: Result) -> tuple[int, int, int]:
 def climb(
     trial: Callable[[State], Result],
     state: State,
-    moves: Callable[[State, Result], Iterator[tuple[str, State, bool]]],
+    moves: Callable[[State, Result], Iterator[tuple[State, bool]]],
     seconds: float,
     trials: int,
     done: Callable[[Result], bool] = lambda result: bool(result.get("works")),
@@ -154,7 +154,7 @@ def climb(
 
     while not done(best) and not spent():
         aside: tuple[State, Result] | None = None
-        for _, other, sure in moves(state, best):
+        for other, sure in moves(state, best):
             text = json.dumps(other, sort_keys=True)
             if text in tried:
                 continue

@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from oomlint.verify.child.search.error_mutations import steered
-from oomlint.verify.child.search.generic_mutations import general, settings
+from oomlint.verify.child.search.generic_mutations import general, ranks, settings
 from oomlint.verify.child.synthesis import file_specs_plain, shrink_constants
-from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, changed, fired, fresh, inside, ranked, recent, replaced
+from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, called, changed, fired, fresh, given, inside, recent, replaced
 
 if TYPE_CHECKING:
     import types
@@ -19,47 +19,41 @@ if TYPE_CHECKING:
 
 
 State = dict[str, Any]
-Pair = tuple[str, State]  # what is changed, and the state
-Move = tuple[str, State, bool]  # likewise, and whether the message asks for just that
+Move = tuple[State, bool]  # a changed state, and whether the message asks for just that
 
 
 def moves(state: State, result: State, options: dict[str, list[Any]], hints: Hints, module: types.ModuleType) -> Iterator[Move]:
     """Changed states, the likeliest first."""
     error = result.get("error") or result.get("crash") or ""
     if re.search(shrink_constants.SLOW, error):
-        for label, made in shrink_constants.states(state, module):
-            yield label, made, False
-    for label, made in _exact(state, result, error):
-        yield label, made, True
-    for label, made in (*rows_say(state, result, hints, error), *steered(state, result, hints, error), *spoken(state, result, options, hints)):
-        yield label, made, False
-    for label, made in general(state, result, options, hints):
-        yield label, made, False
+        yield from ((made, False) for made in shrink_constants.states(state, module))
+    yield from ((made, True) for made in _exact(state, result, error))
+    for made in (*_rows_say(state, result, hints, error), *steered(state, result, hints, error), *_spoken(state, result, options, hints)):
+        yield made, False
+    yield from ((made, False) for made in general(state, result, options, hints))
 
 
-def _exact(state: State, result: State, error: str) -> Iterator[Pair]:
+def _exact(state: State, result: State, error: str) -> Iterator[State]:
     """What the message names outright."""
     log: list[list[str]] = result.get("log", [])
     if result.get("settled"):
-        yield "what was asked for last is a leaf", copy.deepcopy(state)
-    if fired(made := copy.deepcopy(state), whole=False):
-        yield "what was used is as it was used", made
-    if fired(made := copy.deepcopy(state)):
-        yield "what was not known is as it was used", made
+        yield copy.deepcopy(state)  # what was asked for last is a leaf now
+    for whole in (False, True):  # what was used is as it was used; then all that was not known
+        if fired(made := copy.deepcopy(state), whole=whole):
+            yield made
     for path in result.get("outside", [])[-2:]:
         yield from _outside(state, path, result)
     if match := re.search(r"KeyError: [\"']+([^'\"]+?)( is not a file in the archive)?[\"']", error):
         yield from _key(state, log, match.group(1))
-    if match := re.search(r"KeyError: (-?\d+)$", error):
+    if re.search(r"KeyError: (-?\d+)$", error):
         for key in recent(state, log, *STRUCTURED, "npy"):
             for place in inside(state["files"][key].get("value", {"t": ""}), "map"):
-                yield f"{key} has whole numbers as keys", changed(state, ["files", key, "value", *place], whole=True)
+                yield changed(state, ["files", key, "value", *place], whole=True)
     if match := re.search(r"KeyError: '(\w+)'$", error):
         for key in recent(state, log, "text")[:3]:
-            columns = state["files"][key]["columns"]
-            yield f"{key} holds {match.group(1)}", changed(state, ["files", key], columns=[match.group(1), *columns[1:]])
+            yield changed(state, ["files", key], columns=[match.group(1), *state["files"][key]["columns"][1:]])
     if match := re.search(r"(\S+)::(\S+) used as group and dataset", error):
-        yield f"{match.group(2)} is a group", changed(state, ["files", match.group(1), "nodes", match.group(2)], **{"is": "group"})
+        yield changed(state, ["files", match.group(1), "nodes", match.group(2)], **{"is": "group"})
     if re.search(
         r"for /: '(str|NoneType)'|'str' object has no attribute '(r?glob|exists|iterdir|joinpath|open|stem|parent|name|is_dir|is_file|mkdir)",
         error,
@@ -67,80 +61,71 @@ def _exact(state: State, result: State, error: str) -> Iterator[Pair]:
         yield from _paths(state, result)
     if "Ran out of input" in error:
         for key in recent(state, log, "pickle")[:1]:
-            yield f"{key} holds one object more", changed(state, ["files", key], objects=state["files"][key].get("objects", 1) + 1)
+            yield changed(state, ["files", key], objects=state["files"][key].get("objects", 1) + 1)
 
 
-def _paths(state: State, result: State) -> Iterator[Pair]:
+def _paths(state: State, result: State) -> Iterator[State]:
     """Paths as objects instead of text: those that the row speaks of, else all."""
     for only in (True, False):
         made = copy.deepcopy(state)
-        new = False
-        for owner in ("arguments", "owner"):
-            for name, spec in made.get(owner, {}).items():
-                if spec["is"] == "path" and not spec.get("list") and (not only or name in result.get("names", [])):
-                    spec["is"], new = "pathlib", True
-        if new:
-            yield "paths are objects", made
+        texts = [spec for (_, name), spec in given(made) if spec["is"] == "path" and not spec.get("list") and (not only or name in result.get("names", []))]
+        for spec in texts:
+            spec["is"] = "pathlib"
+        if texts:
+            yield made
 
 
-def _outside(state: State, path: str, result: State) -> Iterator[Pair]:
+def _outside(state: State, path: str, result: State) -> Iterator[State]:
     """A path of the author's machine: where a global or an argument holds it, a path of ours."""
     for name, value in result.get("paths", {}).items():
         if path.startswith(value.rstrip("/")):
             made = copy.deepcopy(state)
             end = value.rpartition("/")[2]
             made.setdefault("globals", {})[name] = f"{file_specs_plain.FOLDER}/{name.rpartition('.')[2]}" + (f".{end.rpartition('.')[2]}" if "." in end else "")
-            yield f"{name} is a path within the project", made
-    for owner in ("arguments", "owner"):
-        for name, spec in state.get(owner, {}).items():
-            if spec["is"] in ("path", "pathlib") and not spec.get("whole") and f"{file_specs_plain.FOLDER}/{spec['name']}" in path:
-                yield f"{name} is a whole path", changed(state, [owner, name], whole=True)
+            yield made
+    for place, spec in given(state):
+        if spec["is"] in ("path", "pathlib") and not spec.get("whole") and f"{file_specs_plain.FOLDER}/{spec['name']}" in path:
+            yield changed(state, place, whole=True)
 
 
-def _key(state: State, log: list[list[str]], name: str) -> Iterator[Pair]:
+def _key(state: State, log: list[list[str]], name: str) -> Iterator[State]:
+    leaf = file_specs_plain.leaf(name)
     for key in recent(state, log, "npz", "mat", *STRUCTURED, "text", "npy"):
         spec = state["files"][key]
         if spec["kind"] in ("npz", "mat"):
             if name not in spec["arrays"]:
-                yield f"{key} has {name}", changed(state, ["files", key, "arrays"], **{name: {"shape": ["n", 8], "dtype": "f4"}})
+                yield changed(state, ["files", key, "arrays"], **{name: {"shape": ["n", 8], "dtype": "f4"}})
         elif spec["kind"] == "text":
             if spec.get("header") is not None and name not in spec["header"]:
-                yield f"{key} has a column {name}", changed(state, ["files", key], header=[*spec["header"], name])
+                yield changed(state, ["files", key], header=[*spec["header"], name])
         elif "value" in spec:
             for place in [*inside(spec["value"], "dict"), *inside(spec["value"], "map")]:
                 stands = ["files", key, "value", *place]
                 here = at(state, stands)
                 if here["t"] == "dict" and name not in here["keys"]:
-                    leaf: Any = file_specs_plain.leaf(name) if place or len(spec["value"]["keys"]) == 0 else next(iter(here["keys"].values()))
-                    for number, item in enumerate(
-                        (leaf, {"t": "list", "n": "n", "of": file_specs_plain.leaf(name)}, {"t": "map", "n": "n", "of": {"t": "int"}})
-                    ):
-                        yield f"{key} has {name} ({number})", changed(state, [*stands, "keys"], **{name: item})
+                    first: Any = leaf if place or len(spec["value"]["keys"]) == 0 else next(iter(here["keys"].values()))
+                    for item in (first, {"t": "list", "n": "n", "of": leaf}, {"t": "map", "n": "n", "of": {"t": "int"}}):
+                        yield changed(state, [*stands, "keys"], **{name: item})
                 elif here["t"] == "map":
-                    yield f"{key} is a dict with {name}", replaced(state, stands, {"t": "dict", "keys": {name: here["of"]}})
-    for owner in ("arguments", "owner"):
-        for argument, spec in state.get(owner, {}).items():
-            if spec["is"] == "value":
-                for place in inside(spec["value"], "dict"):
-                    yield f"{argument} has {name}", changed(state, [owner, argument, "value", *place, "keys"], **{name: file_specs_plain.leaf(name)})
-            elif spec["is"] == "json" and isinstance(spec["value"], (dict, str)):
-                yield f"{argument} is a configuration", replaced(state, [owner, argument], {"is": "settings", "has": {}})
+                    yield replaced(state, stands, {"t": "dict", "keys": {name: here["of"]}})
+    for stands, spec in given(state):
+        if spec["is"] == "value":
+            for place in inside(spec["value"], "dict"):
+                yield changed(state, [*stands, "value", *place, "keys"], **{name: leaf})
+        elif spec["is"] == "json" and isinstance(spec["value"], (dict, str)):
+            yield replaced(state, stands, {"is": "settings", "has": {}})
 
 
-def rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[Pair]:
+def _rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[State]:
     """What the row that failed says of the data."""
     log: list[list[str]] = result.get("log", [])
     rows = "\n".join(result.get("rows", [])[:1])
-    slots = arrays(state, log)
     if "object is not callable" in error:
         yield from _functions(state, result.get("names", []))
     if re.search(r"IndexError|unpack|KeyError: ''", error) and (marks := re.search(r"split\(['\"]([^'\"]+)['\"]", rows)):
         yield from _parted(state, log, marks.group(1))
     if match := re.search(r"(?:transpose|permute)\(.*?((?:-?\d+\s*,\s*)+-?\d+)", rows):
-        rank = match.group(1).count(",") + 1
-        for place in slots[:8]:
-            if len(at(state, place)["shape"]) != rank:
-                yield f"{place} has {rank} axes as in the row", changed(state, place, shape=ranked(at(state, place)["shape"], rank))
+        yield from ranks(state, arrays(state, log)[:8], [match.group(1).count(",") + 1])
     if not re.search(
         r"has no attribute|subscriptable|iterable|indices must|not callable|unhashable|KeyError|"
         r"unpack|concatenate|unsupported operand|index out of range|must be|expected|argument",
@@ -166,34 +151,32 @@ def rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[
     for key in recent(state, log, *STRUCTURED, "npy")[:3]:
         for place in _under(state["files"][key].get("value", {"t": ""}), said):
             for kind in kinds:
-                yield f"{key} {place} is {kind}", replaced(state, ["files", key, "value", *place], kind)
-    for owner in ("arguments", "owner"):
-        for name, spec in state.get(owner, {}).items():
-            if spec["is"] == "value":
-                for place in _under(spec["value"], said):
-                    for kind in kinds:
-                        yield f"{name} {place} is {kind}", replaced(state, [owner, name, "value", *place], kind)
+                yield replaced(state, ["files", key, "value", *place], kind)
+    for stands, spec in given(state):
+        if spec["is"] == "value":
+            for place in _under(spec["value"], said):
+                for kind in kinds:
+                    yield replaced(state, [*stands, "value", *place], kind)
 
 
-def _functions(state: State, spoken: list[str]) -> Iterator[Pair]:
+def _functions(state: State, spoken: list[str]) -> Iterator[State]:
     """Arguments that are called."""
-    for owner in ("arguments", "owner"):
-        for name, spec in state.get(owner, {}).items():
-            if spec["is"] in (("value", "path", "json", "array") if name in spoken else ("value",)) and spec != {"is": "json", "value": None}:
-                for kind in ("same", "totensor", "tokenizer"):
-                    yield f"{name} is {kind}", fresh(state, [owner, name], {"is": kind})
+    for place, spec in given(state):
+        if spec["is"] in (("value", "path", "json", "array") if place[1] in spoken else ("value",)) and spec != {"is": "json", "value": None}:
+            for kind in ("same", "totensor", "tokenizer"):
+                yield fresh(state, place, {"is": kind})
 
 
-def _parted(state: State, log: list[list[str]], mark: str) -> Iterator[Pair]:
+def _parted(state: State, log: list[list[str]], mark: str) -> Iterator[State]:
     """Texts that can be split at a mark."""
     form = mark.join(("a", "b", "c", "id{}"))
     for key in recent(state, log, "text"):
         columns = state["files"][key]["columns"]
         for made in (form, f"a{mark}{{}}"):
-            yield f"{key} holds {made}", changed(state, ["files", key], columns=[made, *columns[1:]])
+            yield changed(state, ["files", key], columns=[made, *columns[1:]])
     for key in recent(state, log, *STRUCTURED):
         for place in inside(state["files"][key]["value"], "str"):
-            yield f"{key} {place} is {form}", changed(state, ["files", key, "value", *place], form=form)
+            yield changed(state, ["files", key, "value", *place], form=form)
 
 
 def _under(value: Any, names: list[str]) -> list[list[Any]]:
@@ -209,15 +192,14 @@ def _under(value: Any, names: list[str]) -> list[list[Any]]:
     return []
 
 
-def spoken(state: State, result: State, options: dict[str, list[Any]], hints: Hints) -> Iterator[Pair]:
+def _spoken(state: State, result: State, options: dict[str, list[Any]], hints: Hints) -> Iterator[State]:
     """Other values for the arguments that the rows which failed speak of."""
     nothing = "None" in (result.get("error") or "")
     for name in result.get("names", []):
         for owner in ("arguments", "owner"):
-            if name in state.get(owner, {}) and (nothing or state[owner][name]["is"] != "default"):
-                for spec in options.get(f"{owner}.{name}", [])[:7]:
-                    if spec != state[owner][name]:
-                        yield f"{name} is {spec}", fresh(state, [owner, name], spec)
+            for place, spec in called({owner: state.get(owner, {})}, [name]):
+                if nothing or spec["is"] != "default":
+                    yield from (fresh(state, place, other) for other in options.get(".".join(place), [])[:7] if other != spec)
             for other, spec in state.get(owner, {}).items():
                 if spec["is"] == "settings" and name in spec["has"]:
                     yield from settings(state, [owner, other], hints, name)

@@ -92,13 +92,13 @@ def size(spec: Spec, count: int) -> int:
     return sum(len(value(spec, like, 0, 1)) * (count if "#" in like else 1) + LENGTH for like in spec["keys"])
 
 
-def changes(state: dict[str, Any], log: list[list[str]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def changes(state: dict[str, Any], log: list[list[str]]) -> Iterator[dict[str, Any]]:
     """Other values under the keys that were read last."""
     for key, like in reversed(log):
         spec = state["files"].get(key, {"kind": ""})
         for kind in KINDS if spec["kind"] == "lmdb" and like in spec["keys"] else ():
             if kind != spec["keys"][like]["as"]:
-                yield f"{key} has a value of kind {kind} under {like}", spec_paths.changed(state, ["files", key, "keys", like], **{"as": kind})
+                yield spec_paths.changed(state, ["files", key, "keys", like], **{"as": kind})
 
 
 def opening(actual: Callable[..., Any], world: Callable[[], Any]) -> Callable[..., Any]:

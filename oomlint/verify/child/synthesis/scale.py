@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any, Final
 
-from oomlint.verify.child.synthesis import file_specs, file_specs_lmdb, file_specs_plain
+from oomlint.verify.child.synthesis import file_specs, file_specs_lmdb, file_specs_plain, spec_paths
 
 State = dict[str, Any]
 READ: Final = 64  # items that a trial reads: only files that are read are known
@@ -63,14 +63,13 @@ def _bytes(state: State) -> int:
             total += file_specs_lmdb.size(spec, count)
         elif spec["kind"] not in ("folder", "empty", "absent", "pattern"):
             total += len(file_specs.content(spec, key, count))
-    for where in ("arguments", "owner"):
-        for name, spec in state[where].items():
-            if spec["is"] in ("array", "tensor"):
-                total += file_specs_plain.array(spec, name, count).nbytes
-            elif spec["is"] in ("range", "texts"):
-                total += 60 * count
-            elif spec["is"] == "value":
-                total += len(repr(file_specs_plain.value(spec["value"], name, count)))
+    for (_, name), spec in spec_paths.given(state):
+        if spec["is"] in ("array", "tensor"):
+            total += file_specs_plain.array(spec, name, count).nbytes
+        elif spec["is"] in ("range", "texts"):
+            total += 60 * count
+        elif spec["is"] == "value":
+            total += len(repr(file_specs_plain.value(spec["value"], name, count)))
     return total
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.synthesis import spec_paths
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -19,25 +21,22 @@ _BEFORE: Final[list[tuple[Any, str, Any]]] = []  # what was changed in this proc
 def numbers(module: types.ModuleType) -> list[int]:
     """The large whole numbers in the functions, classes and globals of a module, the largest first."""
     found: set[int] = set()
-    for thing, name, value in _places(module):
-        del thing, name
+    for _, _, value in _places(module):
         found.update(_within(value))
     return sorted((number for number in found if number >= SMALLEST), reverse=True)
 
 
-def states(state: dict[str, Any], module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:
+def states(state: dict[str, Any], module: types.ModuleType) -> Iterator[dict[str, Any]]:
     """States in which such numbers are smaller: one of them, then all."""
     known: dict[str, int] = state.get("shrunk", {})
     large = [number for number in numbers(module) if str(number) not in known]
     for number in large[:MOST]:
         for factor in FACTORS:
-            yield f"{number} is {small(number, factor)}", {**state, "shrunk": {**known, str(number): small(number, factor)}}
-    yield "large numbers are smaller", {**state, "shrunk": {**known, **{str(number): small(number, FACTORS[0]) for number in large}}}
-    for where in ("arguments", "owner"):
-        for name, spec in state.get(where, {}).items():
-            if spec["is"] == "json" and type(spec["value"]) is int and spec["value"] >= SMALLEST:
-                value = small(spec["value"], FACTORS[0])
-                yield f"{name} is {value}", {**state, where: {**state[where], name: {"is": "json", "value": value}}}
+            yield {**state, "shrunk": {**known, str(number): small(number, factor)}}
+    yield {**state, "shrunk": {**known, **{str(number): small(number, FACTORS[0]) for number in large}}}
+    for (where, name), spec in spec_paths.given(state):
+        if spec["is"] == "json" and type(spec["value"]) is int and spec["value"] >= SMALLEST:
+            yield {**state, where: {**state[where], name: {"is": "json", "value": small(spec["value"], FACTORS[0])}}}
 
 
 def small(number: int, factor: int) -> int:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.synthesis import file_specs_h5
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 State = dict[str, Any]
 STRUCTURED: Final = ("json", "pickle", "torch", "jsonl")
@@ -17,6 +20,18 @@ def at(state: State, place: list[Any]) -> Any:
     for key in place:
         state = state[key]
     return state
+
+
+def given(state: State) -> Iterator[tuple[list[Any], Any]]:
+    """Every argument, of the object that a method belongs to as well: where it stands, and its specification."""
+    for owner in ("arguments", "owner"):
+        for name, spec in state.get(owner, {}).items():
+            yield [owner, name], spec
+
+
+def called(state: State, names: Iterable[str]) -> Iterator[tuple[list[Any], Any]]:
+    """The arguments with some names, name by name."""
+    return (argument for name in names for argument in given(state) if argument[0][1] == name)
 
 
 def changed(state: State, place: list[Any], **new: Any) -> State:
@@ -75,12 +90,11 @@ def arrays(state: State, log: list[list[str]]) -> list[list[Any]]:
             found.append(["files", key, "nodes", node])
         elif "value" in spec:
             found.extend(["files", key, "value", *inner] for inner in inside(spec["value"], "array"))
-    for owner in ("arguments", "owner"):
-        for name, spec in state.get(owner, {}).items():
-            if spec["is"] in ("array", "tensor"):
-                found.append([owner, name])
-            elif spec["is"] == "value":
-                found.extend([owner, name, "value", *inner] for inner in inside(spec["value"], "array"))
+    for place, spec in given(state):
+        if spec["is"] in ("array", "tensor"):
+            found.append(place)
+        elif spec["is"] == "value":
+            found.extend([*place, "value", *inner] for inner in inside(spec["value"], "array"))
     return found
 
 
@@ -116,7 +130,7 @@ def ranked(shape: list[Any], rank: int) -> list[Any]:
 
 def fired(state: State, *, whole: bool = True) -> bool:
     """Make what is clay what it was used as. Gives whether there was any. What was not used at all stays clay unless the state is ``whole``."""
-    waiting: list[Any] = [*state["files"].values(), *state["arguments"].values(), *state.get("owner", {}).values()]
+    waiting: list[Any] = [*state["files"].values(), *(spec for _, spec in given(state))]
     soft = False
     while waiting:
         spec = waiting.pop()
