@@ -131,7 +131,7 @@ class Guide:
             self.cut += 1
 
     def _source(self, items: Any, text: str) -> Iterator[Any]:
-        if isinstance(items, deferred_value.Late) and object.__getattribute__(items, "_real") is None:
+        if deferred_value.is_open(items):
             items = deferred_value.become(items, lambda: {"kind": "loader"})
         if items is None or self.stand_in:
             if "loop" not in self.book.specs:

@@ -62,7 +62,7 @@ def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts
     def iterate(self: Any) -> Any:
         counts.iterators += 1
         about = self.__dict__.get("_unsettled")
-        iterator = go(self) if about is None else _unsettled(*about)
+        iterator = go(self) if about is None else stub_objects.unsettled(*about)
         if self.pin_memory and not getattr(iterator, "_pin_memory", True):  # without an accelerator torch pins nothing
             counts.pinned = True
             _pin(iterator)
@@ -133,9 +133,3 @@ def _stood_in(loader: Any, book: Book, path: str, given: dict[str, Any]) -> dict
     kept = {name: given[name] for name in ("num_workers", "drop_last", "pin_memory", *LOADING) if isinstance(given.get(name), (bool, int, float, str))}
     shuffle = given.get("shuffle") is True and "sampler" not in given
     return {**kept, "dataset": samples, "batch_size": book.batch, "shuffle": shuffle, "collate_fn": stub_objects.Collate(tree)}
-
-
-def _unsettled(book: Book, path: str) -> Iterator[Any]:
-    book.batches.add(f"{path}[*]")
-    for _ in range(book.steps):
-        yield book.make(f"{path}[*]", "batch")

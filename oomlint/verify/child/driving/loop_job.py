@@ -292,9 +292,9 @@ def _values(outcome: Outcome) -> Iterator[tuple[str, Any]]:
 
 
 def _open(value: Any, depth: int = 4) -> bool:
-    """Whether a stand-in is in a value that nothing has looked at: it is of no kind yet."""
+    """Whether a stand-in that is open is in a value."""
     if isinstance(value, deferred_value.Late):
-        return object.__getattribute__(value, "_real") is None
+        return deferred_value.is_open(value)
     if depth and type(value) in (list, tuple):
         return any(_open(item, depth - 1) for item in value)
     return bool(depth) and type(value) is dict and any(_open(item, depth - 1) for item in value.values())
@@ -302,9 +302,9 @@ def _open(value: Any, depth: int = 4) -> bool:
 
 def plain(value: Any, depth: int = 6) -> Any:
     """A value with stand-ins replaced by what they have become; what stayed open by its path."""
+    value = deferred_value.real(value)
     if isinstance(value, deferred_value.Late):
-        real = object.__getattribute__(value, "_real")
-        return repr(value) if real is None else plain(real, depth)
+        return repr(value)
     if isinstance(value, (stub_objects.Thing, stub_objects.Unsettled)):
         return "stand-in"
     if depth and type(value) in (list, tuple):

@@ -85,7 +85,7 @@ class Left:
         code = outcome.piece.arguments
         arguments = {item.arg for item in (*code.posonlyargs, *code.args, *code.kwonlyargs)} if code else set()
         for name, given in outcome.guide.locals.items():
-            value = _real(given)
+            value = deferred_value.real(given)
             wanted = self._kept(value) or (name in arguments and name not in outcome.piece.watched and isinstance(value, (list, dict, set, deque, *STANDINS)))
             if value is outcome.self_object or not wanted or (outcome.piece.kind == "calls" and name in BATCH):
                 continue
@@ -96,7 +96,7 @@ class Left:
         if outcome.self_object is None:
             return
         for name, given in list(getattr(outcome.self_object, "__dict__", {}).items()):
-            value = _real(given)
+            value = deferred_value.real(given)
             if f"self.{name}" not in self._program.text or (name[:1] != "_" and isinstance(value, (list, dict, float, int, torch.Tensor))):
                 continue  # not set by the program, or compared as a result
             if self._kept(value) or isinstance(value, (*PLAIN, *STANDINS)):
@@ -141,10 +141,7 @@ class Left:
         if path.endswith(SAVED) and os.path.getsize(path) <= LOADED:
             return self._part(torch.load(path, map_location="cpu", weights_only=False))  # what this very program has saved
         if path.endswith(written_files.ARRAYS):
-            import numpy as np  # noqa: PLC0415 -- only where there is such a file
-
-            loaded = np.load(path, allow_pickle=False)
-            return self._part(dict(loaded) if hasattr(loaded, "keys") else loaded)
+            return self._part(written_files.arrays(path))
         return None
 
 
@@ -170,13 +167,6 @@ def numbers(value: Any) -> list[float | None]:
     walk = _Walk(lambda _: False)
     walk.add(value, "", 0, ())
     return walk.numbers[:NUMBERS]
-
-
-def _real(value: Any) -> Any:
-    """What a stand-in has become."""
-    while isinstance(value, deferred_value.Late) and object.__getattribute__(value, "_real") is not None:
-        value = object.__getattribute__(value, "_real")
-    return value
 
 
 def _trains(value: Any) -> bool:
@@ -223,7 +213,7 @@ class _Walk:
 
     def add(self, value: Any, path: str, depth: int, around: tuple[int, ...]) -> None:
         """A value and all that is in it."""
-        value = _real(value)
+        value = deferred_value.real(value)
         if len(self.lines) > LEAVES:
             return
         if isinstance(value, STANDINS):
@@ -290,7 +280,7 @@ class _Walk:
 
     def _perhaps(self, item: Any, spec: dict[str, Any] | None, path: str, depth: int, around: tuple[int, ...]) -> None:
         """A value in a stand-in: one that was made up counts for what the program has set in it, and a constant where it is another by now."""
-        item = _real(item)
+        item = deferred_value.real(item)
         if spec is None:
             self.add(item, path, depth, around)
         elif spec["kind"] == "const":
@@ -298,7 +288,7 @@ class _Walk:
                 self.add(item, path, depth, around)
         elif isinstance(item, (list, tuple)) and spec["kind"] in ("list", "tuple") and len(item) == spec.get("n"):
             for index, inner in enumerate(item):
-                inner = _real(inner)  # noqa: PLW2901 -- what a stand-in has become
+                inner = deferred_value.real(inner)  # noqa: PLW2901 -- what a stand-in has become
                 if isinstance(inner, (*STANDINS, stub_objects.Learning)):
                     self.add(inner, f"{path}[{index}]", depth, around)
         elif spec["kind"] not in ("tensor", "strings", "loader", "path", "device"):

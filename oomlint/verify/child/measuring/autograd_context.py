@@ -78,7 +78,7 @@ def _measured(function: Any, state: dict[str, Any], steps: int) -> dict[str, Any
             for name, value in (("outputs", outputs), ("gradients", gradients)):
                 title = f"{name} of step {step}"
                 lines.append(f"{title}: {digests.digest(value)} ({digests.describe(value)})")
-                numbers[title] = [item for part in stub_registry.tensors(value) for item in part.detach().double().reshape(-1)[:NUMBERS].tolist()]
+                numbers[title] = [item for part in tensor_census.tensors(value) for item in part.detach().double().reshape(-1)[:NUMBERS].tolist()]
     except Exception as error:  # noqa: BLE001 -- as above
         return {"ok": False, "exception": words(error)}
     printed = {"digest": "", "text": ""}
@@ -100,7 +100,7 @@ def once(function: Any, state: dict[str, Any], leaves: dict[str, torch.Tensor], 
         arguments.append(leaf * 1)  # as what a layer before it gives: nothing else holds it
     outputs = function.apply(*arguments)
     del arguments
-    parts = [part for part in stub_registry.tensors(outputs) if part.is_floating_point() and part.requires_grad]
+    parts = [part for part in tensor_census.tensors(outputs) if part.is_floating_point() and part.requires_grad]
     if not parts:
         raise ValueError("the function gives nothing that has a gradient")
     loss = torch.stack([part.sum() for part in parts]).sum()

@@ -63,13 +63,18 @@ def content(path: str) -> str:
         if data.startswith(HDF5):
             return _hdf5(path)
         if path.endswith(ARRAYS):
-            import numpy as np  # noqa: PLC0415
-
-            loaded = np.load(path, allow_pickle=False)
-            return digest(dict(loaded) if hasattr(loaded, "keys") else loaded)
+            return digest(arrays(path))
         return hashlib.sha256(data).hexdigest()
     except Exception as error:  # noqa: BLE001 -- whatever a file leads to that was not finished
         return f"cannot be read: {type(error).__name__}"
+
+
+def arrays(path: str) -> Any:
+    """The array in a file of numpy's, or those of an archive by name."""
+    import numpy as np  # noqa: PLC0415 -- only where there is such a file
+
+    loaded = np.load(path, allow_pickle=False)
+    return dict(loaded) if hasattr(loaded, "keys") else loaded
 
 
 def _hdf5(path: str) -> str:

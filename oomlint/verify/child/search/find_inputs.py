@@ -35,12 +35,6 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
     home = os.getcwd()
     before = hill_climb.inventory(home)
     state, options = target.first(known)
-
-    def really(other: State) -> State:
-        answer: State = hill_climb.forked(lambda: trial(target, copy.deepcopy(other), real=True))
-        hill_climb.restore(home, before)
-        return answer
-
     process = hill_climb.TrialProcess(lambda other: trial(target, other))
 
     def tried(other: State) -> State:
@@ -48,7 +42,7 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
         hill_climb.restore(home, before)
         return answer
 
-    own = _own(target, state, options, known, really)
+    own = _own(target, state, options, known)
     if own is not None and (own["reached"] or not target.rows):
         return own
 
@@ -59,72 +53,72 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
             yield from ((made, False) for made in branch_mutations.reaching(other, conditions))
         yield from mutations.moves(other, result, options, target.hints, target.module)
 
+    def further(start: State, limits: tuple[int, float], *done: Callable[[State], bool]) -> hill_climb.Found:
+        better = hill_climb.climb(tried, start, changes, limits[1], limits[0], *done)
+        return better if better.works else best
+
     best = hill_climb.climb(tried, state, changes, seconds, trials)
     if best.works and best.result["stage"] == WORKS:
-        better = hill_climb.climb(tried, best.state, changes, BETTER[1], BETTER[0], lambda result: result.get("stage", 0) > WORKS)
-        best = better if better.works else best
+        best = further(best.state, BETTER, lambda result: result.get("stage", 0) > WORKS)
     if best.works and not best.result["reached"]:
-        left = max(1.0, seconds - best.seconds)
-        better = hill_climb.climb(tried, best.state, changes, left, trials, lambda result: bool(result.get("works") and result.get("reached")))
-        best = better if better.works else best
+        best = further(best.state, (trials, max(1.0, seconds - best.seconds)), lambda result: bool(result.get("works") and result.get("reached")))
     if best.works and best.result["unset"]:
-        better = hill_climb.climb(tried, best.state, changes, 2 * BETTER[1], 2 * BETTER[0], lambda result: bool(result.get("works") and not result["unset"]))
-        best = better if better.works and better.result["reached"] >= best.result["reached"] else best
+        better = further(best.state, (2 * BETTER[0], 2 * BETTER[1]), lambda result: bool(result.get("works") and not result["unset"]))
+        best = better if better.result["reached"] >= best.result["reached"] else best
     if best.works and spec_paths.closed(other := copy.deepcopy(best.state)):
-        better = hill_climb.climb(tried, other, changes, BETTER[1], BETTER[0])
-        best = better if better.works else best
+        best = further(other, BETTER)
     process.close()
     if own is not None and not (best.works and best.result["reached"]):
         return own
     if not best.works:
         return {"found": False, "reason": _why(target, best.result)}
-    if target.dataset and (larger := _larger(target, best, home, before)):
+    if target.dataset and (larger := _larger(target, best.result)):
         return larger
-    final = _pruned(best.state, best.result["used"])
-    answer = _replayed(target, final, home, before)
+    final, answer = _replayed(target, best.result)
     if not answer.get("works") or answer.get("length") != best.result.get("length"):
         error = answer.get("error") or answer.get("crash") or "its length is another"
         return {"found": False, "reason": f"on real files it does not run: {error}"}
     return _answer(target, final, answer, "synthetic")
 
 
-def _larger(target: Target, best: hill_climb.Found, home: str, before: set[str]) -> State | None:
+def _larger(target: Target, best: State) -> State | None:
     """The same with so many samples that a cache of a few does not hold them all, if that works as well."""
-    length = best.result.get("length", 0)
-    if not length or length >= MANY or best.state["n"] >= MANY or best.result["stage"] < WORKS:
+    length = best.get("length", 0)
+    if not length or length >= MANY or best["state"]["n"] >= MANY or best["stage"] < WORKS:
         return None
-    more = {**copy.deepcopy(best.state), "n": MANY}
-    recorded: State = hill_climb.forked(lambda: trial(target, more))
-    hill_climb.restore(home, before)
-    if recorded.get("stage", 0) < best.result["stage"] or recorded["length"] <= length or recorded["reached"] < best.result["reached"]:
+    recorded = _alone(target, {**best["state"], "n": MANY})
+    if recorded.get("stage", 0) < best["stage"] or recorded["length"] <= length or recorded["reached"] < best["reached"]:
         return None
-    final = _pruned(recorded["state"], recorded["used"])
-    answer = _replayed(target, final, home, before)
-    if answer.get("stage", 0) < best.result["stage"] or answer["length"] != recorded["length"]:
+    final, answer = _replayed(target, recorded)
+    if answer.get("stage", 0) < best["stage"] or answer["length"] != recorded["length"]:
         return None
     return _answer(target, final, answer, "synthetic")
 
 
-def _pruned(state: State, used: list[str]) -> State:
-    """The state without the files that a last trial did not ask for, and with nothing left that is not known."""
-    spec_paths.fired(state)
-    kept = set(used)
-    return {**state, "files": {key: spec for key, spec in state["files"].items() if key in kept or spec["kind"] in ("pattern", "absent")}}
+def _alone(target: Target, state: State, seconds: float = hill_climb.LIMIT, *, real: bool = False, written: bool = False) -> State:
+    """One trial in a process of its own; the files that it makes go with it. ``written``: those of the state are there, and make it a real one."""
+    home = os.getcwd()
+    before = hill_climb.inventory(home)
 
+    def run() -> State:
+        if written:
+            file_specs.materialise(state)
+        return trial(target, copy.deepcopy(state), real=real or written)
 
-def _replayed(target: Target, state: State, home: str, before: set[str]) -> State:
-    """A run on real files, with the real libraries."""
-
-    def replay() -> State:
-        file_specs.materialise(state)
-        return trial(target, state, real=True)
-
-    answer: State = hill_climb.forked(replay, 8 * hill_climb.LIMIT)
+    answer: State = hill_climb.forked(run, seconds)
     hill_climb.restore(home, before)
     return answer
 
 
-def _own(target: Target, state: State, options: dict[str, list[Any]], known: dict[str, list[Any]], tried: Callable[..., State]) -> State | None:
+def _replayed(target: Target, recorded: State) -> tuple[State, State]:
+    """The state of a trial, without the files that it did not ask for and with nothing left that is not known; and what comes of it with real files."""
+    state, kept = recorded["state"], set(recorded["used"])
+    spec_paths.fired(state)
+    final = {**state, "files": {key: spec for key, spec in state["files"].items() if key in kept or spec["kind"] in ("pattern", "absent")}}
+    return final, _alone(target, final, 8 * hill_climb.LIMIT, written=True)
+
+
+def _own(target: Target, state: State, options: dict[str, list[Any]], known: dict[str, list[Any]]) -> State | None:
     """The user's own data: values that are known or defaults, and the files of the project."""
     firm = {name: items for name, items in options.items() if name.partition(".")[2] in known or argument_specs.LEFT in items}
     if len(firm) < len(options):
@@ -136,7 +130,7 @@ def _own(target: Target, state: State, options: dict[str, list[Any]], known: dic
             where, _, tail = name.partition(".")
             values = known.get(tail, [])
             own[where][tail] = {"is": "json", "value": values[min(number, len(values) - 1)]} if values else dict(argument_specs.LEFT)
-        answer = tried(own)
+        answer = _alone(target, own, real=True)
         if answer.get("works") and (answer["reached"] or fallback is None):
             fallback = _answer(target, own, answer, "data")
         if answer.get("works") and answer["reached"]:
@@ -225,19 +219,11 @@ def scaled(path: str, root: str, cls: str, state: State, size: int) -> State:
         target = Target(path, root, cls, dataset=True)
     except LoadError as error:
         return {"found": False, "reason": str(error)}
-    home = os.getcwd()
-    before = hill_climb.inventory(home)
     more = scale_to(state, size)
-
-    def replay() -> State:
-        return trial(target, copy.deepcopy(more))
-
-    recorded = hill_climb.forked(replay, 10 * hill_climb.LIMIT)
-    hill_climb.restore(home, before)
+    recorded = _alone(target, more, 10 * hill_climb.LIMIT)
     if not recorded.get("works"):
         return {"found": False, "reason": f"with {more['n']} samples it does not run: {recorded.get('error') or recorded.get('crash')}"}
-    final = _pruned(recorded["state"], recorded["used"])
-    answer = _replayed(target, final, home, before)
+    final, answer = _replayed(target, recorded)
     if not answer.get("works"):
         return {"found": False, "reason": f"on real files it does not run: {answer.get('error') or answer.get('crash')}"}
     return _answer(target, final, answer, "synthetic")

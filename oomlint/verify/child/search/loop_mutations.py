@@ -112,7 +112,7 @@ def _alike(specs: dict[str, Spec], edit: Edit, names: list[str]) -> Edit:
         old, new = ([size for size in shape if size != "B"] for shape in (specs[path]["shape"], spec["shape"]))
         for other, its in specs.items():
             if other not in wider and its["kind"] == "tensor" and _variable(specs, other) in names and [size for size in its["shape"] if size != "B"] == old:
-                wider[other] = {**its, "shape": [*(["B"] if "B" in its["shape"] else []), *new]}
+                wider |= shape_mutations.batched(specs, other, new)
     return wider
 
 

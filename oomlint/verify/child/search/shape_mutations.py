@@ -29,6 +29,17 @@ def altered(specs: dict[str, Spec], path: str, **fields: Any) -> Edit:
     return {path: {**specs[path], **fields}}
 
 
+def sized(specs: dict[str, Spec], path: str, axis: int, size: int) -> Edit:
+    """A tensor with another size of one dimension."""
+    shape = specs[path]["shape"]
+    return altered(specs, path, shape=[*shape[:axis], size, *shape[axis + 1 :]])
+
+
+def batched(specs: dict[str, Spec], path: str, inner: list[Any]) -> Edit:
+    """A tensor with other dimensions; that of the batch stays where there is one."""
+    return altered(specs, path, shape=[*(["B"] if "B" in specs[path]["shape"] else []), *inner])
+
+
 def numbers(found: re.Match[str], count: int) -> list[int]:
     """The numbers in a message, of the alternative that it matched; none where there are fewer."""
     got = [int(text) for text in found.groups() if text is not None and text.isdigit()]
@@ -38,11 +49,9 @@ def numbers(found: re.Match[str], count: int) -> list[int]:
 def replaced(specs: dict[str, Spec], path: str, old: int, new: int) -> Iterator[Edit]:
     """A dimension of one size gets another."""
     shape = specs[path]["shape"]
-    if new > LARGEST:
-        return
-    for index in reversed(range(len(shape))):
+    for index in reversed(range(len(shape))) if new <= LARGEST else ():
         if shape[index] == old:
-            yield altered(specs, path, shape=[*shape[:index], new, *shape[index + 1 :]])
+            yield sized(specs, path, index, new)
 
 
 def match(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
@@ -74,10 +83,7 @@ def channels(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> 
     """A layer wants so many channels."""
     wanted, had = numbers(found, 2) or (-1, -1)
     for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        for index, size in enumerate(shape):
-            if size == had:
-                yield altered(specs, path, shape=[*shape[:index], wanted, *shape[index + 1 :]])
+        yield from (sized(specs, path, index, wanted) for index, size in enumerate(specs[path]["shape"]) if size == had)
 
 
 def rank(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
@@ -85,11 +91,9 @@ def rank(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iter
     rank = (numbers(found, 1) or [-1])[0]
     for path in tensors(specs, paths):
         shape = [size for size in specs[path]["shape"] if size != "B"]
-        lead = ["B"] if "B" in specs[path]["shape"] else []
-        inner = rank - 1
-        image = {1: [8], 2: [3, 16], 3: [3, 16, 16], 4: [3, 8, 16, 16]}.get(inner)
-        if image is not None and len(shape) != inner:
-            yield altered(specs, path, shape=[*lead, *image])
+        image = {1: [8], 2: [3, 16], 3: [3, 16, 16], 4: [3, 8, 16, 16]}.get(rank - 1)
+        if image is not None and len(shape) != rank - 1:
+            yield batched(specs, path, image)
 
 
 def exactly(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
@@ -135,7 +139,7 @@ def larger(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> I
             rank = len(shape) - ("B" in shape)
             if rank >= 1:
                 largest = max(range(len(shape)), key=lambda at: shape[at] if isinstance(shape[at], int) else 0)
-                yield altered(specs, path, shape=[*shape[:largest], size, *shape[largest + 1 :]])
+                yield sized(specs, path, largest, size)
             if rank > 1:
                 keep = len(shape) - max(1, rank - 1)
                 yield altered(specs, path, shape=[*shape[:keep], *([size] * (len(shape) - keep))])
@@ -145,19 +149,14 @@ def beyond(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> It
     """An index is beyond a dimension."""
     index, size = numbers(found, 2) or (-1, -1)
     for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        for at in reversed(range(len(shape))):
-            if shape[at] == size:
-                yield altered(specs, path, shape=[*shape[:at], index + 1, *shape[at + 1 :]])
+        yield from replaced(specs, path, size, index + 1)
 
 
 def square(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """Square matrices."""
     for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        lead = ["B"] if "B" in shape else []
         for size in (3, 4):
-            yield altered(specs, path, shape=[*lead, size, size])
+            yield batched(specs, path, [size, size])
 
 
 def targets(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
@@ -178,7 +177,7 @@ def rows(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iter
         if specs[path]["dtype"] == "int64" and each and had % each == 0 and wanted % (had // each or 1) == 0:
             count = wanted // (had // each or 1)
             if count != each and 0 < count <= LARGEST:
-                yield altered(specs, path, shape=[*(["B"] if "B" in specs[path]["shape"] else []), count])
+                yield batched(specs, path, [count])
     yield from match(found, specs, paths)
 
 
@@ -186,12 +185,10 @@ def agree(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Ite
     """Two shapes have to be the same: each takes the other's."""
     one, other = ([int(text) for text in re.findall(r"\d+", group)] for group in (found[1], found[2]))
     for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        lead: list[Any] = ["B"] if "B" in shape else []
-        inner = [size for size in shape if size != "B"]
+        inner = [size for size in specs[path]["shape"] if size != "B"]
         for mine, its in ((one, other), (other, one)):
             if inner == mine[1:]:
-                yield altered(specs, path, shape=[*lead, *its[1:]])
+                yield batched(specs, path, its[1:])
     yield from ranks(found, specs, paths)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from oomlint.verify.child.measuring.tensor_census import tensors
 from oomlint.verify.child.synthesis import name_heuristics, stub_registry
 from oomlint.verify.child.synthesis.unpacking import unpacked
 
@@ -54,7 +55,7 @@ class Late:
         """A first use like others."""
         book, path, role, _ = about(self)
         name = book.name(path)
-        if object.__getattribute__(self, "_real") is None and name.endswith(("loss", "criterion")) and stub_registry.tensors([settled(item) for item in args]):
+        if is_open(self) and name.endswith(("loss", "criterion")) and [*tensors([settled(item) for item in args])]:
             return become(self, lambda: {"kind": "criterion"})(*args, **keywords)
         return become(self, lambda: {"kind": "object"})(*args, **keywords) if role != "batch" else call(book, path, role, args, keywords)
 
@@ -63,7 +64,7 @@ class Late:
         return iter(become(self, lambda: by_iteration(self, count, names)))
 
     def __len__(self) -> int:
-        if object.__getattribute__(self, "_real") is None and about(self)[2] not in PARTS:
+        if is_open(self) and about(self)[2] not in PARTS:
             return about(self)[0].samples  # a dataset's, most of the time; it may still become anything
         return len(become(self, lambda: as_leaf(self)))
 
@@ -74,12 +75,10 @@ class Late:
         become(self, lambda: by_key(self, key))[settled(key)] = settled(value)
 
     def __contains__(self, key: Any) -> bool:
-        real = object.__getattribute__(self, "_real")
-        return real is not None and settled(key) in real
+        return not is_open(self) and settled(key) in real(self)
 
     def __bool__(self) -> bool:
-        real = object.__getattribute__(self, "_real")
-        return real is not None and bool(real)
+        return not is_open(self) and bool(real(self))
 
     def __enter__(self) -> Any:
         return self
@@ -102,8 +101,7 @@ class Late:
         return str(become(self, lambda: as_text(self)))
 
     def __str__(self) -> str:
-        real = object.__getattribute__(self, "_real")
-        return str(real) if real is not None else name_heuristics.last(about(self)[1]) or "stand-in"
+        return (name_heuristics.last(about(self)[1]) or "stand-in") if is_open(self) else str(real(self))
 
     def __repr__(self) -> str:
         return f"<stand-in for {about(self)[1]}>"
@@ -114,8 +112,7 @@ class Late:
         return format(str(self), spec)
 
     def __hash__(self) -> int:
-        real = object.__getattribute__(self, "_real")
-        return hash(about(self)[1]) if real is None else hash(real)
+        return hash(about(self)[1]) if is_open(self) else hash(real(self))
 
     def __eq__(self, other: object) -> Any:
         other = settled(other)
@@ -124,8 +121,7 @@ class Late:
             return become(self, lambda: {"kind": "const", "value": other}) == other
         if isinstance(other, (int, float, torch.Tensor)):
             return become(self, lambda: as_operand(self, other)) == other
-        real = object.__getattribute__(self, "_real")
-        return real is not None and real == other
+        return not is_open(self) and real(self) == other
 
     def __ne__(self, other: object) -> Any:
         out = self == other
@@ -135,7 +131,7 @@ class Late:
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         del types
         name = getattr(func, "__name__", "")
-        others = stub_registry.tensors([*args, *(kwargs or {}).values()])
+        others = list(tensors([*args, *(kwargs or {}).values()]))
         convert: Callable[[Any], Any] = lambda item: _argument(item, name, others)  # noqa: E731 -- one line, used twice
         return func(*[convert(item) for item in args], **{key: convert(item) for key, item in (kwargs or {}).items()})
 
@@ -152,9 +148,16 @@ def about(item: Late) -> tuple[Book, str, str, tuple[torch.Tensor, ...]]:
     return found
 
 
-def is_part(value: Any) -> bool:
-    """Whether a value is a batch, a part of one or an output, and still open."""
-    return isinstance(value, Late) and about(value)[2] in PARTS
+def is_open(value: Any) -> bool:
+    """Whether a value is a stand-in that nothing has looked at: it is of no kind yet."""
+    return isinstance(value, Late) and object.__getattribute__(value, "_real") is None
+
+
+def real(value: Any) -> Any:
+    """What a stand-in has become; itself where it is open, as any other value."""
+    while isinstance(value, Late) and not is_open(value):
+        value = object.__getattribute__(value, "_real")
+    return value
 
 
 def become(item: Late, spec: Callable[[], Spec]) -> Any:
@@ -172,10 +175,9 @@ def become(item: Late, spec: Callable[[], Spec]) -> Any:
 def settled(value: Any) -> Any:
     """What a late stand-in has become; a part of a batch or an output becomes a tensor where it is still open."""
     if isinstance(value, Late):
-        real = object.__getattribute__(value, "_real")
-        if real is None and about(value)[2] in ("leaf", "output"):
+        if is_open(value) and about(value)[2] in ("leaf", "output"):
             return become(value, lambda: as_leaf(value))
-        return value if real is None else settled(real)
+        return value if is_open(value) else settled(real(value))
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(settled(item) for item in value)
     return [settled(item) for item in value] if type(value) is list else value
@@ -184,24 +186,21 @@ def settled(value: Any) -> Any:
 def call(book: Book, path: str, role: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """What a call of a stand-in gives: something computed where tensors go in."""
     given = (*args, *keywords.values())
-    inputs = tuple(stub_registry.tensors([settled(item) for item in given]))
-    if inputs or role == "output" or any(is_part(item) for item in given):
+    inputs = tuple(tensors([settled(item) for item in given]))
+    if inputs or role == "output" or any(isinstance(item, Late) and about(item)[2] in PARTS for item in given):
         return book.make(f"{path}()", "output", inputs)
     return book.make(f"{path}()", "any" if role == "config" else role)
 
 
 def as_tensor(value: Any) -> Any:
     """As above, and an output that a loss function takes."""
-    if isinstance(value, Late) and object.__getattribute__(value, "_real") is None:
-        return become(value, lambda: as_leaf(value))
-    return settled(value)
+    return become(value, lambda: as_leaf(value)) if is_open(value) else settled(value)
 
 
 def settle(value: Any, depth: int = 4) -> None:
     """Take parts of batches and outputs that are kept and that nothing has looked at for tensors: in the next run they are."""
     if isinstance(value, Late):
-        if about(value)[2] in ("leaf", "output") and object.__getattribute__(value, "_real") is None:
-            become(value, lambda: as_leaf(value))
+        settled(value)
     elif depth and type(value) in (list, tuple, dict):
         for item in list(value.values() if type(value) is dict else value):
             settle(item, depth - 1)
@@ -315,11 +314,8 @@ def _argument(item: Any, function: str, others: list[torch.Tensor]) -> Any:
     """An argument of a function of torch."""
     if type(item) in (list, tuple):
         return type(item)(_argument(part, function, others) for part in item)
-    if not isinstance(item, Late):
-        return item
-    real = object.__getattribute__(item, "_real")
-    if real is not None:
-        return settled(real)
+    if not is_open(item):
+        return settled(item) if isinstance(item, Late) else item
     role = about(item)[2]
     losing = function.endswith(("_loss", "cross_entropy", "_with_logits")) or function in ("cat", "stack", "cdist", "conv2d", "linear", "embedding")
     if role not in PARTS and (function in FACTORIES or not losing):

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils import data
 
+from oomlint.verify.child.measuring.tensor_census import tensors
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_optimizer, stub_registry
 from oomlint.verify.child.synthesis.stub_registry import Book
 
@@ -171,7 +172,7 @@ class Model(nn.Module):
     def forward(self, *args: Any, **keywords: Any) -> Any:
         """Compute an output of the shape that was found, through all layers that have hooks."""
         book, path = self.__dict__["_stand_in"]
-        inputs = tuple(stub_registry.tensors([deferred_value.settled(item) for item in (*args, *keywords.values())]))
+        inputs = tuple(tensors([deferred_value.settled(item) for item in (*args, *keywords.values())]))
         spec = {"kind": "tensor", "shape": ["B", stub_registry.CLASSES, stub_registry.CLASSES], "dtype": "float32"}
         passed = [layer(book.output(f"{name}()", spec, inputs)).mean() for name, layer in book.layers.items() if name.startswith(f"{path}.")]
         return deferred_value.call(book, path, "output", (*args, *passed), keywords)
@@ -209,11 +210,9 @@ class Criterion(nn.Module):
     def forward(self, *args: Any, **keywords: Any) -> torch.Tensor:
         """The mean of their squares."""
         book, _ = self.__dict__["_stand_in"]
-        found = stub_registry.tensors([deferred_value.as_tensor(item) for item in (*args, *keywords.values())])
-        floats = [item for item in found if item.numel()]
         total: torch.Tensor = book.weight("criterion()").detach().sum() * 0
-        for item in floats:
-            total = total + (item.float() ** 2).mean()
+        for item in tensors([deferred_value.as_tensor(item) for item in (*args, *keywords.values())]):
+            total = total + (item.float() ** 2).mean() if item.numel() else total
         return total
 
     def __getattr__(self, name: str) -> Any:
@@ -341,14 +340,19 @@ class Unsettled:
         return self._book.steps
 
     def __iter__(self) -> Iterator[Any]:
-        self._book.batches.add(f"{self._path}[*]")
-        for _ in range(self._book.steps):
-            yield self._book.make(f"{self._path}[*]", "batch")
+        return unsettled(self._book, self._path)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return self._book.value(f"{self._path}.{name}")
+
+
+def unsettled(book: Book, path: str) -> Iterator[Any]:
+    """Batches that take their structure from use."""
+    book.batches.add(f"{path}[*]")
+    for _ in range(book.steps):
+        yield book.make(f"{path}[*]", "batch")
 
 
 def loader(book: Book, path: str) -> Any:

@@ -179,14 +179,3 @@ def tensor(path: str, spec: Spec, lead: list[int], index: int = 0) -> torch.Tens
             return torch.rand(shape, generator=generator) > 0.5  # noqa: PLR2004 -- a half of them
         case dtype:
             return torch.randint(0, spec.get("high", 2), shape, generator=generator).to(getattr(torch, dtype))
-
-
-def tensors(value: Any, depth: int = 3) -> list[torch.Tensor]:
-    """The tensors in the arguments of a call."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if depth and isinstance(value, dict):
-        value = list(value.values())
-    if depth and isinstance(value, (list, tuple)):
-        return [found for item in value for found in tensors(item, depth - 1)]
-    return []
