@@ -102,6 +102,23 @@ def test_what_is_trained_is_part_of_the_result(tmp_path: Path) -> None:
     assert one["numbers_by"]["returned"] != other["numbers_by"]["returned"]
 
 
+def test_a_complex_number_is_told_from_its_conjugate(tmp_path: Path) -> None:
+    program = """
+    import torch
+
+    def train(loader):
+        spectra = []
+        for images in loader:
+            spectra.append(torch.fft.fft(images.float()){})  # here
+        return spectra
+    """
+    one, other = (measured(tmp_path, program.format(text), "train") for text in ("", ".conj()"))
+    numbers, others = (result["numbers_by"]["returned"] for result in (one, other))
+    assert numbers[::2] == others[::2]
+    assert numbers[1::2] == [-number for number in others[1::2]]
+    assert numbers != others
+
+
 def test_twice_the_same(tmp_path: Path) -> None:
     one, other = (measured(tmp_path, CLASSIFY.format("loss"), "train") for _ in range(2))
     assert one["result"] == other["result"]

@@ -239,7 +239,7 @@ class _Walk:
         self.lines.append(f"{path} numbers {tuple(value.shape)}" if value.dim() else f"{path} number")
         if not value.is_meta and len(self.numbers) < NUMBERS:
             plain = value.detach().cpu()
-            plain = torch.view_as_real(plain) if plain.is_complex() else plain
+            plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
             self.numbers += [_finite(float(item)) for item in plain.reshape(-1)[:NUMBERS].tolist()]
 
     def _compound(self, value: Any, path: str, depth: int, around: tuple[int, ...]) -> None:
