@@ -118,6 +118,13 @@ def root(node: ast.AST | None, *, calls: bool = False) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """Parameters that may be left out, and what they are then."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    left_out = [*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs]
+    return {item.arg: value for item, value in zip(left_out, [*arguments.defaults, *arguments.kw_defaults], strict=True) if value is not None}
+
+
 def is_main(test: ast.expr) -> bool:
     """Whether a condition asks for the program itself to be run."""
     text = ast.unparse(test)

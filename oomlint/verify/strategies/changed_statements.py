@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
 from oomlint.verify.ast_location import quoted
-from oomlint.verify.ast_names import FILLING, is_main
+from oomlint.verify.ast_names import FILLING, defaults, is_main
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -268,13 +268,9 @@ def _read(node: ast.stmt) -> set[str]:
 
 def parameters(function: Function) -> dict[str, Any]:
     """The parameters that a branch may depend on, with their defaults: flags, and what is left out by default."""
-    arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *((item, value) for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is not None),
-    ]
-    found = {item.arg: value.value for item, value in pairs if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool))}
+    own = defaults(function.args).items()
+    positional = [*function.args.posonlyargs, *function.args.args]
+    found = {name: value.value for name, value in own if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool))}
     return found | {item.arg: False for item in positional if isinstance(item.annotation, ast.Name) and item.annotation.id == "bool" and item.arg not in found}
 
 

@@ -14,37 +14,26 @@ if TYPE_CHECKING:
     from oomlint.verify.child.synthesis.name_heuristics import Spec
 
     State = dict[str, Any]
+    Error = dict[str, Any]  # as oomlint.verify.child.search.loop_search tells it
     Edit = dict[str, Spec | None]  # by path; ``None`` forgets what is known of it
 
 COSTLY: Final = 0.4  # seconds of processor time of one trial
 PATIENCE: Final = 10  # changes of stand-ins that are tried before a value of the program's own is given up
 
 
-class Failed:
-    """What a trial reported."""
-
-    def __init__(self, report: dict[str, Any]) -> None:
-        self.kind: str = report["kind"]
-        self.message: str = report["message"]
-        self.key: str = report["key"]
-        self.recent: list[str] = list(reversed(report["touched"]))
-        self.names: list[str] = report["names"]  # read by the statement that failed
-        self.report = report
-
-
-def moves(state: State, failed: Failed) -> Iterator[State]:
-    """States to try next, the likeliest first."""
+def moves(state: State, error: Error) -> Iterator[State]:
+    """States to try next, the likeliest first. ``error``: what a trial has reported."""
     seen: set[str] = set()
-    structure = _structure(state, failed)
+    structure = _structure(state, error)
     # Where the loop could not go on to its next item, what it goes over is at fault; and a model of the program's own that takes so long leaves no time.
-    if failed.report["head"] or (failed.report["deep"] and failed.report["cost"] > COSTLY):
+    if error["head"] or (error["deep"] and error["cost"] > COSTLY):
         yield from structure
-    for count, edit in enumerate(edits(state["specs"], failed)):
+    for count, edit in enumerate(edits(state["specs"], error)):
         text = repr(sorted(edit.items(), key=lambda item: item[0]))
         if text not in seen:
             seen.add(text)
             yield _edited(state, edit)
-        if count == (PATIENCE // 2 if failed.report["deep"] else PATIENCE):
+        if count == (PATIENCE // 2 if error["deep"] else PATIENCE):
             yield from structure
     yield from structure
 
@@ -58,48 +47,49 @@ def _below(path: str, other: str) -> bool:
     return path.startswith(other) and path[len(other) : len(other) + 1] in (".", "[", "(")
 
 
-def _structure(state: State, failed: Failed) -> Iterator[State]:
+def _structure(state: State, error: Error) -> Iterator[State]:
     """Changes of what is run."""
-    if failed.kind == "NameError" and (found := re.search(r"name '(\w+)' is not defined", failed.message)) and found[1] not in state["globals"]:
+    if error["kind"] == "NameError" and (found := re.search(r"name '(\w+)' is not defined", error["message"])) and found[1] not in state["globals"]:
         yield {**state, "globals": [*state["globals"], found[1]]}
-    if failed.kind in ("UnboundLocalError", "NotImplementedError", "Exception", "ValueError", "AssertionError", "KeyError", "NameError"):
+    if error["kind"] in ("UnboundLocalError", "NotImplementedError", "Exception", "ValueError", "AssertionError", "KeyError", "NameError"):
         for path, spec in state["specs"].items():
-            for text in failed.report["choices"].get(name_heuristics.last(path), ()):
+            for text in error["choices"].get(name_heuristics.last(path), ()):
                 if spec["kind"] == "const" and isinstance(spec["value"], str) and spec["value"] != text:
                     yield _edited(state, {path: {"kind": "const", "value": text}})
-        if failed.kind == "UnboundLocalError" and not state["force"]:
+        if error["kind"] == "UnboundLocalError" and not state["force"]:
             yield {**state, "force": True}
-    if "'Namespace' object has no attribute" in failed.message:  # the options that the main block sets are not those that go in here
-        for name in failed.names:
+    if "'Namespace' object has no attribute" in error["message"]:  # the options that the main block sets are not those that go in here
+        for name in error["names"]:
             if name_heuristics.CONFIG.search(name) and name not in state["open"]:
                 yield {**state, "open": [*state["open"], name]}
-    if failed.report["head"] and not state["loader"]:
+    if error["head"] and not state["loader"]:
         yield {**state, "loader": True}
-    for name in failed.names:
-        if name in failed.report["defaults"] and name not in state["open"]:
+    for name in error["names"]:
+        if name in error["defaults"] and name not in state["open"]:
             yield {**state, "open": [*state["open"], name]}
     # A value that the program made itself before the loop may be what does not fit: a stand-in then.
-    for keys in failed.report["makers"]:
+    for keys in error["makers"]:
         new = [key for key in keys if key not in state["skips"]]
         if new:
             yield {**state, "skips": [*state["skips"], *new]}
-    if failed.key and failed.key not in state["skips"] and failed.report["dispensable"]:
-        yield {**state, "skips": [*state["skips"], failed.key]}
+    if error["key"] and error["key"] not in state["skips"] and error["dispensable"]:
+        yield {**state, "skips": [*state["skips"], error["key"]]}
 
 
-def edits(specs: dict[str, Spec], failed: Failed) -> Iterator[Edit]:
+def edits(specs: dict[str, Spec], error: Error) -> Iterator[Edit]:
     """Changes of specs that the message suggests."""
-    paths = [path for path in failed.recent if path in specs] + [path for path in specs if path not in failed.recent]
-    paths.sort(key=lambda path: _variable(specs, path) not in failed.names)  # what the failing statement names comes first
+    recent = error["touched"][::-1]
+    paths = [path for path in recent if path in specs] + [path for path in specs if path not in recent]
+    paths.sort(key=lambda path: _variable(specs, path) not in error["names"])  # what the failing statement names comes first
     for pattern, make in loop_error_mutations.RULES:
-        found = re.search(pattern, f"{failed.kind}: {failed.message}", re.DOTALL)
+        found = re.search(pattern, f"{error['kind']}: {error['message']}", re.DOTALL)
         if found:
             for edit in make(found, specs, paths):
                 yield edit
-                wider = _alike(specs, edit, failed.names)
+                wider = _alike(specs, edit, error["names"])
                 if len(wider) > len(edit):
                     yield wider
-    if failed.kind in ("RuntimeError", "IndexError", "ValueError", "TypeError"):
+    if error["kind"] in ("RuntimeError", "IndexError", "ValueError", "TypeError"):
         yield from shape_mutations.anything(specs, paths)
 
 
@@ -117,9 +107,5 @@ def _alike(specs: dict[str, Spec], edit: Edit, names: list[str]) -> Edit:
 
 
 def _variable(specs: dict[str, Spec], path: str) -> str:
-    """The variable that a part of a batch was unpacked to, or its key."""
-    if path.endswith("]") and not path.endswith("']"):
-        parent, _, index = path[:-1].rpartition("[")
-        names = specs.get(parent, {}).get("names", ())
-        return names[int(index)] if index.isdigit() and int(index) < len(names) else ""
-    return name_heuristics.last(path) or name_heuristics.last(path.removesuffix("()"))
+    """The name that stands for a path; of what a call gives that of what is called."""
+    return name_heuristics.variable(specs, path) or name_heuristics.last(path.removesuffix("()"))

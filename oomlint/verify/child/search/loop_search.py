@@ -19,7 +19,7 @@ from oomlint.verify import ast_names
 from oomlint.verify.child.driving.piece_runner import run
 from oomlint.verify.child.measuring.line_coverage import Rows
 from oomlint.verify.child.search.hill_climb import forked
-from oomlint.verify.child.search.loop_mutations import Failed, moves
+from oomlint.verify.child.search.loop_mutations import moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ def _error(program: Program, outcome: Outcome) -> dict[str, Any]:
         "key": outcome.key,
         "names": names,
         "touched": outcome.book.touched[-40:],
-        "defaults": [item.arg for item in _with_defaults(outcome)],
+        "defaults": [*ast_names.defaults(outcome.piece.arguments)] if outcome.piece.arguments else [],
         "choices": program.choices,
         "head": isinstance(statement, (ast.For, ast.While)),
         "deep": len(outcome.frames) > 1,
@@ -148,17 +148,6 @@ def _own(statement: ast.AST) -> ast.AST:
             return ast.Tuple([item.context_expr for item in statement.items], ast.Load())
         case _:
             return statement
-
-
-def _with_defaults(outcome: Outcome) -> list[ast.arg]:
-    arguments = outcome.piece.arguments
-    if arguments is None:
-        return []
-    positional = [*arguments.posonlyargs, *arguments.args]
-    return [
-        *positional[len(positional) - len(arguments.defaults) :],
-        *(item for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value),
-    ]
 
 
 def _names(node: ast.AST) -> list[str]:
@@ -324,7 +313,7 @@ def _next(state: State, report: dict[str, Any]) -> Any:
                 yield {**state, "loader": True}
         return
     if AGAIN not in error["message"]:
-        yield from moves(state, Failed(error))
+        yield from moves(state, error)
 
 
 def _reason(report: dict[str, Any]) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Spec = dict[str, Any]  # plain JSON: {"kind": "tensor", "shape": [8], "dtype": "float32"}
 
@@ -70,6 +73,15 @@ def last(path: str) -> str:
     """The last name of an access path: "batch_size" of "args.batch_size", "image" of "loader[*]['image']"; empty where it ends in a call or a number."""
     found = re.search(r"(?:^|[.'\"])([A-Za-z_]\w*)['\"]?\]?$", path)
     return found[1] if found else ""
+
+
+def variable(specs: Mapping[str, Spec], path: str) -> str:
+    """The name that stands for a path: its last one, or the variable that a part was unpacked to."""
+    if path.endswith("]") and not path.endswith("']"):
+        parent, _, index = path[:-1].rpartition("[")
+        names = specs.get(parent, {}).get("names", ())
+        return str(names[int(index)]) if index.isdigit() and int(index) < len(names) else ""
+    return last(path)
 
 
 def of_name(name: str, role: str) -> Spec | None:

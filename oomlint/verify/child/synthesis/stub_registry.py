@@ -62,12 +62,8 @@ class Book:
     # -- what is known -----------------------------------------------------------------------------------------------------
 
     def name(self, path: str) -> str:
-        """The name that stands for a path: its last one, or the variable that a part was unpacked to."""
-        if path.endswith("]") and not path.endswith("']"):
-            parent, _, index = path[:-1].rpartition("[")
-            names = self.specs.get(parent, {}).get("names", ())
-            return names[int(index)] if index.isdigit() and int(index) < len(names) else ""
-        return name_heuristics.last(path)
+        """The name that stands for a path."""
+        return name_heuristics.variable(self.specs, path)
 
     def learn(self, path: str, spec: Spec) -> None:
         """Remember what a path has turned out to be."""
