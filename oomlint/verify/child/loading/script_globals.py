@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib.util
 from typing import TYPE_CHECKING
 
 from oomlint.verify.ast_names import is_main, root
@@ -14,13 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def fill(module: types.ModuleType, path: str, attempts: Callable[[], Callable[[ast.stmt], object]]) -> list[str]:
+def fill(module: types.ModuleType, tree: ast.Module, attempts: Callable[[], Callable[[ast.stmt], object]]) -> list[str]:
     """Run the simple statements of the main block that set globals which functions need. Gives the names that are set.
 
     ``attempts`` gives for each block what runs a statement of it, whatever that raises.
     """
-    with open(path, "rb") as stream:
-        tree = ast.parse(importlib.util.decode_source(stream.read()), path)
     missing = {name for name in _read(tree) if name not in module.__dict__ and not hasattr(builtins, name)}
     set_now: list[str] = []
     for block in _blocks(tree, missing):

@@ -320,10 +320,10 @@ def load(path: str, root: str) -> Loaded:
     os.environ[MODULES] = json.dumps(finder.files)
     before, sys.argv = sys.argv, [path]
     try:
-        _parsed(path)
+        tree = _parsed(path)
         module = importlib.import_module(name)
         finder.again()
-        own_block = script_globals.fill(module, path, lambda: partial(finder.attempt, module, file=path, clock=Clock(SECONDS)))
+        own_block = script_globals.fill(module, tree, lambda: partial(finder.attempt, module, file=path, clock=Clock(SECONDS)))
         finder.assumed += [f"{', '.join(own_block)} as the main block sets it"] if own_block else []
     except LoadError:
         raise
@@ -334,10 +334,10 @@ def load(path: str, root: str) -> Loaded:
     return Loaded(module, _skipped(finder, name), list(finder.stubbed), list(dict.fromkeys(finder.assumed)))
 
 
-def _parsed(path: str) -> None:
+def _parsed(path: str) -> ast.Module:
     try:
         with open(path, "rb") as stream:
-            ast.parse(importlib.util.decode_source(stream.read()), path)
+            return ast.parse(importlib.util.decode_source(stream.read()), path)
     except (SyntaxError, ValueError, LookupError) as error:
         where = f"line {row}: " if (row := getattr(error, "lineno", None)) else ""
         raise LoadError(f"it is no Python 3: {where}{getattr(error, 'msg', None) or error}") from error
