@@ -10,13 +10,14 @@ import ast
 import copy
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.ast_names import around, bound, filled_names, head, key_of, loaded, root, stored, within
 from oomlint.verify.child.slicing.branch_forcing import located
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     Function = ast.FunctionDef | ast.AsyncFunctionDef
     Loop = ast.For | ast.AsyncFor | ast.While
@@ -162,12 +163,7 @@ class Cutter:
                 made.test = _call("branch", _name("test"), ast.Constant(wanted), ast.Constant(statement.lineno))
             case _:
                 pass
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(made, name, None)
-            if isinstance(block, list) and block:
-                setattr(made, name, self.block(block, spine))
-        if isinstance(made, ast.Try):
-            made.handlers = [_with_body(item, self.block(item.body, spine)) for item in made.handlers]
+        _rebuild(made, partial(self.block, spine=spine))
         return [*prepared, made]
 
     def steps(self, loop: ast.stmt, spine: list[ast.AST]) -> list[ast.stmt]:
@@ -206,12 +202,7 @@ class Cutter:
                 new.extend(self._evaluated(made.test, statement, "test"))
                 made.test = _call("branch", _name("test"), ast.Constant(rest[0] in made.body), ast.Constant(statement.lineno))
             if not isinstance(made, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
-                for name in ("body", "orelse", "finalbody"):
-                    block = getattr(made, name, None)
-                    if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                        setattr(made, name, self.inside(block, rest))
-                if isinstance(made, ast.Try):
-                    made.handlers = [_with_body(item, self.inside(item.body, rest)) for item in made.handlers]
+                _rebuild(made, partial(self.inside, spine=rest))
             self.keys.setdefault(key, (statement.lineno, head(statement)))
             new.append(made)
         return new
@@ -348,10 +339,14 @@ def _plain(arguments: ast.arguments) -> ast.arguments:
     return made
 
 
-def _with_body(handler: ast.ExceptHandler, body: list[ast.stmt]) -> ast.ExceptHandler:
-    made = copy.copy(handler)
-    made.body = body
-    return made
+def _rebuild(statement: ast.stmt, rebuilt: Callable[[list[ast.stmt]], list[ast.stmt]]) -> None:
+    """Give a copy of a statement other blocks."""
+    for part in ("body", "orelse", "finalbody"):
+        block = getattr(statement, part, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            setattr(statement, part, rebuilt(block))
+    if isinstance(statement, ast.Try):
+        statement.handlers = [ast.copy_location(ast.ExceptHandler(item.type, item.name, rebuilt(item.body)), item) for item in statement.handlers]
 
 
 def _failures() -> ast.Tuple:
