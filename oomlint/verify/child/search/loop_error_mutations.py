@@ -9,7 +9,7 @@ from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
 
@@ -66,18 +66,22 @@ def _lacks(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> It
                 yield {path: None}
 
 
-def _objects(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """An attribute of a batch has the name of a method of tensors."""
-    for path in paths:
-        if path.endswith("[*]") and specs[path]["kind"] == "tensor":
-            yield {path: {"kind": "object", "keys": []}}
+def _becoming(fits: Callable[[str, Spec], bool], made: Callable[[Spec], Spec]) -> shape_mutations.Change:
+    """Stand-ins that fit are something else."""
+
+    def change(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+        for path in paths:
+            if fits(path, specs[path]):
+                yield {path: made(specs[path])}
+
+    return change
 
 
-def _mappings(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """What is gone through gives keys."""
-    for path in paths:
-        if "[*]" in path and specs[path]["kind"] == "tensor":
-            yield {path: {"kind": "dict", "keys": ["item"]}}
+# An attribute of a batch has the name of a method of tensors; what is gone through gives keys; a text is used as a path, a float where an integer has to be.
+_objects: Final = _becoming(lambda path, spec: path.endswith("[*]") and spec["kind"] == "tensor", lambda _: {"kind": "object", "keys": []})
+_mappings: Final = _becoming(lambda path, spec: "[*]" in path and spec["kind"] == "tensor", lambda _: {"kind": "dict", "keys": ["item"]})
+_pathlike: Final = _becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], str), lambda spec: {"kind": "path", "value": spec["value"]})
+_whole: Final = _becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], float), lambda _: {"kind": "const", "value": 2})
 
 
 def _named(found: re.Match[str], _specs: dict[str, Spec], _paths: list[str]) -> Iterator[Edit]:
@@ -105,20 +109,6 @@ def _constant(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) ->
                     yield {path: {"kind": "const", "value": value}}
             yield {path: {"kind": "object"}}
             yield {path: {"kind": "list", "n": 2}}
-
-
-def _pathlike(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """A text is used as a path."""
-    for path in paths:
-        if specs[path]["kind"] == "const" and isinstance(specs[path]["value"], str):
-            yield {path: {"kind": "path", "value": specs[path]["value"]}}
-
-
-def _whole(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """A float stands where an integer has to."""
-    for path in paths:
-        if specs[path]["kind"] == "const" and isinstance(specs[path]["value"], float):
-            yield {path: {"kind": "const", "value": 2}}
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------------------
