@@ -120,10 +120,6 @@ def _numeric(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
                 yield changed(state, ["files", key, "value", *place], t=kind)
 
 
-def _structures(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    yield from structures(clue.state, clue.log, clue.hints)
-
-
 def _arrays(most: int, *forms: dict[str, Any]) -> Changes:
     """The arrays that were read last hold something else."""
 
@@ -179,19 +175,6 @@ def _kinds(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
                 yield replaced(clue.state, ["files", key], file_specs.default(kind, clue.hints, key))
 
 
-def _folders(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    yield from folders(clue.state, clue.log, clue.hints)
-
-
-def _wider(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    yield from _width_of(clue, [], 2)
-    yield from _width_of(clue, [], 4)
-
-
-def _unpacked(clue: Clue, match: re.Match[str]) -> Iterator[State]:
-    yield from _width_of(clue, clue.slots[:4], int(match.group(1)))
-
-
 def _width_of(clue: Clue, slots: list[list[Any]], width: int) -> Iterator[State]:
     """Rows of so many things."""
     state = clue.state
@@ -219,10 +202,10 @@ def _list(count: Any, of: Any) -> dict[str, Any]:
     return {"t": "list", "n": count, "of": of}
 
 
-CHANGES: Final = tuple(
+CHANGES: Final[tuple[tuple[re.Pattern[str], Changes], ...]] = tuple(
     (re.compile(pattern), changes)
     for pattern, changes in (
-        (r"unpack \(expected (?:at least )?(\d+)", _unpacked),
+        (r"unpack \(expected (?:at least )?(\d+)", lambda clue, match: _width_of(clue, clue.slots[:4], int(match.group(1)))),
         (r"ValueError|RuntimeError|AssertionError|NotImplementedError|Exception|KeyError", _said),
         (rf"has no attribute '({PATHS})'", _become(**{"is": "pathlib", "end": ""})),
         (rf"has no attribute '({MODEL})'", _become(**{"is": "model"})),
@@ -241,7 +224,7 @@ CHANGES: Final = tuple(
                 r"unhashable type: '(list|dict)|(list|string|tuple) ind(ices|ex) must be|object is not (subscriptable|iterable|callable)|"
                 r"has no attribute '(items|keys|values|append|get|split|strip|shape|numpy|size|lower|index|iloc|dim|astype|tolist)|not a mapping"
             ),
-            _structures,
+            lambda clue, _: structures(clue.state, clue.log, clue.hints),
         ),
         (
             r"(?i)str|bytes|concatenat|decode|startswith|endswith|replace|split|unhashable|lower|strip|encode|PathLike|join",
@@ -263,7 +246,7 @@ CHANGES: Final = tuple(
             _axes,
         ),
         (r"ndex (\d+)\)? (?:is )?out of (?:bounds|range)", _longer),
-        (r"list index out of range|IndexError", _wider),
+        (r"list index out of range|IndexError", lambda clue, _: itertools.chain(_width_of(clue, [], 2), _width_of(clue, [], 4))),
         (
             (
                 r"dictionary update|only integers, slices|has no attribute '(item|files|keys|items|values|get)'|"
@@ -280,7 +263,7 @@ CHANGES: Final = tuple(
         ),
         (
             r"empty|length 0|len\(\)|[Ff]ound 0|\b0 (images|files|samples|items)|num_samples=0|no items|StopIteration|No .*(found|files)|ZeroDivision|positive",
-            _folders,
+            lambda clue, _: folders(clue.state, clue.log, clue.hints),
         ),
     )
 )
