@@ -14,6 +14,7 @@ from torch.utils import data
 from oomlint.config import Settings
 from oomlint.memory.datasets.samples import Sample, batches_of
 from oomlint.memory.loaders.loader_calls import loaders_of
+from oomlint.memory.shared.shaped import Least
 from oomlint.model.project import Project
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ def program(init: str, sample: str, loader: str = PLAIN) -> str:
 
 
 def arrays(way: Sample) -> list[object]:
-    """Shape and type of each array; a third part says that it may be larger."""
-    return [None if one is None else (one.shape, one.dtype, *(["or more"] if one.least else [])) for one in way.arrays]
+    """Shape and type of each array."""
+    return [None if one is None else (one.shape, one.dtype) for one in way.arrays]
 
 
 def collated(batch: Any) -> list[object]:
@@ -249,7 +250,7 @@ def test_a_batch_is_what_torch_collates(said: Said, init: str, sample: str, load
             "self.image(index)",
             [((4, 3, 16, 16), "float32")],
         ),
-        ("self.t = transforms.Compose([transforms.Resize(32), transforms.ToTensor()])", "self.image(index)", [((4, 3, 32, 32), "float32", "or more")]),
+        ("self.t = transforms.Compose([transforms.Resize(32), transforms.ToTensor()])", "self.image(index)", [((4, 3, Least(32), Least(32)), "float32")]),
         (
             "self.t = transforms.Compose([transforms.RandomResizedCrop(16), transforms.Grayscale(), transforms.ToTensor()])",
             "self.t(Image.open(index))",
@@ -330,9 +331,39 @@ def test_no_program_is_too_deep(said: Said, steps: list[str]) -> None:
     assert way.at_least in {0, 16}  # a number that nobody knows counts as one
 
 
+@pytest.mark.parametrize(
+    ("sample", "shape"),
+    [
+        ("torch.zeros(3, n)", (4, 3, Least(5))),
+        ("torch.zeros(2 * n + 1, 3)", (4, Least(11), 3)),
+        ("torch.zeros(n // 2)", (4, Least(2))),
+        ("torch.zeros(12 - n)", (4, Least(5))),
+        ("torch.zeros(1 + torch.zeros(n).size(0))", (4, Least(6))),
+        ("torch.zeros(3, 9 - torch.zeros(n).size(0))", (4, 3, "9 - torch.zeros(n).size(0)")),
+        ("torch.zeros(3, torch.zeros(n).size(0) % 3)", (4, 3, "torch.zeros(n).size(0) % 3")),
+        ("torch.zeros(size)", (4, Least(224), Least(128))),
+        ("torch.zeros(n, 2).view(-1)", (4, Least(10))),
+        ("torch.zeros(n, 2)[1:]", (4, Least(4), 2)),
+        ("torch.zeros(n, 2)[:4]", (4, 4, 2)),
+        ("torch.zeros(n, 2)[-6:5]", (4, "...", 2)),
+        ("torch.zeros(1, 2) + torch.zeros(n, 1)", (4, Least(5), 2)),
+        ("torch.cat([torch.zeros(n, 2), torch.zeros(3, 2)])", (4, Least(8), 2)),
+        ("torch.zeros(3, 4) if index else torch.zeros(2, 4)", (4, Least(2), 4)),
+    ],
+)
+def test_of_several_lengths_the_smallest_counts(said: Said, sample: str, shape: tuple[object, ...]) -> None:
+    """What is at least so large is never taken for so large."""
+    text = "if unknown:\n    n = 5\n    size = 256, 128\nelse:\n    n = 7\n    size = 224, 224\n"
+    (way,) = said(HEAD + text + program("", sample))
+    (one,) = way.arrays
+    assert one is not None
+    assert one.shape == shape
+    assert (one.exact is None) == any(not isinstance(side, int) or isinstance(side, Least) for side in shape)
+
+
 def test_padding_makes_a_batch_larger(said: Said) -> None:
     (way,) = said(HEAD + program("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=padded)"))
-    assert arrays(way) == [((4, 3, 4), "float32", "or more")]
+    assert arrays(way) == [((4, Least(3), 4), "float32")]
 
 
 def test_a_list_that_repeats_an_array_has_it_as_often(said: Said) -> None:

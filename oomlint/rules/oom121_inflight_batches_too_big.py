@@ -101,12 +101,13 @@ class InflightBatchesTooBig(Rule):
         """Yield the loaders whose batches in flight exceed the budget."""
         groups: dict[tuple[object, ...], list[Inflight]] = {}
         for case in inflight(module, project):
-            groups.setdefault((case.workers, case.batches, case.batch_bytes, case.beside), []).append(case)
+            groups.setdefault((case.workers, case.batches, case.batch_bytes, case.least, case.beside), []).append(case)
         for case, *others in groups.values():
             again = (other.place.saying("here, too", Role.AGAIN) for other in others if other.place != case.place)
+            prefetch, least = "s prefetch" if case.workers != 1 else " prefetches", "at least " if case.least else ""
             message = Message(
-                f"{case.workers} worker{'s prefetch' if case.workers != 1 else ' prefetches'} up to {case.batches} batches of {readable(case.batch_bytes)}",
-                f"together they take {readable(case.batches * case.batch_bytes)} of shared memory",
+                f"{case.workers} worker{prefetch} up to {case.batches} batches of {least}{readable(case.batch_bytes)}",
+                f"together they take {least}{readable(case.batches * case.batch_bytes)} of shared memory",
             )
             weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.batches),))
             yield self.finding(

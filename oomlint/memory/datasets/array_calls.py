@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES, TURNS
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates
-from oomlint.memory.shared.shaped import NUMBER, Array, Group, Many, broadcast, combined, concatenated, group, reshaped, stacked, times, with_axis
+from oomlint.memory.shared.shaped import NUMBER, Array, Group, Many, broadcast, certain, combined, concatenated, group, reshaped, stacked, times, with_axis
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External, ExternalCall
 
@@ -120,9 +120,9 @@ class ArrayCalls(ABC):
             dtype = "int64" if name in {"sum", "prod"} else "float64" if base.of == "numpy" else ""
         nodes = [*filter(None, [arguments.named(call, "dim", "axis")]), *plain][:1]
         axes = self.shape(nodes, frame) if nodes else tuple(range(len(base.shape or ())))
-        if axes is None or not base.shape or not all(isinstance(one, int) for one in axes):
+        if axes is None or not base.shape or len(certain(axes)) < len(axes):
             return Array(() if not nodes else None, dtype, base.of)
-        gone = {one % len(base.shape) for one in axes if isinstance(one, int)}
+        gone = {one % len(base.shape) for one in certain(axes)}
         found = replace(base, shape=tuple(1 if n in gone else one for n, one in enumerate(base.shape) if kept or n not in gone), dtype=dtype)
         return group([found, found.cast("int64")]) if name in SELECTS and base.of == "torch" and nodes else found
 
@@ -222,7 +222,7 @@ def _dtype(value: Value, dotted: str) -> str:
 
 def _moved(name: str, base: Array, wanted: Shape, axis: int | None) -> Shape | None:
     """The shape that a method gives which leaves the numbers as they are; ``None`` where nobody knows."""
-    shape, given = base.shape or (), [one for one in wanted if isinstance(one, int)]
+    shape, given = base.shape or (), certain(wanted)
     count = len(shape)
     if name in {"reshape", "view"}:
         return reshaped(shape, wanted)

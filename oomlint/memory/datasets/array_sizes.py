@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.datasets.array_calls import ArrayCalls
-from oomlint.memory.shared.shaped import Array, Group, Many, elements, stacked
+from oomlint.memory.shared.shaped import Array, Group, Least, Many, counted, elements, joined, smallest, stacked
 from oomlint.model import names
 from oomlint.model.expressions import ARITHMETIC
-from oomlint.model.values import Const, Display, Written, assumptions
+from oomlint.model.values import Const, Display, Unknown, Written, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.memory.shared.shaped import Part, Shape
-    from oomlint.model.values import Frame
+    from oomlint.model.values import Frame, Value
+    from oomlint.syntax.scopes import Scope
 
 _LONGEST: Final = 40  # characters of the word for a dimension
 _LARGEST: Final = 1 << 40
@@ -29,91 +30,112 @@ _DEEPEST: Final = 8
 class Sizes(ArrayCalls):
     """Numbers and indices, by values."""
 
+    given: dict[tuple[Scope, str], Part]  # what the parameters are that a function is called with
+    left: int  # how many questions may still be asked
+    lengths: dict[tuple[cst.BaseExpression, Frame], int | str]  # what has been answered
+
     def number(self, node: cst.BaseExpression, frame: Frame) -> int | str:
         """A number, or how it is written."""
+        found = self.length(node, frame)
+        return _written(node, frame) if isinstance(found, Least) else found
+
+    def length(self, node: cst.BaseExpression, frame: Frame) -> int | str:
+        """The same of a dimension, which may be one of several: of these the smallest."""
+        asked, key = (node, frame), ("number", node, frame)
+        if asked in self.lengths and not self.given:
+            return self.lengths[asked]
+        if key in self.active or self.left <= 0:
+            return _written(node, frame)
+        self.active.add(key)
         found = self.usual(node, frame)
-        numbers = {alt.value.value if isinstance(alt.value, Const) else None for alt in found}
-        one = numbers.pop() if len(numbers) == 1 else None
-        if isinstance(one, int):
-            self.assume(min(map(assumptions, found)))
-            return one
-        key = ("number", node, frame)
-        known = None
-        if not numbers and key not in self.active:
-            self.active.add(key)
-            known = self._computed(node, frame)
-            self.active.discard(key)
-        code = " ".join(frame.module.code(node).split())
-        return known if known is not None else code if len(code) <= _LONGEST else names.last_name(node) or _REST
+        one = smallest([self._way(alt.value, node, frame) for alt in found] or [self._way(Unknown(), node, frame)])
+        self.active.discard(key)
+        if isinstance(one, str):
+            one = _written(node, frame)
+        else:
+            self.assume((max if isinstance(one, Least) else min)(map(assumptions, found), default=0))
+        if not self.given:
+            self.lengths[asked] = one
+        return one
+
+    def _way(self, value: Value, node: cst.BaseExpression, frame: Frame) -> int | str:
+        """One number of several that an expression may be."""
+        if isinstance(value, Const):
+            return value.value if isinstance(value.value, int) else _REST
+        self.left -= 1
+        if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
+            return self.length(value.node, value.frame)
+        found = self._computed(node, frame)
+        return _REST if found is None else found
 
     def _computed(self, node: cst.BaseExpression, frame: Frame) -> int | None:
         """A number that follows from the shape of an array, and what arithmetic makes of it."""
         match node:
             case cst.BinaryOperation(left=left, operator=operator, right=right) if type(operator) in ARITHMETIC:
-                a, b = self.number(left, frame), self.number(right, frame)
-                fits = isinstance(a, int) and isinstance(b, int) and abs(a) < _LARGEST and 0 <= b < _LARGEST
-                by_nothing = b == 0 and isinstance(operator, cst.FloorDivide | cst.Divide | cst.Modulo)
-                return int(ARITHMETIC[type(operator)](a, b)) if fits and not by_nothing and not isinstance(operator, cst.Power | cst.LeftShift) else None
+                grows = isinstance(operator, cst.Add | cst.Multiply)  # with both sides; any other operator with the left one at most
+                a, b = self.length(left, frame), (self.length if grows else self.number)(right, frame)
+                if not isinstance(a, int) or not isinstance(b, int) or abs(a) >= _LARGEST or not 0 <= b < _LARGEST:
+                    return None
+                by_nothing = int(b) == 0 and isinstance(operator, cst.FloorDivide | cst.Divide | cst.Modulo)
+                wraps = isinstance(a, Least) and isinstance(operator, cst.Modulo)
+                if by_nothing or wraps or isinstance(operator, cst.Power | cst.LeftShift):
+                    return None
+                return counted(int(ARITHMETIC[type(operator)](a, b)), a, b)
             case cst.Call(func=cst.Name(value="len"), args=[cst.Arg(value=whole)]):
                 return elements(self.of(whole, frame))[1]
             case cst.Call(func=cst.Name(value="int"), args=[cst.Arg(value=whole)]):
-                found = self.number(whole, frame)
+                found = self.length(whole, frame)
                 return found if isinstance(found, int) else None
             case cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[cst.Arg(value=axis)]):
                 return self._side(array, axis, frame)
             case cst.Subscript(value=cst.Attribute(value=array, attr=cst.Name(value="shape")), slice=[cst.SubscriptElement(slice=cst.Index(value=axis))]):
                 return self._side(array, axis, frame)
-            case cst.Name():
-                ways = self.usual(node, frame)
-                value = ways[0].value if len(ways) == 1 else None
-                if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
-                    number = self.number(value.node, value.frame)
-                    return number if isinstance(number, int) else None
         return None
 
     def _side(self, array: cst.BaseExpression, axis: cst.BaseExpression, frame: Frame) -> int | None:
         one, place = self.of(array, frame), self.number(axis, frame)
-        shape = one.shape if isinstance(one, Array) and one.shape is not None and not one.least else ()
+        shape = one.shape if isinstance(one, Array) and one.shape is not None else ()
         found = shape[place] if isinstance(place, int) and -len(shape) <= place < len(shape) else None
         return found if isinstance(found, int) else None
 
     def shape(self, nodes: Sequence[cst.BaseExpression], frame: Frame) -> Shape | None:
         """The dimensions that a call is given: one by one, or in a tuple; ``None`` where nobody knows how many."""
         if len(nodes) == 1:
-            return self._written(nodes[0], frame, frozenset())
-        return tuple(self.number(node, frame) for node in nodes)
+            return self._dimensions(nodes[0], frame, frozenset())
+        return tuple(self.length(node, frame) for node in nodes)
 
-    def _written(self, node: cst.BaseExpression, frame: Frame, seen: frozenset[cst.CSTNode]) -> Shape | None:
+    def _dimensions(self, node: cst.BaseExpression, frame: Frame, seen: frozenset[cst.CSTNode]) -> Shape | None:
         """The dimensions of a tuple, those of tuples inside it included, or one number."""
         match node:
             case _ if node in seen:
                 return None
             case cst.Attribute(value=array, attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[]):
                 one = self.of(array, frame)
-                return one.shape if isinstance(one, Array) and not one.least else None
+                return one.shape if isinstance(one, Array) else None
             case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):
-                number = self.number(node, frame)
-                a, b = (self._written(one, frame, seen | {node}) for one in (left, right))
+                number = self.length(node, frame)
+                a, b = (self._dimensions(one, frame, seen | {node}) for one in (left, right))
                 return (number,) if isinstance(number, int) else (*a, *b) if a is not None and b is not None else None
-        found: set[Shape | None] = set()
+        found: list[Shape | None] = []
         for alt in self.usual(node, frame):
             value = alt.value
             if isinstance(value, Display) and isinstance(value.node, cst.Tuple | cst.List):
-                found.add(self._listed(value.node, value.frame, seen | {node}))
+                found.append(self._listed(value.node, value.frame, seen | {node}))
             elif isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
-                found.add(self._written(value.node, value.frame, seen | {node}))
+                found.append(self._dimensions(value.node, value.frame, seen | {node}))
             else:
-                number = self.number(node, frame)
-                found.add((number,) if isinstance(number, int) else None)
-        return found.pop() if len(found) == 1 else None
+                number = self._way(value, node, frame)
+                found.append((number,) if isinstance(number, int) else None)
+        one = joined([Array(shape) if shape is not None else None for shape in found])
+        return one.shape if isinstance(one, Array) else None
 
     def _listed(self, node: cst.Tuple | cst.List, frame: Frame, seen: frozenset[cst.CSTNode]) -> Shape | None:
         sides: list[int | str] = []
         for element in node.elements:
-            starred = self._written(element.value, frame, seen) if isinstance(element, cst.StarredElement) else ()
+            starred = self._dimensions(element.value, frame, seen) if isinstance(element, cst.StarredElement) else ()
             if starred is None:
                 return None
-            sides += starred if isinstance(element, cst.StarredElement) else (self.number(element.value, frame),)
+            sides += starred if isinstance(element, cst.StarredElement) else (self.length(element.value, frame),)
         return tuple(sides)
 
     # -- indices -----------------------------------------------------------------------------------------------------------
@@ -164,7 +186,7 @@ class Sizes(ArrayCalls):
             return _REST
         if not isinstance(lower, str) and not isinstance(upper, str):
             if isinstance(size, int):
-                return len(range(*slice(lower, upper, step).indices(size)))
+                return _left(slice(lower, upper, step), size)
             if (lower or 0) == 0 and upper is None and step == 1:
                 return size
             self.assume()  # that there are so many
@@ -194,3 +216,18 @@ class Sizes(ArrayCalls):
             (total.subtract if isinstance(node.operator, cst.Subtract) else total.update)(right)
             return total
         return Counter({frame.module.code(node): 1})
+
+
+def _left(part: slice[int | None, int | None, int], size: int) -> int | str:
+    """How many elements a slice leaves of so many, or of so many at least: that grows with them unless it counts from both ends, or backwards."""
+    found, most = (len(range(*part.indices(count))) for count in (int(size), _LARGEST))
+    if not isinstance(size, Least) or (found == most and (part.start or 0) >= 0):
+        return found
+    from_both = part.start is not None and part.start < 0 and part.stop is not None and part.stop >= 0
+    return _REST if from_both or part.step < 0 else Least(found)
+
+
+def _written(node: cst.BaseExpression, frame: Frame) -> str:
+    """How a number is written that nobody knows."""
+    code = " ".join(frame.module.code(node).split())
+    return code if len(code) <= _LONGEST else names.last_name(node) or _REST

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.datasets.array_calls import CHANNELS, ArrayCalls
-from oomlint.memory.shared.shaped import Array, joined
+from oomlint.memory.shared.shaped import Array, joined, longer
 from oomlint.model import arguments, names
 from oomlint.model.values import Display, ExternalCall
 
@@ -58,7 +58,7 @@ class Pictures(ArrayCalls):
                 self.assume()
             shape = (given.shape[2:] or (1,)) + given.shape[:2]
             keeps = given.of == "numpy" and given.dtype not in {"", "uint8"}
-            return Array(shape, given.dtype if keeps else _TENSORS[last], "torch", given.least)
+            return Array(shape, given.dtype if keeps else _TENSORS[last], "torch")
         if last in {"ConvertImageDtype", "convert_image_dtype", "ToDtype", "to_dtype"}:
             node = arguments.named(call, "dtype") or (plain[0] if plain else None)
             return given.cast(self.dtype(node, frame, "float32"))
@@ -94,11 +94,9 @@ def _resized(given: Array, size: Shape, *, square: bool, bounded: bool) -> Part:
     """A picture of a size; one number is a square, or the shorter side."""
     shape = given.shape or ()
     high, wide = size if len(size) == len(("height", "width")) else size * 2
-    least = len(size) == 1 and not square
-    if bounded and least:
-        high = wide = "..."
-    new = (high, wide, *shape[2:]) if given.of == "picture" else (*shape[:-2], high, wide)
-    return replace(given, shape=new, least=least)
+    if len(size) == 1 and not square:
+        high = wide = "..." if bounded else longer(high)
+    return given.shaped(high, wide, *shape[2:]) if given.of == "picture" else given.shaped(*shape[:-2], high, wide)
 
 
 def opened(name: str, call: cst.Call) -> Array | None:

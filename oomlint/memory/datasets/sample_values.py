@@ -10,7 +10,7 @@ from oomlint.memory.datasets.array_sizes import Sizes
 from oomlint.memory.datasets.pictures import Pictures, opened
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_libraries import GENERATORS
-from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, elements, group, joined
+from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, counted, elements, group, joined, longer, with_axis
 from oomlint.model import arguments, names
 from oomlint.model.reach import Reach
 from oomlint.model.values import (
@@ -64,10 +64,11 @@ class Parts(Sizes, Pictures):
         self.known = known or {}
         self.launch = launch
         self.doubt = 0
-        self._given: dict[tuple[Scope, str], Part] = {}
+        self.given: dict[tuple[Scope, str], Part] = {}
         self.active: set[object] = set()
+        self.lengths: dict[tuple[cst.BaseExpression, Frame], int | str] = {}
         self._memo: dict[tuple[cst.BaseExpression, Frame], Part] = {}
-        self._left = _MOST_QUESTIONS
+        self.left = _MOST_QUESTIONS
 
     def usual(self, node: cst.BaseExpression, frame: Frame) -> list[Alternative]:
         """The values that an expression has in a plain run, or under the command line."""
@@ -80,13 +81,13 @@ class Parts(Sizes, Pictures):
         key = (node, frame)
         if key in self._memo:
             return self._memo[key]
-        if key in self.active or self._left <= 0 or len(self.active) > _DEEPEST:
+        if key in self.active or self.left <= 0 or len(self.active) > _DEEPEST:
             return None
-        self._left -= 1
+        self.left -= 1
         self.active.add(key)
         found = self._by_form(node, frame) or self._by_kind(node, frame)
         self.active.discard(key)
-        if not self._given:
+        if not self.given:
             self._memo[key] = found
         return found
 
@@ -114,8 +115,8 @@ class Parts(Sizes, Pictures):
                     return self.known[str(name)]
                 if name in {"T", "mT", "data", "real"} and isinstance(one := self.of(base, frame), Array):
                     return self.method(name, one, cst.Call(base), frame) if name in {"T", "mT"} else one
-            case cst.Name(value=name) if (frame.scope, name) in self._given and not frame.scope.sets(name):
-                return self._given[frame.scope, str(name)]
+            case cst.Name(value=name) if (frame.scope, name) in self.given and not frame.scope.sets(name):
+                return self.given[frame.scope, str(name)]
         found = list(dict.fromkeys(alt.value for alt in self.usual(node, frame)))
         found = [value for value in found if value != Const(None)] or found
         return joined([self._of_value(value, node, frame) for value in found]) if len(found) <= _MOST_WAYS else None
@@ -139,8 +140,8 @@ class Parts(Sizes, Pictures):
             case Written(node=cst.BaseExpression() as written, frame=Frame() as where):
                 return self.of(written, where) if written is not node else self._call(node, frame) if isinstance(node, cst.Call) else None
             case Unknown() if isinstance(node, cst.Name):
-                if (frame.scope, node.value) in self._given:
-                    return self._given[frame.scope, node.value]
+                if (frame.scope, node.value) in self.given:
+                    return self.given[frame.scope, node.value]
                 given = arguments.given_to(frame.scope, node.value, frame.bound) if frame.bound and not frame.scope.sets(node.value) else None
                 if given is not None:
                     return self.of(given.node.value, given.bound.frame)
@@ -186,16 +187,16 @@ class Parts(Sizes, Pictures):
             return super().applied(function, given)
         scope = function.scope
         parameters = names.parameters(scope)[int(function.this is not None) :]
-        if not parameters or scope.yields or (scope, parameters[0].name.value) in self._given:
+        if not parameters or scope.yields or (scope, parameters[0].name.value) in self.given:
             return None
         frame = Frame(function.module, scope, None, function.this)
         returned = [scope.node.body] if isinstance(scope.node, cst.Lambda) else [one.value for one in scope.returns]
         key = (scope, parameters[0].name.value)
-        self._given[key] = given
+        self.given[key] = given
         try:
             return joined([self.of(one, frame) if one is not None else None for one in returned])
         finally:
-            del self._given[key]
+            del self.given[key]
 
     def _called(self, name: str, call: cst.Call, frame: Frame) -> Part:
         """What a function of a library gives."""
@@ -212,7 +213,9 @@ class Parts(Sizes, Pictures):
         if name.endswith(".pad_sequence") and plain:
             many = self.of(plain[0], frame)
             one = collated(many)
-            return Array(one.shape, one.dtype, "torch", least=True) if isinstance(one, Array) and arguments.has(call, "batch_first") else None
+            if not isinstance(one, Array) or one.shape is None or len(one.shape) < len(("row", "place")) or not arguments.has(call, "batch_first"):
+                return None
+            return with_axis(one, 1, longer(one.shape[1]))
         if name == "PIL.Image.fromarray" and plain:
             one = self.of(plain[0], frame)
             return self.step("ToPILImage", call, frame, [], one)
@@ -283,7 +286,7 @@ class Parts(Sizes, Pictures):
                 return None
             if isinstance(here, cst.For):
                 _, count = elements(self._iterated(here.iter, frame))
-                total = total * count if total is not None and count is not None else None
+                total = counted(total * count, total, count) if total is not None and count is not None else None
         return total
 
     def _iterated(self, node: cst.BaseExpression, frame: Frame) -> Part:
@@ -322,7 +325,7 @@ class Parts(Sizes, Pictures):
             if isinstance(node.operator, cst.Multiply):
                 one, count = elements(left)
                 number = self.number(node.right, frame)
-                return Many(one, count * number) if isinstance(number, int) and count is not None else None
+                return Many(one, counted(count * number, count)) if isinstance(number, int) and count is not None else None
             both = isinstance(left, Group) and isinstance(right, Group) and isinstance(node.operator, cst.Add)
             return group([one for side in (left, right) if isinstance(side, Group) for _, one in side.parts]) if both else None
         if isinstance(left, Array) and isinstance(right, Array):
@@ -331,7 +334,8 @@ class Parts(Sizes, Pictures):
         if not isinstance(known, Array) or known.of == "python":
             return None
         stays = known.of == "torch" and "float" in known.dtype
-        return Array(known.shape, known.dtype if stays else "", known.of, least=True)  # by something unknown it may be stretched
+        shape = tuple(map(longer, known.shape)) if known.shape else None  # by something unknown it may be stretched
+        return Array(shape, known.dtype if stays else "", known.of)
 
 
 def _at(part: Part, key: object) -> Part:
@@ -355,6 +359,5 @@ def collated(rows: Part) -> Part:
         return Many(collated(Many(one.element, count)), one.count)
     if not isinstance(one, Array) or one.of == "picture":
         return one if isinstance(one, Text) else None
-    return Array(
-        None if one.shape is None else ("..." if count is None else count, *one.shape), one.dtype or ("int64" if one.of == "python" else ""), "torch", one.least
-    )
+    shape = None if one.shape is None else ("..." if count is None else count, *one.shape)
+    return Array(shape, one.dtype or ("int64" if one.of == "python" else ""), "torch")

@@ -11,7 +11,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.pictures import DECODED
 from oomlint.memory.datasets.sample_values import Parts, collated
 from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
-from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Many, elements, group, leaves
+from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Many, Text, elements, group, leaves
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, Const, External, ExternalCall, Frame
 
@@ -49,6 +49,11 @@ class Sample:
     def at_least(self) -> int:
         """Bytes that it has at least."""
         return sum(leaf.at_least for leaf in self.arrays if leaf is not None)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it has just so many, and not perhaps more."""
+        return all(isinstance(leaf, Text) or (isinstance(leaf, Array) and leaf.exact is not None) for leaf in leaves(self.part))
 
 
 def samples_of(project: Project, dataset: Dataset, known: Mapping[str, Array] | None = None, launch: object = None) -> Iterator[Sample]:

@@ -35,6 +35,7 @@ class Inflight:
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
     beside: tuple[Place, ...] = ()  # where files beside the code give the numbers
+    least: bool = False  # whether a batch may be larger
 
     @property
     def bytes(self) -> int:
@@ -85,13 +86,13 @@ def case_under(project: Project, loader: Loader, frame: Frame, launch: object) -
         place = loader.module.place(loader.call)
         facts: tuple[Fact, ...] = (
             loader_fact(loader, [workers]),
-            AllocationFact(place, ByteSize(size)),
+            AllocationFact(place, ByteSize(size) if least.exact else ByteSize(least=size)),
             *(dataset_facts(dataset) if dataset is not None else ()),
         )
         confidence = confidence_of(max(assumptions(workers, batch, ahead), least.doubt))
         related = tuple(story_places(place, workers, batch, ahead))
         beside = given_beside([workers, batch, ahead])
-        return Inflight(place, workers.const, waiting, size, confidence, related, facts, beside)
+        return Inflight(place, workers.const, waiting, size, confidence, related, facts, beside, not least.exact)
     return None
 
 

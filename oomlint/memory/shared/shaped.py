@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 
     Shape = tuple[int | str, ...]
 
+
+class Least(int):
+    """A length that is so large at least: the smallest of several. It is equal to no number, as nobody knows it, and only to one that is known as well."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Least) and int(self) == int(other)
+
+    def __hash__(self) -> int:
+        return hash((Least, int(self)))
+
+
 _MOST_PARTS: Final = 10_000
 _NUMBER: Final = 8  # bytes of a number of Python, of which a batch has a tensor
 _INTEGRAL: Final = 1  # of the ranks of types: the higher wins
@@ -23,14 +36,14 @@ _INTEGRAL: Final = 1  # of the ranks of types: the higher wins
 class Array:
     """An array, a tensor, a picture or a number.
 
-    ``shape`` has a word for a dimension that nobody knows, and is ``None`` where nobody knows how many there are. ``dtype`` is empty where nobody knows it,
-    and bytes of an element where nobody knows more. ``of`` is "torch", "numpy", "picture" (height, width, channels) or "python". ``least``: it may be larger.
+    ``shape`` has a word for a dimension that nobody knows, ``Least`` for one that may be larger, and is ``None`` where nobody knows how many there are.
+    ``dtype`` is empty where nobody knows it, and bytes of an element where nobody knows more. ``of`` is "torch", "numpy", "picture" (height, width, channels)
+    or "python".
     """
 
     shape: Shape | None = None
     dtype: str = ""
     of: str = ""
-    least: bool = False
 
     @property
     def item(self) -> int | None:
@@ -40,8 +53,8 @@ class Array:
     @property
     def exact(self) -> int | None:
         """Bytes of all of it, where they are known."""
-        known = [one for one in self.shape or () if isinstance(one, int)]
-        whole = self.shape is not None and len(known) == len(self.shape) and not self.least
+        known = certain(self.shape or ())
+        whole = self.shape is not None and len(known) == len(self.shape)
         return prod(known) * self.item if whole and self.item is not None else None
 
     @property
@@ -144,15 +157,38 @@ def _both(a: Part, b: Part) -> Part:
         of = a.of if a.of == b.of else ""
         if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
             return Array(None, dtype, of)
-        pairs = list(zip(a.shape, b.shape, strict=True))
-        shape = tuple(min(x, y) if isinstance(x, int) and isinstance(y, int) else x if x == y else "..." for x, y in pairs)
-        differ = any(x != y for x, y in pairs)
-        return Array(shape, dtype, of, a.least or b.least or differ)
+        return Array(tuple(smallest(pair) for pair in zip(a.shape, b.shape, strict=True)), dtype, of)
     if isinstance(a, Group) and isinstance(b, Group) and [key for key, _ in a.parts] == [key for key, _ in b.parts]:
         return Group(tuple((key, joined([x, y])) for (key, x), (_, y) in zip(a.parts, b.parts, strict=True)))
     if isinstance(a, Many) and isinstance(b, Many):
         return Many(joined([a.element, b.element]), a.count if a.count == b.count else None)
     return None
+
+
+# -- lengths -----------------------------------------------------------------------------------------------------------------
+
+
+def certain(shape: Sequence[int | str]) -> list[int]:
+    """The lengths that are known, and not only how large they are at least."""
+    return [one for one in shape if isinstance(one, int) and not isinstance(one, Least)]
+
+
+def smallest(found: Sequence[int | str]) -> int | str:
+    """What a length is where it is one of several: the smallest is true of each."""
+    if len(set(found)) == 1:
+        return found[0]
+    numbers = [one for one in found if isinstance(one, int)]
+    return Least(min(numbers)) if numbers and len(numbers) == len(found) and min(numbers) >= 0 else "..."
+
+
+def longer(length: int | str) -> int | str:
+    """A length that something unknown may have stretched."""
+    return Least(length) if isinstance(length, int) else length
+
+
+def counted(number: int, *of: int) -> int:
+    """What was counted up from lengths: at least so many where they are."""
+    return Least(number) if any(isinstance(one, Least) for one in of) else number
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------------
@@ -164,7 +200,7 @@ def combined(a: Array, b: Array, *, divides: bool = False) -> Array:
     dtype = _together(a, b, of)
     if divides and dtype and _rank(dtype) <= _INTEGRAL:
         dtype = "float32" if of == "torch" else "float64"
-    return Array(broadcast(a.shape, b.shape), dtype, of, a.least or b.least)
+    return Array(broadcast(a.shape, b.shape), dtype, of)
 
 
 def broadcast(a: Shape | None, b: Shape | None) -> Shape | None:
@@ -173,7 +209,15 @@ def broadcast(a: Shape | None, b: Shape | None) -> Shape | None:
         return None
     longest = max(len(a), len(b))
     pairs = zip(*((1,) * (longest - len(one)) + one for one in (a, b)), strict=True)
-    return tuple(y if x == 1 else x if y in (1, x) or isinstance(x, int) else y if isinstance(y, int) else "..." for x, y in pairs)
+    return tuple(_stretched(x, y) for x, y in pairs)
+
+
+def _stretched(x: int | str, y: int | str) -> int | str:
+    """The longer of two lengths that fit: what is known well, then what is known at all."""
+    if 1 in (x, y):
+        return y if x == 1 else x
+    numbers = certain([x, y]) or [one for one in (x, y) if isinstance(one, int)]
+    return max(numbers) if numbers else x if x == y else "..."
 
 
 def _rank(dtype: str) -> int:
@@ -204,16 +248,18 @@ def promoted(a: str, b: str, of: str) -> str:
 
 def times(size: int | str, count: int | str | None) -> int | str:
     """A dimension so many times."""
-    return size * count if isinstance(size, int) and isinstance(count, int) else size if count == 1 else count if size == 1 and count is not None else "..."
+    if isinstance(size, int) and isinstance(count, int):
+        return counted(size * count, size, count)
+    return size if count == 1 else count if size == 1 and count is not None else "..."
 
 
 def reshaped(shape: Shape, wanted: Shape) -> Shape:
     """A shape in which one dimension may be what the others leave: ``-1``."""
     before = [one for one in shape if isinstance(one, int)]
-    others = [one for one in wanted if not isinstance(one, str) and one >= 0]
+    others = [one for one in certain(wanted) if one >= 0]
     product = prod(others)
     known = len(before) == len(shape) and len(others) == len(wanted) - 1 and product
-    rest: int | str = prod(before) // product if known else "..."
+    rest: int | str = counted(prod(before) // product, *before) if known else "..."
     return tuple(rest if one == -1 else one for one in wanted)
 
 
@@ -233,7 +279,8 @@ def concatenated(parts: Part, axis: int) -> Part:
     if not arrays or len(arrays) < len(listed):
         return None
     along = [(one.shape or ())[axis] for one in arrays]
-    whole: int | str = sum(one for one in along if isinstance(one, int)) if all(isinstance(one, int) for one in along) else "..."
+    numbers = [one for one in along if isinstance(one, int)]
+    whole = counted(sum(numbers), *numbers) if len(numbers) == len(along) else "..."
     total = times(whole, parts.count) if isinstance(parts, Many) else whole
     dtype = reduce(lambda a, b: promoted(a, b, arrays[0].of) if a and b else "", (one.dtype for one in arrays))
     joint = joined([with_axis(one.cast(dtype), axis, 0) for one in arrays])
