@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import ALLOCATORS, FACTS
-from oomlint.finding import Fix, Message, Safety, Severity
+from oomlint.finding import Fix, Message, Role, Safety, Severity
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_forms import byte_range
 from oomlint.memory.arrays.loads import arrays_of
-from oomlint.memory.arrays.said_small import said_small
+from oomlint.memory.arrays.said_small import axes_of, said_small
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
@@ -62,6 +62,7 @@ class Inflation:
     facts: tuple[Fact, ...] = ()
     severity: Severity | None = None  # where it is not that of most
     weighs: Weighs | None = None  # the same
+    axes: int | None = None  # of what is joined with something else: how many are seen
 
 
 def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
@@ -277,7 +278,18 @@ def _fits(call: cst.Call, word: str) -> bool:
 
 
 def copies(module: Module, project: Project) -> Iterator[Inflation]:
-    """Copies of whole arrays."""
+    """Copies of whole arrays. What a function joins in the same way several times is told once, with what has the most axes."""
+    groups: dict[object, list[Inflation]] = {}
+    for one in _copies(module, project):
+        key = one.node if one.axes is None else (module.walk.scope_at(one.node), one.message.headline)
+        groups.setdefault(key, []).append(one)
+    for group in groups.values():
+        first, *others = sorted(group, key=lambda one: -(one.axes or 0))
+        again = tuple(module.place(one.node).saying("so does this", Role.AGAIN) for one in others)
+        yield dataclasses.replace(first, related=(*again, *first.related)) if again else first
+
+
+def _copies(module: Module, project: Project) -> Iterator[Inflation]:
     seen: set[cst.CSTNode] = set()
     seen.update(_joined(module, project))
     scaled = {node for node, _, _ in passed(module, project, Does.SCALES)}
@@ -456,4 +468,5 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
     joins = names.last_name(node.func) not in {"tensor", "array"}  # with something else, into an array that is all of it again
     remedy = "allocate the result once, and fill it" if joins else "use `as_tensor` or `asarray`, which copy only if needed"
     message = Message(f"`{names.dotted(node.func)}` copies all data", both, remedy)
-    return Inflation(node, message, spots, fix, _facts(module, node, keeper), Severity.WARNING if joins else None)
+    facts = _facts(module, node, keeper)
+    return Inflation(node, message, spots, fix, facts, *((Severity.WARNING, None, axes_of(project, keeper).least) if joins else ()))

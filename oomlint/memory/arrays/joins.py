@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.api_names import PUTS_IN
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import Does, kept_of
-from oomlint.memory.arrays.kept_calls import JOINS, MAKES
+from oomlint.memory.arrays.kept_calls import MAKES
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
@@ -114,7 +114,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
     for scope in building(module, project):
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls:
-            rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
+            rows = call.args[0].value if call.args and kept_of(project).joins(module, call) else None
             if not isinstance(rows, cst.ListComp) or not _is_there(rows.elt) or kept_of(project).repeats(module, call):
                 continue
             if kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
@@ -140,7 +140,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
     for scope in _may_write(module, project) if _WRITES.search(module.source.text) else building(module, project):
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls if scope not in told else ():
-            rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
+            rows = call.args[0].value if call.args and kept_of(project).joins(module, call) else None
             loops = [kept.gathering(module, put.node) for put in _puts(module, scope, call)] if isinstance(rows, cst.Name) else []
             if not isinstance(rows, cst.Name) or not loops or kept.repeats(module, call):
                 continue

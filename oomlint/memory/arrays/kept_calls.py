@@ -38,6 +38,7 @@ KEEPS: Final = frozenset(
 )
 JOINS: Final = STACKS | {"array", "asarray", "tensor"}
 MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what stands there
+_NOT_OF_ARRAYS: Final = ("pandas.", "scipy.sparse.")  # what joins tables, and matrices of which only a few elements are there
 _ARRAYS: Final = SHARES | TENSOR_TYPES
 _OBJECTS: Final = frozenset({"builtins.object", "numpy.object_", "numpy.object"})
 _PICKS: Final = frozenset({"take", "take_along_axis", "choice", "index_select", "gather", "masked_select", "narrow"})  # rows, as an index picks them
@@ -148,7 +149,7 @@ class KeptCalls(KeptNames):
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
             going = replace(going.named(arg.keyword.value), keys=(*going.keys, (arg.keyword.value, arg.keyword.value)))
         listed = going.listed and not going.mixed and not self._of_references(module, call)  # what references are of is not copied
-        if last in JOINS and listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
+        if listed and call.args and call.args[0] is arg and self.joins(module, call):
             # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
             shown = isinstance(arg.value, cst.List | cst.Tuple)
             does = Does.JOINS if going.many or not shown else Does.COPIES
@@ -184,6 +185,13 @@ class KeptCalls(KeptNames):
                     going = self.moved_by(search, module, call, going)
                 return self._given_by(going, call, known=_keeps_size(value.name))
         return self._given_by(going, call, known=last in KEEPS)
+
+    def joins(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call makes one array of several."""
+        if names.last_name(call.func) not in JOINS:
+            return False
+        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))[:3]
+        return not any(isinstance(alt.value, External) and names.canonical(alt.value.name).startswith(_NOT_OF_ARRAYS) for alt in found)
 
     def _inside(self, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """What a call gives of the value, where only the function around is looked at."""
