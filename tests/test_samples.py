@@ -361,6 +361,36 @@ def test_of_several_lengths_the_smallest_counts(said: Said, sample: str, shape: 
     assert (one.exact is None) == any(not isinstance(side, int) or isinstance(side, Least) for side in shape)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "count"),
+    [
+        ("datasets.CIFAR10('.', train=False)", 10_000),
+        ("datasets.CIFAR100('.', False)", 10_000),
+        ("datasets.FashionMNIST('.')", 60_000),
+        ("datasets.SVHN('.', split='extra')", 531_131),
+        ("datasets.STL10('.', 'test')", 8_000),
+        ("datasets.MNIST('.', train=unknown)", "len(kept)"),
+        ("datasets.MNIST('.', train=bool(unknown))", "len(kept)"),
+        ("datasets.MNIST('.', **unknown)", "len(kept)"),
+        ("datasets.ImageFolder('.')", "len(kept)"),
+        ("datasets.CIFAR10('.') if unknown else datasets.CIFAR100('.', train=False)", Least(10_000)),
+    ],
+)
+def test_datasets_of_torchvision_have_a_length(said: Said, dataset: str, count: object) -> None:
+    """Where the part that is read is known."""
+    (way,) = said(HEAD + f"kept = {dataset}\n" + program("", "torch.zeros(2, len(kept))"))
+    assert arrays(way) == [((4, 2, count), "float32")]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "shape"),
+    [("MNIST('.', train=False)", (10_000, 28, 28)), ("CIFAR10('.')", (50_000, 32, 32, 3)), ("SVHN('.', 'test')", (26_032, 3, 32, 32))],
+)
+def test_datasets_of_torchvision_keep_an_array(said: Said, dataset: str, shape: tuple[int, ...]) -> None:
+    (way,) = said(HEAD + f"kept = datasets.{dataset}\n" + program("", "kept.data"))
+    assert arrays(way) == [((4, *shape), "uint8")]
+
+
 def test_padding_makes_a_batch_larger(said: Said) -> None:
     (way,) = said(HEAD + program("", PAIRS, "DataLoader(Data(), batch_size=4, collate_fn=padded)"))
     assert arrays(way) == [((4, Least(3), 4), "float32")]

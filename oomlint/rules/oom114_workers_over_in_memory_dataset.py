@@ -25,8 +25,10 @@ class WorkersOverInMemoryDataset(Rule):
     Checks for a `DataLoader` with four workers or more (a setting) over a dataset that lies wholly in memory, such as a `TensorDataset` or a
     class that reads all arrays in `__init__`, where no sharper rule (OOM110, OOM112, OOM113) speaks.
 
-    It is silent where the data are proven small, and where `__getitem__` does real work (decodes, transforms at random, tokenises) on data
-    that all counted start methods share.
+    Where the workers share the data, fewer than eight of them are a note: they cost no more than their processes.
+
+    It is silent where the data are proven small, also by the length of a dataset of torchvision or the default of an option, and where
+    `__getitem__` does real work (decodes, transforms at random, tokenises) on data that all counted start methods share.
 
     ## Why is this bad
 
@@ -80,6 +82,7 @@ class WorkersOverInMemoryDataset(Rule):
     code = "OOM114"
     slug = "workers-over-in-memory-dataset"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     help = FEWER
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))

@@ -25,7 +25,8 @@ class DtypeInflation(Rule):
     `np.ones(shape).astype(np.float32)`, `rng.random(shape).astype("float32")`, `torch.from_numpy(np.zeros(shape)).float()`,
     `torch.FloatTensor(np.array(...))`. And for images of bytes that are kept as floats: `images / 255.0` (eight times as large),
     `images.astype(np.float32)` (four times), also in the function that reads them for others, or that is given all of them; and what `resize`,
-    `img_as_float` or `rgb2lab` of scikit-image make of pictures (eight times).
+    `img_as_float` or `rgb2lab` of scikit-image make of pictures (eight times). A division says how many bytes a number takes before and after, by the
+    types where they are known: what is of `float32` stays so, and torch makes `float32` of bytes.
 
     It is silent for a single sample in `__getitem__`, where the array is proven small, and where `float64` is what is wanted. What is only converted
     is a note where nobody knows how large it is.

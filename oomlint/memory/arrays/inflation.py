@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import ALLOCATORS, FACTS
-from oomlint.finding import Fix, Message, Role, Safety, Severity
+from oomlint.finding import AllocationFact, ByteSize, Fix, Message, Role, Safety, Severity
+from oomlint.memory.arrays.element_bytes import element_bytes
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_forms import byte_range
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import axes_of, said_small
+from oomlint.memory.datasets.samples import made_bytes
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
@@ -31,7 +33,7 @@ from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.finding import Fact, Place, Weighs
     from oomlint.memory.arrays.kept import Keeper
@@ -102,15 +104,28 @@ def _facts(module: Module, node: cst.BaseExpression, keeper: Keeper, size: Bytes
 # -- bytes that become numbers of four or eight bytes -----------------------------------------------------------------------
 
 
+def _weighed(project: Project, module: Module, found: Iterable[Inflation]) -> Iterator[Inflation]:
+    """The same with the bytes of what is made, where shapes tell them; without those that are small."""
+    for one in found:
+        told = [fact for fact in one.facts if isinstance(fact, AllocationFact) and fact.bytes.exact is not None]
+        size = made_bytes(project, module, one.node) if not told else ByteSize()
+        if size.exact is None or size.exact >= project.settings.small_bytes:
+            yield dataclasses.replace(one, facts=(allocation_fact(module, one.node, size), *one.facts[1:])) if size.known else one
+
+
 def inflations(module: Module, project: Project) -> Iterator[Inflation]:
     """Bytes that become floating-point numbers, and arrays of ``float64`` that are converted at once."""
+    yield from _weighed(project, module, _inflations(module, project))
+
+
+def _inflations(module: Module, project: Project) -> Iterator[Inflation]:
     seen: set[cst.CSTNode] = set()
     for node, load, keeper in passed(module, project, Does.SCALES):
         seen.add(node)
         read = (load.module.place(load.node, "read here"),)
-        if not isinstance(node, cst.Call):
-            yield _divided(module, node, keeper, read)
-        elif _reads_bytes(load) and not _narrowed(module, node):
+        if isinstance(node, cst.BinaryOperation):
+            yield from _divided(project, module, node, keeper, read)
+        elif isinstance(node, cst.Call) and _reads_bytes(load) and not _narrowed(module, node):
             becomes = f"each number takes 8 bytes instead of 1, in {keeper.words}"
             message = Message(f"`{names.dotted(node.func)}` makes `float64` of all data before the first sample", becomes, _LATER)
             yield Inflation(node, message, read, facts=_facts(module, node, keeper))
@@ -118,8 +133,9 @@ def inflations(module: Module, project: Project) -> Iterator[Inflation]:
         for node in _candidates(scope):
             if node in seen:
                 continue
-            one = _converted(module, project, scope, node) if isinstance(node, cst.Call) else _scaled(module, project, scope, node)
-            if one is not None:
+            if isinstance(node, cst.BinaryOperation):
+                yield from _scaled(module, project, scope, node)
+            elif isinstance(node, cst.Call) and (one := _converted(module, project, scope, node)) is not None:
                 yield one
 
 
@@ -144,22 +160,20 @@ def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:
             yield node
 
 
-def _divided(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
-    code = module.code(node.left) if isinstance(node, cst.BinaryOperation) else ""
-    narrow = "float32" in code or ".float()" in code
-    wide = f"{'4 bytes' if narrow else '8 bytes (`float64`)'} instead of 1, in {keeper.words}"
-    message = Message("All data is divided before the first sample", f"each number takes {wide}", _LATER)
-    return Inflation(node, message, spots, facts=_facts(module, node, keeper))
+def _divided(project: Project, module: Module, node: cst.BinaryOperation, keeper: Keeper, spots: tuple[Place, ...]) -> Iterator[Inflation]:
+    """What the division makes of each number: nothing to tell where that takes no more bytes than before."""
+    before, after = element_bytes(project, module, node)
+    if before < after:
+        wide = f"{after} bytes{' (`float64`)' if after == _WIDE else ''} instead of {before}, in {keeper.words}"
+        message = Message("All data is divided before the first sample", f"each number takes {wide}", _LATER)
+        yield Inflation(node, message, spots, facts=_facts(module, node, keeper))
 
 
-def _scaled(module: Module, project: Project, scope: Scope, node: cst.BaseExpression) -> Inflation | None:
-    if not isinstance(node, cst.BinaryOperation):
-        return None
+def _scaled(module: Module, project: Project, scope: Scope, node: cst.BinaryOperation) -> Iterator[Inflation]:
     keeper = keeper_of(module, project, node)
     size = _made(module, project, scope, node.left) if keeper is not None else None
-    if keeper is None or size is None or not _is_large(project, size[1]) or size[1].item != 1:
-        return None
-    return _divided(module, node, keeper, ())
+    if keeper is not None and size is not None and _is_large(project, size[1]):
+        yield from _divided(project, module, node, keeper, ())
 
 
 def _made(module: Module, project: Project, scope: Scope, node: cst.BaseExpression) -> tuple[str, Bytes, cst.Call] | None:
@@ -280,7 +294,7 @@ def _fits(call: cst.Call, word: str) -> bool:
 def copies(module: Module, project: Project) -> Iterator[Inflation]:
     """Copies of whole arrays. What a function joins in the same way several times is told once, with what has the most axes."""
     groups: dict[object, list[Inflation]] = {}
-    for one in _copies(module, project):
+    for one in _weighed(project, module, _copies(module, project)):
         key = one.node if one.axes is None else (module.walk.scope_at(one.node), one.message.headline)
         groups.setdefault(key, []).append(one)
     for group in groups.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -17,6 +17,7 @@ from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.read_calls import runs_models
 from oomlint.memory.arrays.windows import gathered
+from oomlint.memory.datasets.samples import made_bytes
 from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocated
@@ -61,6 +62,10 @@ class Join:
 
 def joins(module: Module, project: Project) -> Iterator[Join]:
     """Calls of the module that copy a list of loads into one array which a dataset keeps."""
+    yield from (weighed for join in _joins(module, project) if (weighed := _weighed(project, module, join)) is not None)
+
+
+def _joins(module: Module, project: Project) -> Iterator[Join]:
     arrays = arrays_of(project)
     h5 = [load.node for load in arrays.h5(module)]
     found: dict[cst.CSTNode, list[Load]] = {}
@@ -93,6 +98,14 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
     rows = [row for row in _rows(module, project) if row.node not in found]
     yield from rows
     yield from _gathered(module, project, {module.walk.scope_at(node) for node in (*found, *(row.node for row in rows))})
+
+
+def _weighed(project: Project, module: Module, join: Join) -> Join | None:
+    """The same with the bytes of the array, where shapes tell them; nothing where it is small."""
+    size = made_bytes(project, module, join.node)
+    if size.exact is not None and size.exact < project.settings.small_bytes:
+        return None
+    return replace(join, facts=(allocation_fact(module, join.node, size), *join.facts[1:])) if size.known else join
 
 
 def _round_of(module: Module, load: Load) -> cst.CSTNode:

@@ -153,7 +153,8 @@ class KeptCalls(KeptNames):
             # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
             shown = isinstance(arg.value, cst.List | cst.Tuple)
             does = Does.JOINS if going.many or not shown else Does.COPIES
-            going = replace(going if does is Does.COPIES and (going.part or last in MAKES) else going.doing(does, module, call), listed=False)
+            few = going.part or going.some or last in MAKES
+            going = replace(going if does is Does.COPIES and few else going.doing(does, module, call), listed=False)
             if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
                 search.joined.append(going.kept_by(module, call, f"what `{names.dotted(call.func)}` makes", live=True))
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:

@@ -12,7 +12,7 @@ from oomlint.memory.datasets.array_calls import ArrayCalls
 from oomlint.memory.shared.shaped import Array, Group, Least, Many, counted, elements, joined, smallest, stacked
 from oomlint.model import names
 from oomlint.model.expressions import ARITHMETIC
-from oomlint.model.values import Const, Display, Unknown, Written, assumptions
+from oomlint.model.values import Const, Display, ExternalCall, Unknown, Written, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,8 @@ class Sizes(ArrayCalls):
         self.left -= 1
         if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
             return self.length(value.node, value.frame)
+        if isinstance(value, ExternalCall):
+            node, frame = value.call, value.frame
         found = self._computed(node, frame)
         return _REST if found is None else found
 

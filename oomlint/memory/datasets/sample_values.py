@@ -8,9 +8,10 @@ import libcst as cst
 
 from oomlint.memory.datasets.array_sizes import Sizes
 from oomlint.memory.datasets.pictures import Pictures, opened
+from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_libraries import GENERATORS
-from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, counted, elements, group, joined, longer, with_axis
+from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, counted, elements, group, joined, longer, smallest, with_axis
 from oomlint.model import arguments, names
 from oomlint.model.reach import Reach
 from oomlint.model.values import (
@@ -31,6 +32,7 @@ from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from oomlint.memory.datasets.torchvision_data import Known
     from oomlint.memory.shared.content_classifier import Contents
     from oomlint.memory.shared.shaped import Part
     from oomlint.model.evaluate import Evaluator
@@ -135,6 +137,9 @@ class Parts(Sizes, Pictures):
                 return self._called(value.name, value.call, value.frame)
             case Element(whole=whole, accessors=(("item", key), *rest)) if not rest and key is not UNKNOWN_KEY:
                 return _at(self._called(whole.name, whole.call, whole.frame), key)
+            case Element(whole=ExternalCall() as whole, accessors=(("attr", "data"),)) if (known := torchvision_data(whole.name)) is not None:
+                count = self._part_of(known, whole.call, whole.frame)
+                return known.kept.shaped(count, *(known.kept.shape or ())) if known.kept is not None and count is not None else None
             case Each(iterable=cst.BaseExpression() as iterable, frame=Frame() as where):
                 return self._each(iterable, where, value.index)
             case Written(node=cst.BaseExpression() as written, frame=Frame() as where):
@@ -163,6 +168,12 @@ class Parts(Sizes, Pictures):
         plain = [effect.value for effect in effects if effect.kind == "assign" and effect.value is not None and not effect.index]
         one = joined([self.of(value, frame) for value in plain]) if plain and len(plain) == len(effects) and not falls else None
         return one if isinstance(one, Array) and one.of != "python" else None
+
+    def attribute(self, instance: Instance, name: str) -> Part:
+        """What an attribute of an object is."""
+        found = [alt for alt in self.evaluator.attribute(instance, name, ()) if not alt.reach and alt.value != Const(None)]
+        nowhere = cst.Name(name)
+        return joined([self._of_value(alt.value, nowhere, Frame(instance.cls.module, instance.cls.scope, None, instance)) for alt in found])
 
     # -- calls -------------------------------------------------------------------------------------------------------------
 
@@ -206,6 +217,10 @@ class Parts(Sizes, Pictures):
             return NUMBER.cast(_NUMBERS[name])
         if name in _LISTS:
             return self._rows_of(name, call, frame)
+        if (known := torchvision_data(name)) is not None:
+            transform = arguments.argument_for(call, "transform", place=known.place)
+            ways = [self.applied(alt.value, known.picture) for alt in self.usual(transform, frame)] if transform is not None else [known.picture]
+            return Many(group([joined(ways), NUMBER]), self._part_of(known, call, frame))
         if name.endswith(".default_collate") and plain:
             return collated(self.of(plain[0], frame))
         if name.startswith("torchvision.transforms.") and plain and name.rpartition(".")[0].endswith("functional"):
@@ -220,6 +235,17 @@ class Parts(Sizes, Pictures):
             one = self.of(plain[0], frame)
             return self.step("ToPILImage", call, frame, [], one)
         return opened(name, call) or self.function(name, call, frame)
+
+    def _part_of(self, known: Known, call: cst.Call, frame: Frame) -> int | None:
+        """How many samples a dataset of torchvision has, by the argument that chooses a part of it."""
+        chosen = arguments.argument_for(call, known.by, place=1) if known.by and not arguments.has_stars(call) else None
+        if not known.by or arguments.has_stars(call):
+            return None
+        if chosen is None:
+            return known.counts[0][1]
+        counts = dict(known.counts)
+        found = smallest([counts.get(alt.const, "...") for alt in self.usual(chosen, frame)])
+        return found if isinstance(found, int) else None
 
     def _rows_of(self, name: str, call: cst.Call, frame: Frame) -> Part:
         """Lists, and what gives the elements of several together."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
-from oomlint.memory.datasets.pictures import DECODED
 from oomlint.memory.datasets.sample_values import Parts, collated
+from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
 from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Many, Text, elements, group, leaves
 from oomlint.model import arguments, names
@@ -18,19 +19,13 @@ from oomlint.model.values import Absent, Const, External, ExternalCall, Frame
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.memory.shared.shaped import Part
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
 
-# The pictures of torchvision's datasets, and the place of the argument that says what becomes of them.
-_LIBRARY: Final = {
-    **dict.fromkeys(("ImageFolder", "ImageNet"), (DECODED.shaped("height", "width", 3), 1)),  # they read pictures as RGB
-    **dict.fromkeys(("CIFAR10", "CIFAR100", "SVHN"), (DECODED.shaped(32, 32, 3), 2)),
-    **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST", "QMNIST"), (DECODED.shaped(28, 28, 1), 2)),
-    "STL10": (DECODED.shaped(96, 96, 3), 3),
-}
+_MOST_FRAMES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +84,36 @@ def length_of(project: Project, dataset: Dataset, launch: object = None) -> int 
     return found if isinstance(found, int) and found > 0 else None
 
 
+def held_bytes(project: Project, dataset: Dataset, holding: Holding) -> int | None:
+    """Bytes of the arrays that a dataset holds in an attribute, or is; ``None`` where they are not known for sure."""
+    datasets = datasets_of(project)
+    parts = Parts(datasets.evaluator, datasets.contents)
+    if dataset.instance is not None:
+        held = parts.attribute(dataset.instance, holding.name)
+    elif dataset.frame is not None and isinstance(dataset.node, cst.Call) and names.last_name(dataset.node.func) == "TensorDataset":
+        place = next((n for n, one in enumerate(dataset.holdings) if one is holding), len(dataset.node.args))
+        held = parts.of(dataset.node.args[place].value, dataset.frame) if place < len(dataset.node.args) else None
+    else:
+        held = parts.of(dataset.node, dataset.frame) if dataset.frame is not None and isinstance(dataset.node, cst.BaseExpression) else None
+    sizes = [leaf.exact if isinstance(leaf, Array) and leaf.of != "python" else None for leaf in leaves(held)]
+    return sum(size for size in sizes if size is not None) if sizes and None not in sizes and not parts.doubt else None
+
+
+def made_bytes(project: Project, module: Module, node: cst.BaseExpression) -> ByteSize:
+    """Bytes of the array that an expression makes, whoever calls the function around it: so many where they are known for sure, else so many at least."""
+    evaluator, scope = evaluator_of(project), module.walk.scope_at(node)
+    frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES) or [evaluator.calls.plain_frame(module, scope)]
+    found: list[tuple[int | None, int]] = []
+    for frame in frames:
+        parts = Parts(evaluator, datasets_of(project).contents)
+        made = parts.of(node, frame)
+        array = made if isinstance(made, Array) and made.of != "python" else Array()
+        found.append((array.exact if not parts.doubt else None, array.at_least))
+    sizes = [exact for exact, _ in found if exact is not None]
+    least = min(least for _, least in found)
+    return ByteSize(max(sizes)) if len(sizes) == len(found) else ByteSize(least=least if least >= project.settings.small_bytes else None)
+
+
 def _row(parts: Parts, dataset: Dataset) -> Part:
     """A row of each tensor of a ``TensorDataset``, an element of a list."""
     node, frame = dataset.node, dataset.frame
@@ -102,15 +127,13 @@ def _row(parts: Parts, dataset: Dataset) -> Part:
 
 def _of_library(project: Project, value: Value, launch: object) -> Iterator[Sample]:
     """A sample of a dataset of torchvision: a picture and a number."""
-    if not isinstance(value, ExternalCall) or not value.name.startswith("torchvision.datasets."):
-        return
-    picture, place = _LIBRARY.get(value.name.rpartition(".")[2], (None, 0))
-    transform = arguments.argument_for(value.call, "transform", place=place)
-    if picture is None or transform is None:
+    known = torchvision_data(value.name) if isinstance(value, ExternalCall) else None
+    transform = arguments.argument_for(value.call, "transform", place=known.place) if known is not None and isinstance(value, ExternalCall) else None
+    if known is None or transform is None or not isinstance(value, ExternalCall):
         return
     for alt in evaluator_of(project).values(transform, value.frame):
         parts = Parts(evaluator_of(project), datasets_of(project).contents, None, launch)
-        made = parts.applied(alt.value, picture)
+        made = parts.applied(alt.value, known.picture)
         yield Sample(group([made, NUMBER]), parts.doubt)
 
 

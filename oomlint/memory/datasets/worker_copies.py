@@ -12,8 +12,10 @@ from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multipli
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
 from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_numpy, one_a_sample, takes_index
+from oomlint.memory.datasets.samples import held_bytes
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
+from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, Kind
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
+_MANY = 8  # processes that take 1 GiB together however they start: 139 MiB each under spawn and forkserver
 _SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
 _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
@@ -146,7 +149,7 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
     """What each rule says; one in preview that is not asked for would hide another."""
     if dataset.iterable:
         return
-    every = [(as_used(h, dataset, loader), is_small(h.content, settings)) for h in dataset.every()]
+    every = [(used, is_small(used.content, settings)) for used in (as_used(h, dataset, loader) for h in dataset.every())]
     held = [h for h, small in every if not small]
     tensors = [h for h, small in every if not small or (h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]  # however small they are
     for code in _JUDGES if _many(workers) else ("OOM110",):
@@ -158,8 +161,12 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
 
 
 def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
-    """The same; what a file of torch is thought to hold are arrays where the samples are taken for such."""
+    """The same with its bytes, where they are known; what a file of torch is thought to hold are arrays where the samples are taken for such."""
     content = holding.content
+    if holding.read and content.kind in PAYLOAD and not content.size.known:
+        size = held_bytes(loader.module.project, owner_of(dataset, holding), holding)
+        content = replace(content, size=Size(size)) if size is not None else content
+        holding = replace(holding, content=content)
     if content.kind is Kind.TENSORS and is_numpy(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
         return replace(holding, content=replace(content, kind=Kind.ARRAYS, words=content.words.replace("tensors", "arrays")))
     return holding
@@ -285,7 +292,9 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
 
 def owner_of(dataset: Dataset, holding: Holding) -> Dataset:
     """The dataset that has the attribute: the loader's own, or one that it wraps."""
-    return next((found for one in dataset.inner if holding in one.every() for found in [owner_of(one, holding)]), dataset)
+    mine = (holding.name, holding.effect, holding.content.node)  # its bytes may have become known since
+    inner = (one for one in dataset.inner if any((h.name, h.effect, h.content.node) == mine for h in one.every()))
+    return next((owner_of(one, holding) for one in inner), dataset)
 
 
 def _extent(holding: Holding, dataset: Dataset, loader: Loader) -> int:
@@ -389,7 +398,8 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
         how = f"under fork each worker {costs}"
     who = "One worker per CPU core indexes" if count < 0 else f"{count} workers index"
     message = Message(f"{who} `{holding.name}`, which is already in memory", how)
-    return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, weighs)
+    few = weighs is _PROCESSES and 0 <= count < _MANY  # that is all that they cost
+    return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.NOTE if few else Severity.WARNING, weighs)
 
 
 def _is_served_unseen(dataset: Dataset) -> bool:

@@ -65,7 +65,7 @@ def _of_use(loader: Loader, use: Use, project: Project) -> Iterator[Sharded]:
     for dataset in datasets.of(loaders, loader, use.frame):
         if dataset.alternative is not None and dataset.alternative.reach:
             continue
-        held = [as_used(h, dataset, loader) for h in dataset.every() if not is_small(h.content, project.settings)]
+        held = [used for used in (as_used(h, dataset, loader) for h in dataset.every()) if not is_small(used.content, project.settings)]
         heavy = [h for h in wholly_held(dataset, held) if _is_heavy(h, dataset, loader) and not _is_its_own(h, dataset, loader)]
         if dataset.unknown:  # a container may be a table of what is read elsewhere
             heavy = [h for h in heavy if h.content.kind in {Kind.ARRAY, Kind.TENSOR}]

@@ -161,7 +161,8 @@ def _both(a: Part, b: Part) -> Part:
     if isinstance(a, Group) and isinstance(b, Group) and [key for key, _ in a.parts] == [key for key, _ in b.parts]:
         return Group(tuple((key, joined([x, y])) for (key, x), (_, y) in zip(a.parts, b.parts, strict=True)))
     if isinstance(a, Many) and isinstance(b, Many):
-        return Many(joined([a.element, b.element]), a.count if a.count == b.count else None)
+        count = smallest(["..." if one.count is None else one.count for one in (a, b)])
+        return Many(joined([a.element, b.element]), count if isinstance(count, int) else None)
     return None
 
 
