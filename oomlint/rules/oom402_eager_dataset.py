@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import eager_loads
-from oomlint.memory.arrays.load_messages import proven_small, related, remedy, told, told_of_pieces, weighs_of
+from oomlint.memory.arrays.load_messages import proven_small, related, remedy, severity_of, told, told_of_pieces, weighs_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import per_sample
@@ -39,6 +39,9 @@ class EagerDataset(Rule):
     reads a whole `.npy` of three or more dimensions for a loop that takes slices of it, or copies it into a memory map, and one that unpickles
     everything for a loop that needs one array of it at a time, or no more than how long they are, and one that goes through the pictures or maps of an
     entry of an `.npz`.
+
+    Objects that a script unpickles to use one after the other, or from many files to write all at once, are a note: nothing is decoded, and nothing
+    multiplies them.
 
     And what makes more of the data than there is: texts that a tokenizer pads to the longest of the whole set, and that a dataset keeps.
 
@@ -131,6 +134,7 @@ class EagerDataset(Rule):
     code = "OOM402"
     slug = "eager-dataset"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.DISPLAY
     help = "read each sample in `__getitem__`, or memory-map the file"
     weighs = Weighs(Consequence.ONCE)
@@ -151,11 +155,13 @@ class EagerDataset(Rule):
             message = replace(message, help=message.help or remedy(load))
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(
-                module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)
-            )
+                module.place(load.node), message, severity=severity_of(load), confidence=Confidence.MEDIUM,
+                related=related(load), fix=fix, facts=facts, weighs=weighs_of(load),
+            )  # fmt: skip
         for load, piece in arrays_of(project).pieces(module):
             if proven_small(module, load.node):
                 continue
             message = told_of_pieces(load, piece.taken)
             place = module.place(piece.place, "a part of it is taken here")
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=(place,), facts=load_facts(load))
+            severity, facts = severity_of(load, piece.taken), load_facts(load)
+            yield self.finding(module.place(load.node), message, severity=severity, confidence=Confidence.MEDIUM, related=(place,), facts=facts)

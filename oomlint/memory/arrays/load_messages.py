@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Message, Multiplier, Role, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Role, Severity, Weighs
 from oomlint.memory.arrays.kept import Does
 from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.piecewise import Taken
@@ -132,6 +132,7 @@ _REMEDIES: Final = {
     Reads.ARCHIVE: "store `.npy` files, which can be memory-mapped, or read each sample in `__getitem__`",
     Reads.OBJECT: ONE_BY_ONE,
 }
+_OBJECTS: Final = frozenset({Reads.OBJECT, Reads.RECORDS, Reads.TEXT})
 STREAMS: Final = "write one sample after the other, with HDF5 or `np.lib.format.open_memmap`"
 
 
@@ -158,13 +159,20 @@ def told_of_pieces(load: Load, taken: Taken) -> Message:
     return Message(f"`{load.words}` reads all of its file", f"the code uses {_TAKES[taken]}{_bytes(load)}", _PIECES[taken])
 
 
+def severity_of(load: Load, taken: Taken | None = None) -> Severity | None:
+    """A note for objects that were pickled or written as text, and that a script has in memory for a while: nothing is decoded, and nothing multiplies them."""
+    objects = load.read is not None and load.read.kind in _OBJECTS
+    passing = taken is Taken.ELEMENTS if taken is not None else bool(load.keeper.saver)
+    return Severity.NOTE if objects and passing else None
+
+
 def _workers(load: Load) -> str:
     """What worker processes do with the data of a dataset, where a loader of it is known to have some."""
     owner = load.keeper.owner
     readers = readers_of(load.keeper.module.project).of(owner) if owner is not None else None
     if readers is None or readers.helped is None:
         return ""
-    objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
+    objects = load.read is not None and load.read.kind in _OBJECTS
     if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
         return f"; each {f'of {readers.workers}' if (readers.count or 0) > 1 else 'worker'} copies the objects it reads"
     return "" if _becomes_tensor(load.keeper) else "; each spawned worker gets a copy"
