@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.full_reads import WholeRead
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.read_calls import Read
+    from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -249,11 +250,27 @@ class Arrays:
         return bool(target) and any(names.dotted(call.func) == f"{target}.{READS_IN_PLACE}" for call in read.scope.calls)
 
     def _emptied(self, keeper: Keeper, read: Read) -> bool:
-        """Whether the rounds that read also empty the object that keeps it."""
+        """Whether the rounds that read also empty the object that keeps it, or make another."""
         cls = keeper.module.walk.scope_at(keeper.node).parent
         if cls is None or not cls.is_class or not keeper.attribute:
             return False
+        made = next((self.evaluator.calls.sites(keeper.module, method) for method in cls.children if method.name == "__init__"), [])
+        if made and all(self._made_by_round(site, read) for site in made):
+            return True
         return emptied_by_round(ClassRef(keeper.module, cls), keeper.attribute, read.module, read.node, self.evaluator)
+
+    @staticmethod
+    def _made_by_round(site: Site, read: Read) -> bool:
+        """Whether a round of a loop that reads makes an object of its own, which nothing holds but a name that the next round sets."""
+        walk, holder = site.module.walk, site.module.walk.parents.get(site.call)
+        target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+        if site.module is not read.module or not isinstance(target, cst.Name):
+            return False
+        rounds = {here for here in walk.ancestors(read.node) if isinstance(here, cst.For | cst.While)}
+        uses = (node for node in site.scope.nodes() if isinstance(node, cst.Name) and node.value == target.value and walk.parents.get(node) is not holder)
+        above = [one for node in uses if not isinstance(one := walk.parents.get(node), cst.AssignTarget)]
+        used = all(isinstance(one, cst.Attribute) and names.dotted(one.value) == target.value for one in above)
+        return used and not rounds.isdisjoint(walk.ancestors(site.call))
 
     def _stays_open(self, module: Module, read: Read) -> bool:
         """Whether the call opens a file that is read later: a lazy image, an archive."""
