@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
+from oomlint.memory.buffers.growth_messages import over, what_of
+from oomlint.memory.buffers.kept_batches import kept_batches
 from oomlint.memory.facts import like_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loader_words import may_be_loader
@@ -17,14 +19,17 @@ from oomlint.model.names import last_name
 from oomlint.model.values import External
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace
-from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Fact, Finding
+    from oomlint.memory.buffers.kept_batches import KeptBatches
+    from oomlint.memory.shared.loop_kinds import LoaderLike
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
+
+_SHARED: Final = ", in `/dev/shm` if the loader has workers"
 
 
 class LoaderMaterialised(Rule):
@@ -32,10 +37,14 @@ class LoaderMaterialised(Rule):
 
     ## What it does
 
-    Checks for `list(loader)`, `tuple(loader)`, `sorted(loader)`, `[batch for batch in loader]` and a loop that appends each whole batch to a
-    list, where `loader` is a `DataLoader`.
+    Checks for `list(loader)`, `tuple(loader)`, `sorted(loader)`, `[batch for batch in loader]` and a loop that keeps each whole batch to its end,
+    in a list or a dictionary, where `loader` is a `DataLoader`.
 
-    `list(loaders.values())`, `len(loader)` and a single `next(iter(loader))` say nothing.
+    So does a loop that keeps a part of each batch, where that is known to have two axes or more for each sample (images, maps, tables of
+    coordinates): `x` of `for x, y in loader`, `batch["image"]`, their copies, and `x.tolist()`. Where each part also holds shared memory of a
+    worker, OOM207 tells it; where the loop keeps what a model gives, OOM219 and OOM220.
+
+    `list(loaders.values())`, `len(loader)` and a single `next(iter(loader))` say nothing. Nor do labels, and what is kept of a few batches only.
 
     ## Why is this bad
 
@@ -104,10 +113,20 @@ class LoaderMaterialised(Rule):
                 continue
             yield from self._whole(module, project, call, call.args[0].value, scope)
         for scope in module.walk.scopes:
-            if not isinstance(scope.node, cst.Lambda):
-                yield from self._loops(module, project, scope)
+            for row in scope.rows:
+                part = row.for_in
+                whole = isinstance(part.target, cst.Name) and isinstance(row.elt, cst.Name) and row.elt.value == part.target.value
+                if whole and not part.ifs and part.inner_for_in is None and may_be_loader(part.iter, module, scope):
+                    yield from self._whole(module, project, row, part.iter, scope)
+        for kept in kept_batches(module, project):
+            name = f"`{over(kept.loop)}`"
+            message = Message(
+                f"All batches of {name} are kept at once" if kept.whole else f"`{what_of(kept.store)}` is kept of all batches of {name}",
+                f"{'they take' if kept.whole else 'it takes'} the memory of one epoch{_where(kept)}",
+            )
+            yield self.finding(module.place(kept.place), message, confidence=_sure(kept.like), facts=_facts(module, kept.place, kept.like))
 
-    def _whole(self, module: Module, project: Project, node: cst.BaseExpression | cst.For, iterated: cst.BaseExpression, scope: Scope) -> Iterator[Finding]:
+    def _whole(self, module: Module, project: Project, node: cst.BaseExpression, iterated: cst.BaseExpression, scope: Scope) -> Iterator[Finding]:
         like = loader_like(project, iterated, module, scope)
         if like is None or holds_tests(module):
             return  # what a test keeps lives as long as the test
@@ -121,28 +140,22 @@ class LoaderMaterialised(Rule):
             )
             fix = Fix(Safety.UNSAFE, "use the length of the loader itself", (replace(module.tree, node, module.code(iterated)),))
         else:
-            message = Message(f"All batches of {name} are kept at once", "they take the memory of one epoch, in `/dev/shm` if the loader has workers")
-        confidence = Confidence.HIGH if like.known else Confidence.MEDIUM
-        facts: list[Fact] = [StoreFact(module.place(node), like.name, StoreKind.WHOLE), *like_facts(like)]
-        yield self.finding(module.place(node), message, confidence=confidence, fix=fix, facts=facts)
+            message = Message(f"All batches of {name} are kept at once", f"they take the memory of one epoch{_SHARED}")
+        yield self.finding(module.place(node), message, confidence=_sure(like), fix=fix, facts=_facts(module, node, like))
 
-    def _loops(self, module: Module, project: Project, scope: Scope) -> Iterator[Finding]:
-        """Comprehensions and loops that keep each whole batch."""
-        for row in scope.rows:
-            part = row.for_in
-            whole = isinstance(part.target, cst.Name) and isinstance(row.elt, cst.Name) and row.elt.value == part.target.value
-            if whole and not part.ifs and part.inner_for_in is None and may_be_loader(part.iter, module, scope):
-                yield from self._whole(module, project, row, part.iter, scope)
-        for loop in scope.loops:
-            if isinstance(loop, cst.For) and isinstance(loop.target, cst.Name):
-                statements = block_of(loop.body)
-                appends = len(statements) == 1 and isinstance(statements[0], cst.Expr) and self._appends(statements[0].value, loop.target.value)
-                if appends and may_be_loader(loop.iter, module, scope):
-                    yield from self._whole(module, project, loop, loop.iter, scope)
 
-    @staticmethod
-    def _appends(node: cst.BaseExpression, batch: str) -> bool:
-        if not isinstance(node, cst.Call) or last_name(node.func) != "append" or len(node.args) != 1:
-            return False
-        value = node.args[0].value
-        return isinstance(value, cst.Name) and value.value == batch
+def _where(kept: KeptBatches) -> str:
+    """What the memory is, where it is not that of arrays of the process."""
+    if kept.on_device:
+        return ", on the device"
+    if kept.as_numbers:
+        return ", as Python numbers of about 32 bytes each"
+    return _SHARED if kept.shared else ""
+
+
+def _sure(like: LoaderLike) -> Confidence:
+    return Confidence.HIGH if like.known else Confidence.MEDIUM
+
+
+def _facts(module: Module, node: cst.CSTNode, like: LoaderLike) -> list[Fact]:
+    return [StoreFact(module.place(node), like.name, StoreKind.WHOLE), *like_facts(like)]

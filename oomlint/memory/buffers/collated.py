@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.memory.datasets.samples import batches_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.seen_axes import SAME_AXES
 from oomlint.memory.shared.shaped import Array, Group
 from oomlint.model import names
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from oomlint.memory.shared.shaped import Part
     from oomlint.model.events import Loop
@@ -21,17 +22,52 @@ if TYPE_CHECKING:
 
     Keys = tuple[object, ...]
 
+_AS_LARGE: Final = SAME_AXES | {"tolist"}
 
-def gives_tensor(project: Project, loop: Loop, expression: cst.BaseExpression) -> bool:
+
+def gives_tensor(project: Project, loops: Sequence[Loop], expression: cst.BaseExpression) -> bool:
     """Whether a part of a batch is a tensor, by what ``__getitem__`` of all datasets of the loader returns and how that is collated."""
+    return any(bool(ways) and all(isinstance(part, Array) and part.of == "torch" for part in ways) for ways in parts_given(project, loops, expression))
+
+
+def parts_given(project: Project, loops: Sequence[Loop], expression: cst.BaseExpression) -> Iterator[list[Part]]:
+    """What an expression takes of a batch of the first loop, part by part, and each in all ways in which the datasets give it."""
     if isinstance(expression, cst.Tuple | cst.List | cst.Dict):
-        return any(gives_tensor(project, loop, one.value) for one in expression.elements)
+        for one in expression.elements:
+            yield from parts_given(project, loops, one.value)
+        return
+    loop, *inner = loops
     like = loop.loader
-    keys = _keys(loop, expression)
-    if not isinstance(like, LoaderLike) or like.loader is None or keys is None:
-        return False
-    found = [way for _, ways in batches_of(project, like.loader, like.frame, 1) for way in ways]
-    return bool(found) and all(isinstance(part := _at(way.part, keys), Array) and part.of == "torch" for way in found)
+    if not isinstance(like, LoaderLike) or like.loader is None:
+        return
+    expression = _as_large(expression)
+    batch = next((whole for one in inner if (whole := _whose_value(one, expression)) is not None), None)
+    keys = keys_of(loop, expression if batch is None else batch)
+    if keys is None:
+        return
+    found = [_at(way.part, keys) for _, ways in batches_of(project, like.loader, like.frame, 1) for way in ways]
+    if batch is None:
+        yield found
+        return
+    for part in found:
+        yield from ([value] for _, value in (part.parts if isinstance(part, Group) else ()))
+
+
+def _as_large(expression: cst.BaseExpression) -> cst.BaseExpression:
+    """What is brought into another form that holds as many numbers."""
+    while isinstance(expression, cst.Call) and isinstance(expression.func, cst.Attribute) and expression.func.attr.value in _AS_LARGE:
+        expression = expression.func.value
+    return expression
+
+
+def _whose_value(loop: Loop, expression: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The dictionary through whose values a loop goes, where they have that name: ``for key, value in batch.items()``."""
+    over = loop.iterable
+    if not isinstance(loop.node, cst.For | cst.CompFor) or not isinstance(over, cst.Call) or not isinstance(over.func, cst.Attribute):
+        return None
+    place: Keys | None = {"items": (1,), "values": ()}.get(over.func.attr.value)
+    named = isinstance(expression, cst.Name) and place is not None and (place, expression.value) in _names(loop.node.target, ())
+    return over.func.value if named else None
 
 
 def _at(part: Part, keys: Keys) -> Part:
@@ -40,7 +76,7 @@ def _at(part: Part, keys: Keys) -> Part:
     return part
 
 
-def _keys(loop: Loop, expression: cst.BaseExpression) -> Keys | None:
+def keys_of(loop: Loop, expression: cst.BaseExpression) -> Keys | None:
     """The way from a sample to what is meant: ``(1,)`` for ``y`` of ``for x, y in loader``; None where it is no part of the batch of this loop."""
     rest: list[object] = []
     while isinstance(expression, cst.Subscript):
@@ -50,7 +86,7 @@ def _keys(loop: Loop, expression: cst.BaseExpression) -> Keys | None:
             return None
         rest.insert(0, key)
         expression = expression.value
-    if not isinstance(expression, cst.Name) or not isinstance(loop.node, cst.For):
+    if not isinstance(expression, cst.Name) or not isinstance(loop.node, cst.For | cst.CompFor):
         return None
     target: cst.BaseExpression = loop.node.target
     iterable = loop.node.iter

@@ -322,13 +322,13 @@ class Buffers:
         return maps and joined_later(store, loop, evaluator) and not used_on_device(store, record, loop, evaluator)
 
     def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
-        loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]
-        if not loops:
+        loop = next((loop for loop in reversed(store.loops) if isinstance(loop.loader, LoaderLike)), None)
+        if loop is None:
             return None
-        tensor = any(leaf.sure for leaf in owned) or used_as_tensor(store, record, loops[-1], self.runs.evaluator)
-        if not tensor and not (store.expression is not None and gives_tensor(self.project, loops[-1], store.expression)):
+        tensor = any(leaf.sure for leaf in owned) or used_as_tensor(store, record, loop, self.runs.evaluator)
+        inside = store.loops[store.loops.index(loop) :]
+        if not tensor and not (store.expression is not None and gives_tensor(self.project, inside, store.expression)):
             return None
-        loop = loops[-1]
         like = loop.loader
         if not isinstance(like, LoaderLike):
             return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 2  # axes of an array that has a row for each sample
 _DEEPEST: Final = 3  # names of a part of a part
-_SAME: Final = frozenset("float long int double half byte to cpu cuda numpy clone copy detach contiguous astype".split())
+SAME_AXES: Final = frozenset("float long int double half byte to cpu cuda numpy clone copy detach contiguous astype".split())
 _MOVES_AXES: Final = frozenset({"permute", "transpose", "swapaxes"})
 _VIEWS: Final = frozenset({"view", "reshape"})
 _JOINS: Final = frozenset({"cat", "concat", "concatenate"})
@@ -92,7 +92,7 @@ def _of_class(cls: ClassRef) -> dict[str, Axes]:
 
 def of_same(module: Module, scope: Scope, node: cst.BaseExpression) -> Axes:
     """What a function shows of a value that is one of its variables, on whatever device and of whatever type."""
-    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME:
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in SAME_AXES:
         node = node.func.value
     return of_name(module, scope, node.value) if isinstance(node, cst.Name) else NONE
 
@@ -177,7 +177,7 @@ def _asked(module: Module, scope: Scope, node: cst.Attribute, depth: int) -> Axe
         return _counted([arg.value for arg in call.args])
     if name in _VIEWS and len(call.args) == ROWS and is_rest(call.args[0].value):
         return Axes(ROWS + 1)  # rows of samples are laid below each other
-    return of_use(module, scope, call, depth) if name in _SAME else NONE
+    return of_use(module, scope, call, depth) if name in SAME_AXES else NONE
 
 
 def _counted(axes: list[cst.BaseExpression]) -> Axes:
