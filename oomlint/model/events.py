@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
+
+AS_JSON: Final = "written as JSON"  # a use
 
 
 @dataclass(slots=True, eq=False)

@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, STACKS, TENSOR_TYPES
 from oomlint.model import arguments, names
+from oomlint.model.events import AS_JSON
 from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.freezing import ADDS_MODULE
@@ -52,6 +53,8 @@ class FlowLibraries(FlowValues):
             self.went_backward(node, state, join_all(args[:1]), retain=flag(node, "retain_graph") or flag(node, "create_graph"))
             self.used(node, state, "gradients")
             return Held(Kind.PACK, inside=tensor(graph=Graph.MAYBE)) if last == "grad" else PLAIN
+        if name in {"json.dump", "json.dumps"} and args and not arguments.has(node, "cls", "default"):
+            self.used(node, state, AS_JSON, args[0].unrecorded())
         if name == "torch.is_grad_enabled":
             self.used(node, state, "gradients")
             return PLAIN

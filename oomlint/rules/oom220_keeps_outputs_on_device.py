@@ -33,8 +33,8 @@ class KeepsOutputsOnDevice(Rule):
     So do the states of a class that derives from `torchmetrics.Metric`, where `update` appends the maps that it is given and `compute` moves them to
     the host one by one.
 
-    Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing. The
-    scores of classes, which the loop brings to a scale (`softmax`) or takes the best of, are a note unless they are known to be maps.
+    Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing. Nor
+    does what is written with `json.dump` as it is: JSON takes no tensor, so that none is held. The scores of classes, which the loop brings to a scale (`softmax`) or takes the best of, are a note unless they are known to be maps.
     Where the list becomes one array is told with it.
 
     ## Why is this bad

@@ -27,6 +27,7 @@ from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
+from oomlint.model.events import AS_JSON
 from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
 from oomlint.model.readings import Memory
 from oomlint.model.rounds import dependents
@@ -99,6 +100,8 @@ class Buffers:
                 if store.value.carries is Graph.NO and store.mode is not Mode.OFF:
                     numbers.add(store.node)
                 growth = self._judge(store, record, module) if id(store.node) not in learnt or store.value.carries is Graph.NO else None
+                if growth is not None and self._goes_to_json(store, record):
+                    continue
                 if growth is None:
                     if store.kind in {"append", "extend"} and store.module is module and not store.via:
                         for loop in growing_loops(store, record)[-1:]:
@@ -232,13 +235,8 @@ class Buffers:
 
     def _differentiated_elsewhere(self, store: Store, record: Record) -> bool:
         """Whether a caller, or another method of the object, may compute gradients of what is collected."""
-        tag = id(store.node)
-        frame = record.frame
-        if frame is not None and tag in record.returned.all_tags:
-            for site in self.runs.evaluator.calls.sites(frame.module, frame.scope, most=4):
-                for other in self.runs.records(site.module, site.scope):
-                    if any(tag in event.tags for event in other.backwards):
-                        return True
+        if any(id(store.node) in event.tags for other in self._of_callers(store, record) for event in other.backwards):
+            return True
         if not store.attributes:
             return False
         attribute = store.attributes[0]
@@ -249,6 +247,18 @@ class Buffers:
             if read and self._learns(store.module, scope):
                 return True
         return False
+
+    def _of_callers(self, store: Store, record: Record) -> Iterator[Record]:
+        """Runs of the functions that get what is collected."""
+        frame = record.frame
+        if frame is not None and id(store.node) in record.returned.all_tags:
+            for site in self.runs.evaluator.calls.sites(frame.module, frame.scope, most=4):
+                yield from self.runs.records(site.module, site.scope)
+
+    def _goes_to_json(self, store: Store, record: Record) -> bool:
+        """Whether what is collected is written as JSON, which takes numbers and strings, and no tensor or array."""
+        uses = (use for run in (record, *self._of_callers(store, record)) for use in run.uses if use.what == AS_JSON)
+        return any(id(store.node) in _as_they_are(use.value) for use in uses)
 
     def _learns(self, module: Module, scope: Scope, depth: int = 0) -> bool:
         """Whether a function goes backward, or who calls it does: a method makes a loss of what others collected, and its caller differentiates it."""
@@ -348,6 +358,14 @@ def _goes_backward_by_attribute(store: Store) -> bool:
     calls = (call.func for scope in store.module.walk.scopes for call in scope.calls) if attributes else ()
     receivers = (func.value for func in calls if isinstance(func, cst.Attribute) and func.attr.value == "backward")
     return any(isinstance(one, cst.Attribute) and one.attr.value in attributes for one in receivers)
+
+
+def _as_they_are(held: Held) -> Iterator[int]:
+    """Statements that stored what a container holds, other than the numbers that were worked out of it."""
+    if not all(leaf.kind is Kind.PLAIN for leaf in held.leaves()):
+        yield from held.tags
+        for part in (*(part for _, part in held.items), held.inside):
+            yield from _as_they_are(part) if part is not None else ()
 
 
 def _goes_on(store: Store, record: Record, loop: Loop) -> bool:
