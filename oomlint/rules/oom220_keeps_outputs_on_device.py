@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
+from oomlint.finding import Confidence, Consequence, Factor, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.buffer_readers import thrown_away
 from oomlint.memory.buffers.growth import buffers_of
@@ -33,9 +34,12 @@ class KeepsOutputsOnDevice(Rule):
     So do the states of a class that derives from `torchmetrics.Metric`, where `update` appends the maps that it is given and `compute` moves them to
     the host one by one.
 
+    So does a loop without gradients that makes each state of the one before with a module, as a diffusion makes its images (`img = step(img)`), and
+    keeps each on the device: where it goes round 64 times or more. Where nobody knows how often, it is a note. `deque(maxlen=n)` says nothing.
+
     Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing. Nor
-    does what is written with `json.dump` as it is: JSON takes no tensor, so that none is held. The scores of classes, which the loop brings to a scale (`softmax`) or takes the best of, are a note unless they are known to be maps.
-    Where the list becomes one array is told with it.
+    does what is written with `json.dump` as it is: JSON takes no tensor, so that none is held. The scores of classes, which the loop brings to a
+    scale (`softmax`) or takes the best of, are a note unless they are known to be maps. Where the list becomes one array is told with it.
 
     ## Why is this bad
 
@@ -114,14 +118,18 @@ class KeepsOutputsOnDevice(Rule):
         """Yield the statements that keep dense outputs on the accelerator."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
+            count = growth.facts.get("rounds")
             grows = "memory grows with the number of samples"
+            if growth.facts.get("carried"):
+                grows = f"at the end it holds {f'{count} states, one' if isinstance(count, int) else 'a state'} for each round"
             copy = thrown_away(store, growth.loop)
             if copy is not None:
                 grows += f"; the result of `{store.module.code(copy)}` is unused"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` on the device in {loop_of(growth)}", grows)
             # In an evaluation the host would be what grows.
             mend = None if growth.facts.get("evaluation") else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)
-            yield self.finding(message=message, fix=mend, **told(growth, module))
+            weighs = replace(self.weighs, by=(Factor(Multiplier.STEPS, count),)) if isinstance(count, int) else None
+            yield self.finding(message=message, fix=mend, weighs=weighs, **told(growth, module))
         for kept in kept_by_metrics(module, project) if not holds_tests(module) else ():
             place = module.place(kept.node)
             given = module.code(kept.given).strip()

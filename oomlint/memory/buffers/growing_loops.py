@@ -28,12 +28,10 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
     root = store.path[0]
     if isinstance(store.loops[0].node, cst.FunctionDef) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
         return []  # a name of a step, which ends with it
-    made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
-    resets = _resets_of(store, record)
     found: list[Loop] = []
     again = False  # whether a loop over data around it makes it again with each batch: what repeats steps inside of that ends soon
     for loop in store.loops:
-        renewed = loop in made or any(_renews(reset, loop) for reset in resets)
+        renewed = is_renewed(store, record, loop)
         if not renewed and (loop.batches or (loop.steps and not again)):
             found.append(loop)
         again = again or (renewed and loop.batches)
@@ -42,14 +40,18 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
 
 def unrenewed_epochs(store: Store, record: Record) -> Loop | None:
     """The innermost loop over epochs around a store, where no loop makes the target again or empties it; ``None`` where there is none."""
-    root = store.path[0]
-    made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
     outer = [loop for loop in store.loops if loop.epochs and not loop.short]
     if not outer or store.loops[-1] is outer[-1]:
         return None
-    resets = _resets_of(store, record)
-    renewed = any(loop in made or any(_renews(reset, loop) for reset in resets) for loop in store.loops)
+    renewed = any(is_renewed(store, record, loop) for loop in store.loops)
     return None if renewed or is_flushed(store, record, list(store.loops)) else outer[-1]
+
+
+def is_renewed(store: Store, record: Record, loop: Loop) -> bool:
+    """Whether each round of a loop makes the target again."""
+    root = store.path[0]
+    made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
+    return loop in made or any(_renews(reset, loop) for reset in _resets_of(store, record))
 
 
 def handing_call(store: Store) -> Via | None:

@@ -12,6 +12,7 @@ from oomlint.finding import Confidence, Severity
 from oomlint.memory.buffers.backward_regions import BACKWARDS
 from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
+from oomlint.memory.buffers.carried import MANY, keeps_each_state, states_kept
 from oomlint.memory.buffers.collated import gives_tensor
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
@@ -138,7 +139,7 @@ class Buffers:
             return None
         growing = growing_loops(store, record)
         if not growing:
-            return None
+            return self._each_state(store, record, node)
         loop = growing[-1]
         if any(reset.bound and loop in reset.loops and reset.path == store.path[: len(reset.path)] for reset in record.resets):
             return None
@@ -315,6 +316,15 @@ class Buffers:
         if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
+
+    def _each_state(self, store: Store, record: Record, node: cst.CSTNode) -> Growth | None:
+        """What a loop keeps that carries a state from round to round, by the number of its rounds."""
+        loop = keeps_each_state(store, record)
+        count = states_kept(self.project, loop) if loop is not None else None
+        if loop is None or loop.module is not store.module or (count is not None and count < MANY):
+            return None
+        severity = Severity.WARNING if count is not None else Severity.NOTE
+        return Growth("OOM220", severity, Confidence.MEDIUM, node, loop, (store,), record, facts={"rounds": count, "carried": True})
 
     def _few_rounds(self, loop: Loop) -> bool:
         """Whether the code says how often the loop goes round: for each of a few classes, for some batches to look at."""

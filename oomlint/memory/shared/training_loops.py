@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -66,12 +67,12 @@ def batch_loader(project: Project, node: cst.BaseExpression, module: Module, sco
     return None
 
 
-def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Scope) -> int | None:
-    """How often a loop goes round at most; ``None`` where nobody knows."""
+def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Scope, frame: Frame | None = None) -> int | None:
+    """How often a loop goes round at most, where the function is called as the frame says; ``None`` where nobody knows."""
     if isinstance(loop, cst.While):
         return None
     evaluator = evaluator_of(project)
-    frame = evaluator.calls.plain_frame(module, scope)
+    frame = frame or evaluator.calls.plain_frame(module, scope)
     node = loop.iter
     while isinstance(node, cst.Call) and names.last_name(node.func) in WRAPPERS and node.args:
         if names.last_name(node.func) == "islice" and len(node.args) > 1:
