@@ -28,7 +28,8 @@ class WeightsOnEveryRank(Rule):
     training, as `DistributedDataParallel`, `init_process_group`, DeepSpeed, a strategy of Lightning, or a command line with `torchrun`,
     `torch.distributed.launch`, `accelerate launch` or `deepspeed` tell. The number of ranks is that of the command line, where there is one.
 
-    It is a warning where a name in the function that trains keeps the checkpoint, or a section of it, to the end of the training. And where the
+    It is a warning where a name in the function that trains keeps the checkpoint, or a section of it, when the training begins; what rebinds the name in
+    the rounds of the training, or on one rank only, comes too late. And where the
     model is spread over the ranks (`FullyShardedDataParallel`, `fully_shard`, DeepSpeed), because it would not fit into one: each rank reads the
     whole of it. Where an ordinary model is read, copied and forgotten, it is a note.
 
@@ -132,12 +133,10 @@ class WeightsOnEveryRank(Rule):
             related = [ranks.place] if ranks.place is not None else []
             facts: list[Fact] = [ReadFact(module.place(found.call), "torch.load"), ranks_fact(ranks)]
             fix: Fix | None
-            if found.training is not None:
-                kept = " and ".join(f"`{name}`" for name in found.keepers)
-                keep = "keeps" if len(found.keepers) == 1 else "keep"
-                message = Message(f"{who} holds the whole checkpoint in host memory", f"{kept} {keep} it for as long as the training runs")
-                related.append(module.place(found.training, "trained here, with the checkpoint still held"))
-                fix = mapped(module, found.call, project) if ranks.shards else released(found, project)
+            if found.kept is not None:
+                message = Message(f"{who} holds the whole checkpoint in host memory", found.kept.words)
+                related.append(module.place(found.kept.training, "trained here, with the checkpoint still held"))
+                fix = mapped(module, found.call, project) if ranks.shards else released(found.kept, project)
                 fix = fix or Fix(Safety.DISPLAY, "delete it after its last use")
                 severity = Severity.WARNING
             else:

@@ -12,12 +12,11 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.kept_forms import branches_beside, stands_in
 from oomlint.memory.arrays.torch_load import is_section, loaded
 from oomlint.memory.datasets.serving import serving_of
-from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.ranks.checkpoint_devices import goes_to_host
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.step_contexts import library_name
 from oomlint.model import arguments, names
 from oomlint.model.reach import terminates
-from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import constant_key, descend
 from oomlint.syntax.scopes import REBINDS
@@ -33,19 +32,32 @@ LOADS: Final = frozenset({"torch.load", "torch.serialization.load"})
 _TAKES: Final = frozenset({"get", "pop"})
 _SAME: Final = frozenset({"items", "values", "copy"})
 _WHOLES: Final = frozenset({"dict", "OrderedDict", "list"})
-_DEVICE: Final = 1  # the place of `map_location` among the arguments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A checkpoint that names keep, whole or in parts, while something trains."""
+
+    module: Module
+    scope: Scope
+    call: cst.Call
+    keepers: tuple[str, ...]
+    training: cst.CSTNode
+
+    @property
+    def words(self) -> str:
+        """Who keeps it, and how long."""
+        kept = " and ".join(f"`{name}`" for name in self.keepers)
+        return f"{kept} {'keeps' if len(self.keepers) == 1 else 'keep'} it for as long as the training runs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
     """A checkpoint that every rank reads."""
 
-    module: Module
-    scope: Scope
     call: cst.Call
     ranks: Ranks
-    keepers: tuple[str, ...] = ()  # names that keep it, or parts of it, while the training runs
-    training: cst.CSTNode | None = None  # what trains meanwhile
+    kept: Kept | None
 
 
 def weights(module: Module, project: Project) -> Iterator[Weights]:
@@ -53,35 +65,16 @@ def weights(module: Module, project: Project) -> Iterator[Weights]:
     for call, scope in module.walk.calls:
         if names.last_name(call.func) != "load" and "load" not in names.dotted(call.func):
             continue
-        if arguments.has_stars(call) or arguments.has(call, "mmap") or not _on_host(module, scope, call, project):
+        if arguments.has_stars(call) or arguments.has(call, "mmap") or not goes_to_host(module, scope, call, project):
             continue
         if library_name(project, call.func, module, scope) not in LOADS or not loaded(module, scope, call).checkpoint:
             continue
         ranks = ranks_of(project).at(module, scope, call)
         if ranks is not None and not ranks_of(project).names_rank(module, scope, call.args[0].value):
-            life = _Life(module, scope, call, project)
-            keepers, training = life.kept()
-            if training is None and not ranks.shards and life.is_deleted():
+            kept = kept_while_training(module, scope, call, project)
+            if kept is None and not ranks.shards and _Life(module, scope, call, project).is_deleted():
                 continue  # somebody has thought of it
-            yield Weights(module, scope, call, ranks, keepers, training)
-
-
-def _on_host(module: Module, scope: Scope, call: cst.Call, project: Project) -> bool:
-    """Whether the tensors are sent to host memory. Those that go to a device are read one after the other, and let go (torch 2.13)."""
-    where = arguments.argument_for(call, "map_location", place=_DEVICE)
-    if where is None:
-        return False  # to the device that it was saved from: OOM502
-    if isinstance(where, cst.Lambda):
-        first = where.params.params[0].name.value if where.params.params else ""
-        return (isinstance(where.body, cst.Name) and where.body.value == first) or "cpu" in module.code(where.body)
-    evaluator = evaluator_of(project)
-    for alt in evaluator.values(where, evaluator.calls.plain_frame(module, scope)):
-        value = alt.value
-        if isinstance(value, ExternalCall) and names.canonical(value.name) == "torch.device" and value.call.args:
-            value = next((a.value for a in evaluator.values(value.call.args[0].value, value.frame)), value)
-        if isinstance(value, Const) and value.value == "cpu":
-            return True
-    return False
+            yield Weights(call, ranks, kept)
 
 
 class _Life:
@@ -108,8 +101,20 @@ class _Life:
             if isinstance(node, cst.Name) and node.value in kept and not _is_keyword(node, self.module) and not self._is_before(node):
                 if self.module.walk.scope_at(node) is not self.scope:
                     return True
-                if self._row(node) > begun and not any(isinstance(a, cst.AssignTarget | cst.Del) for a in self.module.walk.ancestors(node)):
+                target = any(isinstance(a, cst.AssignTarget | cst.Del) for a in self.module.walk.ancestors(node))
+                if self._row(node) > begun and not target and not self._reads_another(node):
                     return True
+        return False
+
+    def _reads_another(self, node: cst.Name) -> bool:
+        """Whether a statement in front, of the same block or of one around it, gives the name something else: ``state = {...}; save(state)``."""
+        walk = self.module.walk
+        above = set(walk.ancestors(node))
+        for effect in self.scope.effects.get(node.value, ()):
+            line = walk.parents.get(effect.statement) if effect.kind in REBINDS and not effect.path else None
+            another = effect.statement not in above and self._row(effect.node) < self._row(node) and not self._is_before(effect.node)
+            if another and effect.statement is not self.statement and isinstance(line, cst.SimpleStatementLine) and walk.parents.get(line) in above:
+                return True
         return False
 
     def is_deleted(self) -> bool:
@@ -164,31 +169,37 @@ class _Life:
         known = constant_key(key)
         return depth + 1 if is_section(known) or (depth == 0 and not isinstance(known, str)) else None
 
-    def _below(self, node: cst.CSTNode, training: cst.CSTNode | None) -> list[cst.CSTNode]:
-        """What stands around a statement; of one that the training itself makes, what stands around that."""
-        found = list(self.module.walk.ancestors(node))
-        return list(self.module.walk.ancestors(training)) if training is not None and training in found else found
-
-    def _let_go(self, name: str, held: dict[str, int], training: cst.CSTNode | None) -> bool:
-        """Whether the name goes, or gets something else, further down, and not only where something asks for it."""
+    def _let_go(self, name: str, held: dict[str, int], training: cst.CSTNode) -> bool:
+        """Whether the name goes, or gets something else, before the training begins, and not for some processes only."""
         beside = branches_beside(self.module, self.statement)
         later = [
             e
             for e in self.scope.effects.get(name, ())
-            if not e.path and e.statement is not self.statement and not self._is_before(e.node) and not stands_in(self.module, e.statement, beside)
+            if not e.path
+            and (e.kind in {"delete", "clear"} or e.kind in REBINDS)
+            and e.statement is not self.statement
+            and not self._is_before(e.node)
+            and training not in self.module.walk.ancestors(e.statement)
+            and not stands_in(self.module, e.statement, beside)
+            and not self._happens_for_some(e.statement, training, held)
         ]
-        if any(e.kind in {"delete", "clear"} for e in later):
-            return True
-        later = [e for e in later if e.kind in REBINDS]
-        around = {*self.module.walk.ancestors(self.statement), *(self.module.walk.ancestors(training) if training is not None else ())}
-        certain = [e for e in later if not any(isinstance(a, cst.If) and a not in around for a in self._below(e.statement, training))]
-        last = max(certain, key=lambda e: self._row(e.node), default=None)
+        last = max(later, key=lambda e: self._row(e.node), default=None)
         if last is None:
             return False
         if last.kind != "assign" or last.value is None:
             return True
         rest = isinstance(last.value, cst.Call) and any(self._depth(a.value, held) is not None for a in last.value.args)
         return not rest and self._depth(last.value, held) is None
+
+    def _happens_for_some(self, statement: cst.CSTNode, training: cst.CSTNode, held: dict[str, int]) -> bool:
+        """Whether a test that the read does not stand under decides about a statement; one that asks for the checkpoint itself decides nothing."""
+        walk = self.module.walk
+        around = {*walk.ancestors(self.statement), *walk.ancestors(training)}
+        same = {self.module.code(node.test) for node in around if isinstance(node, cst.If)}
+        tests = (node.test for node in walk.ancestors(statement) if isinstance(node, cst.If) and node not in around)
+        return any(
+            self.module.code(test) not in same and not any(isinstance(part, cst.Name) and part.value in held for part in descend(test)) for test in tests
+        )
 
     def _is_before(self, node: cst.CSTNode) -> bool:
         return self._row(node) < self._row(self.statement)
@@ -220,13 +231,13 @@ class _Life:
         return True
 
 
-def held_on(module: Module, scope: Scope, call: cst.Call, ranks: Ranks, project: Project) -> Weights | None:
+def kept_while_training(module: Module, scope: Scope, call: cst.Call, project: Project) -> Kept | None:
     """A checkpoint that names keep while something trains, wherever its tensors are sent to."""
     keepers, training = _Life(module, scope, call, project).kept()
-    return Weights(module, scope, call, ranks, keepers, training) if training is not None else None
+    return Kept(module, scope, call, keepers, training) if training is not None else None
 
 
-def released(found: Weights, project: Project) -> Fix | None:
+def released(found: Kept, project: Project) -> Fix | None:
     """The fix that lets go of a checkpoint once it was used last: ``del checkpoint``."""
     life = _Life(found.module, found.scope, found.call, project)
     walk = found.module.walk
@@ -249,7 +260,7 @@ def released(found: Weights, project: Project) -> Fix | None:
     if any(use not in inside and not life._is_before(use) for use in uses):  # noqa: SLF001 - of this module
         return None
     last = max((n for n, item in enumerate(lines) if any(use in set(descend(item)) for use in uses)), default=None)
-    if last is None or (found.training is not None and any(node is found.training for node in descend(lines[last]))):
+    if last is None or any(node is found.training for node in descend(lines[last])):
         return None
     text = Text(found.module.tree)
     end = text.span(lines[last])[1]

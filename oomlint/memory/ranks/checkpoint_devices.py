@@ -1,0 +1,77 @@
+"""Where `torch.load` sends the tensors of a checkpoint, by its `map_location`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import arguments, names
+from oomlint.model.values import Const, Display, ExternalCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
+    from oomlint.syntax.scopes import Scope
+
+_PLACE: Final = 1  # of `map_location` among the arguments
+
+
+def goes_to_host(module: Module, scope: Scope, call: cst.Call, project: Project) -> bool:
+    """Whether the tensors are sent to host memory. Those that go to a device are read one after the other, and let go (torch 2.13)."""
+    where = arguments.argument_for(call, "map_location", place=_PLACE)
+    if where is None:
+        return False  # to the device that it was saved from: OOM502
+    if isinstance(where, cst.Lambda):
+        first = where.params.params[0].name.value if where.params.params else ""
+        return (isinstance(where.body, cst.Name) and where.body.value == first) or "cpu" in module.code(where.body)
+    words = _words(module, scope, where, project)
+    return "cpu" in words and not any(map(_is_accelerator, words))
+
+
+def goes_to_device(module: Module, scope: Scope, call: cst.Call, project: Project) -> bool:
+    """Whether the tensors are sent to an accelerator that is written: ``"cuda"``, ``f"cuda:{rank}"``, ``lambda storage, _: storage.cuda(rank)``."""
+    where = arguments.argument_for(call, "map_location", place=_PLACE)
+    if where is None:
+        return False
+    if isinstance(where, cst.Lambda):
+        return isinstance(where.body, cst.Call) and names.last_name(where.body.func) == "cuda"
+    return any(map(_is_accelerator, _words(module, scope, where, project)))
+
+
+def _is_accelerator(word: str) -> bool:
+    return word.startswith("cuda")
+
+
+def _words(module: Module, scope: Scope, where: cst.BaseExpression, project: Project) -> set[str]:
+    evaluator = evaluator_of(project)
+    return set(_names_of_devices(where, evaluator.calls.plain_frame(module, scope), evaluator))
+
+
+def _names_of_devices(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> Iterator[str]:
+    """The names of devices that an expression can be, as far as they are written; of a text with a number in it, what stands in front of that."""
+    for alt in evaluator.values(node, frame):
+        value = alt.value
+        if isinstance(value, Const) and isinstance(value.value, str):
+            yield value.value
+        elif isinstance(value, ExternalCall) and names.canonical(value.name) == "torch.device" and value.call.args:
+            yield from _names_of_devices(value.call.args[0].value, value.frame, evaluator)
+        elif isinstance(value, Display) and isinstance(value.node, cst.Dict):  # from one device to another
+            for element in value.node.elements:
+                yield from _names_of_devices(element.value, value.frame, evaluator)
+    for part in (node, *(step.node for alt in evaluator.values(node, frame) for step in alt.story)):
+        yield from _beginning(part)
+
+
+def _beginning(node: cst.CSTNode | None) -> Iterator[str]:
+    """What a text begins with that is filled in: ``f"cuda:{n}"``, ``"cuda:{}".format(n)``, ``"cuda:%d" % n``."""
+    if isinstance(node, cst.FormattedString) and node.parts and isinstance(node.parts[0], cst.FormattedStringText):
+        yield node.parts[0].value
+    text = node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format" else None
+    text = node.left if isinstance(node, cst.BinaryOperation) else text
+    if isinstance(text, cst.SimpleString):
+        yield str(text.evaluated_value)
