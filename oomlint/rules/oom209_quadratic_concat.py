@@ -42,7 +42,8 @@ class QuadraticConcat(Rule):
 
     It is silent where the loop uses what it grows (a decoder that feeds its output back, a key-value cache), where something bounds or
     empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or
-    fewer, and in methods of a module, unless they go over a loader. Where each sample adds one number or a few, it is a note. In
+    fewer, and in methods of a module, unless they go over a loader. Where each sample adds one number or a few, it is a note; so is `np.append`
+    without an axis, which leaves one row of numbers, unless maps are known to go into it. In
     `__getitem__`, rows that an array picks count too, where one loop stands in another.
 
     ## Why is this bad

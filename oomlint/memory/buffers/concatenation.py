@@ -105,7 +105,7 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
         called = _called(module, project, statement, call, path, added, scope)
         return Growth(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
     where = _loop(module, project, statement, call, path, target, added, scope)
-    few = where is not None and adds_few(project, added, scope, module)
+    few = where is not None and adds_few(project, added, scope, module, flat=_flattens(call))
     return Growth(statement, call, library, function, written, path, added, *where, scope, few=few) if where is not None else None
 
 

@@ -34,9 +34,11 @@ def _parts(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope
     return found if len(found) == len(added) and all(not held.is_vague for held in found) else []
 
 
-def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> bool:
-    """Whether a round adds a few numbers for each sample, as far as the axes of what it adds are known."""
+def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module, *, flat: bool) -> bool:
+    """Whether a round adds a few numbers for each sample, as far as the axes of what it adds are known; what becomes ``flat`` has none that is seen."""
     parts = _parts(project, added, scope, module)
+    if flat:
+        return all(held.dims < MAP for held in parts)
     return bool(parts) and all(held.size is Size.SMALL and 0 < held.dims < MAP for held in parts)
 
 
