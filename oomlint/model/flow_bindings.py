@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
-from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Size, join, mixed
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Graph, Held, Kind, Size, join, mixed
 from oomlint.model.values import Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
 
@@ -75,7 +75,9 @@ class FlowBindings(FlowCalls):
             self.wrote(statement, state, base.home, held, base)
         if base.tensorlike:
             # Writing into a tensor that was there before.
-            state.env[base.home] = mixed([base, held]).having(kind=base.kind, home=base.home, tags=base.tags | held.tags)
+            written = mixed([base, held]).having(kind=base.kind, home=base.home, tags=base.tags | held.tags)
+            few = base.size is Size.SMALL and base.dims >= MAP  # made with so many numbers, which does not change
+            state.env[base.home] = written.having(size=base.size, dims=base.dims) if few else written
             if base.kind is Kind.OPAQUE and isinstance(key, str) and key != "*":  # a dictionary of results, of which this entry is known from now on
                 state.env[path] = held
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -12,7 +13,8 @@ from oomlint.model.events import AS_JSON
 from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.freezing import ADDS_MODULE
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, join_all, mixed, pack, smaller, tags_of, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, join_all, mixed, pack, smaller, tags_of, tensor
+from oomlint.model.tensor_parts import FEW_OF_SAMPLE
 from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, axes_of, pixels, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SCORES, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
@@ -207,11 +209,13 @@ class FlowLibraries(FlowValues):
             return UNKNOWN
         if last in _NEW:
             graph = Graph.YES if flag(node, "requires_grad") else Graph.NO
+            few = last in _BY_SIZES and _has_few_for_each(node)
             return tensor(
                 graph=graph,
                 device=Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN,
                 sources=frozenset({id(node)}) if graph else frozenset(),
-                size=Size.SMALL if last in _BY_SIZES and self._is_one_number(node, args) else Size.UNKNOWN,
+                size=Size.SMALL if few or (last in _BY_SIZES and self._is_one_number(node, args)) else Size.UNKNOWN,
+                dims=MAP if few else 0,
             )
         if last in PAIRS:
             found = mixed(args[:1])
@@ -287,6 +291,15 @@ class FlowLibraries(FlowValues):
         if any(part in code.lower() for part in ("device", "cuda", "gpu", "rank", "dev")) or isinstance(node, cst.Integer):
             return Device.ACCELERATOR
         return Device.UNKNOWN
+
+
+def _has_few_for_each(node: cst.Call) -> bool:
+    """Whether a tensor is made with a few numbers for each sample, in rows and columns: ``torch.zeros(n, 4, 4)``."""
+    given = [arg.value for arg in node.args if arg.keyword is None]
+    if len(given) == 1 and isinstance(given[0], cst.Tuple | cst.List):
+        given = [element.value for element in given[0].elements]
+    sizes = [int(one.evaluated_value) if isinstance(one, cst.Integer) else None for one in given[1:]]
+    return len(sizes) > 1 and None not in sizes and prod(size for size in sizes if size is not None) <= FEW_OF_SAMPLE
 
 
 def _together(args: list[Held]) -> Held:

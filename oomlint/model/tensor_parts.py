@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.held import MAP, Held, Kind, Size, Storage
 
 _FEW_OF_AXIS: Final = 128  # elements along one axis
-_FEW_OF_SAMPLE: Final = 81  # numbers of one sample, such as a pose
+FEW_OF_SAMPLE: Final = 81  # numbers of one sample, such as a pose
 _MANY: Final = 1 << 20  # elements of an axis whose length nobody knows
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
@@ -41,7 +41,7 @@ def part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: l
     if drops and size is Size.SMALL:
         size = Size.SCALAR
     counts = [_count(item) for item in indices[1:] if isinstance(item, cst.Slice)]
-    if len(counts) > 1 and prod(_MANY if count is None else count for count in counts) <= _FEW_OF_SAMPLE:
+    if len(counts) > 1 and prod(_MANY if count is None else count for count in counts) <= FEW_OF_SAMPLE:
         size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
     return base.having(view=base.view or (not whole and base.size >= Size.UNKNOWN), size=size, home=(), dims=dims)
