@@ -47,12 +47,11 @@ class TorchLoadToSavedDevice(Rule):
     `state_dict` or `model` is taken out of it. It is a warning where the script runs in several processes with CUDA: it makes a
     `DistributedDataParallel` or a process group, or has a `local_rank`. There Lightning's `load_from_checkpoint` counts, too, also beside
     a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing. What
-    only another script calls, which never makes the group, is run by one process. With one process it is a note, and a warning where a name keeps the
-    checkpoint, or a section of it, to the end of the training.
+    only another script calls, which never makes the group, is run by one process. With one process it is a note.
 
-    So is a checkpoint that is sent to an accelerator (`map_location="cuda"`, `f"cuda:{rank}"`, `lambda storage, _: storage.cuda()`) and that a name
-    keeps while the training runs. To bind the name to something else helps where every process does so before the training: not in its rounds, and
-    not behind a test that only some pass (`if rank == 0:`).
+    A checkpoint that is sent to an accelerator (`map_location="cuda"`, `f"cuda:{rank}"`, `lambda storage, _: storage.cuda()`) is a warning where
+    a name keeps it, or a section of it, while the training runs. To bind the name to something else helps where every process does so before the
+    training: not in its rounds, and not behind a test that only some pass (`if rank == 0:`).
 
     ## Why is this bad
 
@@ -158,9 +157,8 @@ class TorchLoadToSavedDevice(Rule):
             yield self.finding(place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=facts, weighs=_RANKS)
         elif not whole:  # the model is made where the checkpoint goes
             beside = kept.words if kept is not None else "it takes device memory beside the model"
-            severity = Severity.WARNING if kept is not None else Severity.NOTE
             message = Message("The checkpoint is loaded onto the device it was saved from", beside)
-            yield self.finding(place, message, severity=severity, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=facts)
+            yield self.finding(place, message, severity=Severity.NOTE, related=related, fix=fix, facts=facts)
 
     def _stays(self, call: cst.Call, module: Module, scope: Scope, project: Project) -> Iterator[Finding]:
         """A checkpoint that is sent to a device, and that names keep there while something trains."""
