@@ -40,7 +40,7 @@ def parts_given(project: Project, loops: Sequence[Loop], expression: cst.BaseExp
     like = loop.loader
     if not isinstance(like, LoaderLike) or like.loader is None:
         return
-    expression = _as_large(expression)
+    expression = _as_large(_named(_as_large(expression), loop))
     batch = next((whole for one in inner if (whole := _whose_value(one, expression)) is not None), None)
     keys = keys_of(loop, expression if batch is None else batch)
     if keys is None:
@@ -51,6 +51,14 @@ def parts_given(project: Project, loops: Sequence[Loop], expression: cst.BaseExp
         return
     for part in found:
         yield from ([value] for _, value in (part.parts if isinstance(part, Group) else ()))
+
+
+def _named(expression: cst.BaseExpression, loop: Loop) -> cst.BaseExpression:
+    """What a name stands for that only one statement of the loop sets."""
+    effects = loop.scope.effects.get(expression.value, ()) if isinstance(expression, cst.Name) else ()
+    only = effects[0] if len(effects) == 1 else None
+    plain = only is not None and only.kind == "assign" and not only.path and not only.index and loop.node in loop.module.walk.ancestors(only.statement)
+    return only.value if plain and only is not None and only.value is not None else expression
 
 
 def _as_large(expression: cst.BaseExpression) -> cst.BaseExpression:
