@@ -49,9 +49,9 @@ class TorchLoadToSavedDevice(Rule):
     a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing. What
     only another script calls, which never makes the group, is run by one process. With one process it is a note.
 
-    A checkpoint that is sent to an accelerator (`map_location="cuda"`, `f"cuda:{rank}"`, `lambda storage, _: storage.cuda()`) is a warning where
-    a name keeps it, or a section of it, while the training runs. To bind the name to something else helps where every process does so before the
-    training: not in its rounds, and not behind a test that only some pass (`if rank == 0:`).
+    A checkpoint that is sent to an accelerator (`map_location="cuda"`, `f"cuda:{rank}"`, `lambda storage, _: storage.cuda()`) counts where
+    a name keeps it, or a section of it, while the training runs: a warning with several processes, a note with one. To bind the name to something
+    else helps where every process does so before the training: not in its rounds, and not behind a test that only some pass (`if rank == 0:`).
 
     ## Why is this bad
 
@@ -169,7 +169,10 @@ class TorchLoadToSavedDevice(Rule):
             let_go = released(kept, project)
             fix = Fix(Safety.DISPLAY, "delete it after its last use") if let_go is None else replace(let_go, safety=Safety.UNSAFE)
             related = [module.place(kept.training, _MEANWHILE)]
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=[ReadFact(place, "torch.load")])
+            ranks = ranks_of(project).at(module, scope, call)
+            severity = Severity.WARNING if ranks is not None else Severity.NOTE  # by one process as a rule for a small model
+            facts: list[Fact] = [ReadFact(place, "torch.load"), *([ranks_fact(ranks)] if ranks is not None else [])]
+            yield self.finding(place, message, severity=severity, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=facts)
 
     @staticmethod
     def _is_open(call: cst.Call, module: Module, project: Project, scope: Scope) -> bool:
