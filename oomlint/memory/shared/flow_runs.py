@@ -39,6 +39,7 @@ _LIBRARIES: Final = frozenset(
     {"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"}
 )
 _MOST_FRAMES: Final = 4
+_OFF: Final = frozenset({"no_grad", "inference_mode"})
 _TRAINING: Final = re.compile(r"^(on_)?train|^compute_loss$")
 _DIFFERENTIATED: Final = frozenset({"training_step", "compute_loss"})  # what a framework goes backward from
 
@@ -169,7 +170,8 @@ class Runs:
             return False
         method = scope.parent is not None and scope.parent.is_class
         drives = any(isinstance(call.func, cst.Attribute) and call.func.attr.value in DRIVES for call in scope.calls)
-        return self._speaks_of_torch(module) and (drives or not (method and scope.parent is not None and self.is_module(module, scope.parent)))
+        of_module = method and scope.parent is not None and self.is_module(module, scope.parent)
+        return self._speaks_of_torch(module) and (drives or not of_module or _is_decorated_off(scope))
 
     def _speaks_of_torch(self, module: Module) -> bool:
         known = self._speaking.get(module.path)
@@ -181,6 +183,12 @@ class Runs:
         """Whether a class is a module of torch."""
         line = self.evaluator.lineage(ClassRef(module, cls))
         return any(isinstance(base, External) and base.name == "torch.nn.Module" for base in line)
+
+
+def _is_decorated_off(scope: Scope) -> bool:
+    """Whether a decorator switches gradients off: no part of a forward pass, but what a program calls, as the sampling of a diffusion."""
+    decorators = (one.decorator for one in scope.node.decorators) if isinstance(scope.node, cst.FunctionDef) else ()
+    return any(names.last_name(one.func if isinstance(one, cst.Call) else one) in _OFF for one in decorators)
 
 
 def _is_of_another_framework(text: str) -> bool:
