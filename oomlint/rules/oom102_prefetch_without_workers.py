@@ -8,6 +8,8 @@ from oomlint.finding import Consequence, Message, Resource, Safety, Severity, We
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_given
 from oomlint.memory.loaders.worker_conflicts import Guard, told
+from oomlint.model.torch_versions import PREFETCH_NONE, torch_versions
+from oomlint.model.values import Const
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Value
 
-GUARD = Guard("prefetch_factor", lambda given, count, literal: f"{given} if {count} > 0 else None")  # noqa: ARG005
+GUARD = Guard("prefetch_factor", lambda given, count, literal: f"{given} if {count} > 0 else None", PREFETCH_NONE)  # noqa: ARG005
+_DEFAULT = 2  # before torch 2.0, with and without workers
 
 
 class PrefetchWithoutWorkers(Rule):
@@ -93,8 +97,9 @@ class PrefetchWithoutWorkers(Rule):
     torch 2.13.0). The guard is written only where the worker expression is a name, an attribute or a constant subscript, because it is then
     evaluated twice.
 
-    Before torch 2.0, `None` raises. A project that still supports 1.x passes the argument only when there are workers:
-    `**({"prefetch_factor": 4} if num_workers > 0 else {})`.
+    Before torch 2.0, `None` raises. Where the requirements of the project (`requirements*.txt`, `environment.yml`, `setup.py`,
+    `pyproject.toml`) allow 1.x, the fix passes the argument only when there are workers:
+    `**({"prefetch_factor": 4} if num_workers > 0 else {})`. Where they allow nothing else, `prefetch_factor=2` is no finding.
 
     ## References
 
@@ -112,6 +117,12 @@ class PrefetchWithoutWorkers(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders that set a prefetch factor and have, or can have, no workers."""
-        for case in told(module, project, GUARD, is_given):
+        old = torch_versions(project, module).all_lack(PREFETCH_NONE)
+        for case in told(module, project, GUARD, _is_refused_before if old else is_given):
             message = Message(f"{case.given} requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises ValueError")
             yield self.finding(message=message, **case.reported)
+
+
+def _is_refused_before(value: Value) -> bool:
+    """Whether a torch before 2.0 refuses a prefetch factor without workers."""
+    return is_given(value) and not (isinstance(value, Const) and value.value == _DEFAULT)

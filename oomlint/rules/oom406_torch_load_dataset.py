@@ -12,6 +12,7 @@ from oomlint.memory.arrays.load_messages import ONE_BY_ONE, related, told, weigh
 from oomlint.memory.arrays.torch_load import holds_objects
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import torch_mapped
+from oomlint.model.torch_versions import LOAD_MAPPED, torch_versions
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ class TorchLoadDataset(Rule):
 
     ## Fix safety
 
-    `mmap=True` is added: unsafe. It needs torch 2.1, a path and a file in the format of torch 1.6 and later (an older one raises `RuntimeError`). An
-    open file or a buffer raises `ValueError`: where the argument is known to be one, or its name says so, there is no fix. What is written to such
+    `mmap=True` is added: unsafe. It needs torch 2.1 (where the requirements allow an older one, there is no fix), a path and a file in the format
+    of torch 1.6 and later (an older one raises `RuntimeError`).
+    An open file or a buffer raises `ValueError`: where the argument is known to be one, or its name says so, there is no fix. What is written to such
     a tensor stays in the process. The file must not change while it is mapped: to save to it ends the process with a bus error, and leaves it empty.
     Where the program saves to the same path, there is no fix, nor where a loop shows that the file holds no tensors: graphs and texts. NumPy arrays in
     the file are read as before.
@@ -127,7 +129,7 @@ class TorchLoadDataset(Rule):
             load = replace(first, beside=tuple(other.node for other, _ in others))
             fix = replace(fix, edits=tuple(edit for _, one in group if one is not None for edit in one.edits)) if fix is not None else None
             message = told(load, f"The whole file of {'objects' if of_objects else 'tensors'} is read before the first sample")
-            if of_objects and not message.help:
+            if (of_objects or torch_versions(project, module).lacks(LOAD_MAPPED)) and not message.help:
                 message = replace(message, help=ONE_BY_ONE)
             facts = load_facts(load)
             severity = Severity.NOTE if chosen_by_base(load, project) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
@@ -10,6 +11,7 @@ from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.load_fixes import mapped
 from oomlint.memory.ranks.checkpoints import released, weights
 from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.torch_versions import LOAD_MAPPED, torch_versions
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -101,10 +103,10 @@ class WeightsOnEveryRank(Rule):
     `del` of the names that keep it, behind their last use: safe in a function, unsafe at the top level of a script. Where a name may have no value at
     that place, it is advice.
 
-    Where the checkpoint is not kept, `mmap=True` is added: unsafe. It needs torch 2.1, a path (of type `str` up to torch 2.1) and a file in the format
-    of torch 1.6 and later. It is allowed with `weights_only` and with any `map_location`. An optimizer on the CPU, and `load_state_dict(...,
-    assign=True)`, go on using the tensors that were read: the file must not be written to while they do. Where the program is seen to save to the same
-    path, there is no fix.
+    Where the checkpoint is not kept, `mmap=True` is added: unsafe. It needs torch 2.1 (where the requirements allow an older one, there is no fix), a path
+    (of type `str` up to torch 2.1) and a file in the format of torch 1.6 and later. It is allowed with `weights_only` and with any `map_location`.
+    An optimizer on the CPU, and `load_state_dict(..., assign=True)`, go on using the tensors that were read: the file must not be written to while
+    they do. Where the program is seen to save to the same path, there is no fix.
 
     ## References
 
@@ -144,5 +146,7 @@ class WeightsOnEveryRank(Rule):
                     f"{who} reads the whole checkpoint into host memory", "a machine holds it once per rank, although ranks could share its pages"
                 )
                 fix = mapped(module, found.call, project)
+                if torch_versions(project, module).lacks(LOAD_MAPPED):
+                    message = replace(message, help="load it on one rank, and broadcast it to the others")
                 severity = Severity.WARNING if ranks.shards else Severity.NOTE
             yield self.finding(module.place(found.call), message, severity=severity, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=facts)

@@ -13,6 +13,7 @@ from oomlint.memory.arrays.load_messages import STREAMS
 from oomlint.memory.fixes.path_stability import PATH_CALLS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
+from oomlint.model.torch_versions import LOAD_MAPPED, torch_versions
 from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
 
@@ -54,9 +55,10 @@ def torch_mapped(load: Load, project: Project) -> Fix | None:
 def mapped(module: Module, call: cst.Call, project: Project) -> Fix | None:
     """The fix that gives a ``torch.load`` the argument ``mmap=True``.
 
-    ``None`` where a file is already open, where the program writes the same file, and where the arguments are not plain.
+    ``None`` where a file is already open, where the program writes the same file, where the arguments are not plain, and where the project may run with a
+    torch that has no such argument.
     """
-    if arguments.has_stars(call):
+    if arguments.has_stars(call) or torch_versions(project, module).lacks(LOAD_MAPPED):
         return None
     given = set(arguments.by_name(call))
     if given & {"mmap", "f"} or not call.args or call.args[0].keyword is not None:

@@ -12,8 +12,9 @@ from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import Conflict, Loader, apart, given_beside, loaders_of, story_places
 from oomlint.model import names
+from oomlint.model.torch_versions import torch_versions
 from oomlint.model.values import Const, assumptions
-from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
+from oomlint.syntax.edits import Text, delete_argument, is_cheap_path, replace, wrapped
 from oomlint.syntax.nodes import UNKNOWN_KEY, path_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Edit, Fact, Place
     from oomlint.model.project import Module, Project
+    from oomlint.model.torch_versions import Version
     from oomlint.model.values import Value
     from oomlint.syntax.scopes import Effect
 
@@ -67,11 +69,17 @@ class Reported(TypedDict):
 class Guard:
     """How an argument is made to depend on the worker count.
 
-    ``make`` gets the argument's code and the worker count's, both ready to be operands, and whether the argument is literally ``True``.
+    ``make`` gets the argument's code and the worker count's, both ready to be operands, and whether the argument is literally ``True``. What it makes is
+    allowed ``since`` a version of torch; before, the argument has to be left out where there are no workers.
     """
 
     argument: str
     make: Callable[[str, str, bool], str]
+    since: Version = ()
+
+    def left_out(self, given: str, count: str) -> str:
+        """A mapping for the call, with the argument where there are workers."""
+        return f'**({{"{self.argument}": {given}}} if {count} > 0 else {{}})'
 
 
 def told(module: Module, project: Project, guard: Guard, harmful: Callable[[Value], bool]) -> Iterator[Told]:
@@ -144,7 +152,7 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guar
         edit, message = made
         if edit not in edits:
             edits.append(edit)
-    fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard)
+    fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard, module)
     beside = given_beside(*([one.given] for one in conflicts))  # a file may well say that there are no workers: the call has no guard then
     shown = tuple(related[:_MOST_RELATED])
     return Told(place, severity, best.confidence, shown, fix, _given(best), _origin(best), best.loader.written, _facts(conflicts), beside)
@@ -163,10 +171,17 @@ def _add(places: list[Place], spot: Place) -> None:
         places.append(spot)
 
 
-def _advice(guard: Guard) -> Fix:
+def _advice(guard: Guard, module: Module) -> Fix:
     literal = False
-    made = guard.make("<value>", "<workers>", literal)
-    return Fix(Safety.DISPLAY, f"store the worker count in a variable and guard the argument: `{guard.argument}={made}`")
+    made = f"{guard.argument}={guard.make('<value>', '<workers>', literal)}"
+    if _is_older(module, guard):
+        made = guard.left_out("<value>", "<workers>")
+    return Fix(Safety.DISPLAY, f"store the worker count in a variable and guard the argument: `{made}`")
+
+
+def _is_older(module: Module, guard: Guard) -> bool:
+    """Whether the project runs with a torch that does not allow what the guard makes."""
+    return torch_versions(module.project, module).lacks(guard.since)
 
 
 def _given(conflict: Conflict) -> str:
@@ -224,11 +239,26 @@ def _guard_in_call(loader: Loader, arg: cst.Arg, guard: Guard) -> tuple[Edit, st
     return _replaced(loader, arg.value, count, guard)
 
 
-def _replaced(loader: Loader, node: cst.BaseExpression, count: str, guard: Guard) -> tuple[Edit, str]:
+def _replaced(loader: Loader, node: cst.BaseExpression, count: str, guard: Guard) -> tuple[Edit, str] | None:
     tree = loader.module.tree
+    if _is_older(loader.module, guard):
+        return _left_out(loader.module, node, count, guard)
     literal = isinstance(node, cst.Name) and node.value == "True"
     content = guard.make(wrapped(tree.code(node), node), count, literal)
     return replace(tree, node, content), f"set it only when there are workers: `{guard.argument}={content}`"
+
+
+def _left_out(module: Module, node: cst.BaseExpression, count: str, guard: Guard) -> tuple[Edit, str] | None:
+    """The edit that gives the argument only where there are workers, in a call that may take a mapping there."""
+    arg = module.walk.parents.get(node)
+    call = module.walk.parents.get(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(arg, cst.Arg) or not isinstance(call, cst.Call) or arg.keyword is None or node.lpar:
+        return None
+    if any(each.keyword is None and each.star != "**" for each in call.args[call.args.index(arg) :] if each is not arg):
+        return None
+    text = Text(module.tree)
+    content = guard.left_out(module.code(node), count)
+    return text.replaced(text.span(arg.keyword)[0], text.span(node)[1], content), f"give it only when there are workers: `{content}`"
 
 
 def _guard_in_mapping(conflict: Conflict, guard: Guard) -> tuple[Edit, str] | None:

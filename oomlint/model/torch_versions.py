@@ -1,0 +1,113 @@
+"""Which versions of torch a project asks for, and since which one there is what a fix or an advice would use."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from oomlint.model.readings import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+
+Version = tuple[int, ...]
+
+# The first version with each of them.
+PERSISTENT_WORKERS: Final[Version] = (1, 7)
+PREFETCH_NONE: Final[Version] = (2, 0)  # `prefetch_factor=None`; before, 2 was the default, with and without workers
+LOAD_MAPPED: Final[Version] = (2, 1)  # `torch.load(path, mmap=True)`
+
+_ALWAYS: Final = ("requirements.txt", "environment.yml", "setup.py", "pyproject.toml")  # asked for where they are missing, too: one may be written later
+_LISTS: Final = re.compile(r"[\w.-]*requirements?[\w.-]*\.(?:txt|in)|(?:[\w.-]*env(?:ironment)?|conda)[\w.-]*\.ya?ml|setup\.(?:py|cfg)|pyproject\.toml|Pipfile")
+_ASKS: Final = re.compile(
+    rb"(?<![\w.-])(?:py)?torch[\"']?(?:\[[^\]\n]*\])?[ \t]*(?:=[ \t]*[\"']|@[ \t]*https?://\S*?/torch-|\(?(?=[<>~!=^]))"
+    rb"((?:(?:[<>~!=]=?=?|\^)?[ \t]*\d[^\s,;\"')]*[ \t,]*)+)",
+    re.IGNORECASE,
+)
+_PART: Final = re.compile(r"([<>~!=]=?=?|\^)?\s*(\d{1,9}(?:\.\d{1,9})*)")
+_COMMENT: Final = re.compile(rb"(?m)(?:^|\s)#.*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The versions that are asked for: the oldest, and the first that is too new; ``None`` where nobody says."""
+
+    oldest: Version | None = None
+    before: Version | None = None
+
+    def lacks(self, since: Version) -> bool:
+        """Whether one of these versions is older than ``since``."""
+        return self.oldest < since if self.oldest is not None else self.all_lack(since)
+
+    def all_lack(self, since: Version) -> bool:
+        """Whether each of these versions is older than ``since``."""
+        return self.before is not None and self.before <= since
+
+
+class TorchVersions:
+    """Reads what the nearest lists of requirements say. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._known: Memory[str, Asked] = Memory(project.readings)
+
+    def of(self, module: Module) -> Asked:
+        """What is asked for where a module lies: in its folder, else in the nearest one above that says something."""
+        return self._in(os.path.dirname(module.path))
+
+    def _in(self, folder: str) -> Asked:
+        known = self._known.get(folder)
+        if known is None:
+            parts = [part for path in self._lists(folder) for part in _asked(self._project.raw(path))]
+            inside = os.path.join(folder, "").startswith(os.path.join(self._project.top, "")) and folder != self._project.top
+            known = self._in(os.path.dirname(folder)) if inside and not parts else _joined(parts)
+            self._known[folder] = known
+        return known
+
+    def _lists(self, folder: str) -> Iterator[str]:
+        names = set(_ALWAYS)
+        with suppress(OSError):
+            names.update(name for name in os.listdir(folder) if _LISTS.fullmatch(name))
+        return (os.path.join(folder, name) for name in sorted(names))
+
+
+def _asked(data: bytes) -> Iterator[Asked]:
+    if b"torch" not in data:
+        return
+    for match in _ASKS.finditer(_COMMENT.sub(b"", data)):
+        found = (_PART.match(part.strip()) for part in match[1].decode("ascii", "replace").split(","))
+        yield _joined([_part(one[1] or "", tuple(int(number) for number in one[2].split("."))) for one in found if one is not None], both=True)
+
+
+def _part(sign: str, version: Version) -> Asked:
+    if sign in {"<", "<="}:
+        return Asked(before=version if sign == "<" else _behind(version))
+    if sign in {"~=", "^"}:
+        return Asked(version, (version[0] + 1,))
+    if sign == "!=":
+        return Asked()
+    return Asked(version, _behind(version) if not sign or sign.strip("=") == "" else None)
+
+
+def _behind(version: Version) -> Version:
+    """The first version behind one and those that are counted below it: behind 1.13 comes 1.14."""
+    return (*version[:-1], version[-1] + 1)
+
+
+def _joined(parts: list[Asked], *, both: bool = False) -> Asked:
+    """All versions that one of several lists allows, or that ``both`` do."""
+    oldest = [one.oldest for one in parts if one.oldest is not None]
+    before = [one.before for one in parts if one.before is not None]
+    if both:
+        return Asked(max(oldest, default=None), min(before, default=None))
+    return Asked(min(oldest, default=None), max(before) if before and len(before) == len(parts) else None)
+
+
+def torch_versions(project: Project, module: Module) -> Asked:
+    """The versions of torch that are asked for where a module lies."""
+    return project.shared(TorchVersions).of(module)
