@@ -74,7 +74,11 @@ class Attributes(Questions):
         """What ``__init__`` (with the ``super().__init__`` that it calls) leaves in an attribute; ``None`` where it does not set it."""
         this = names.self_name(init.scope)
         if this is not None and any(e.path[:1] == (("attr", name),) and e.kind in REBINDS | {"unknown"} for e in init.scope.effects.get(this, ())):
-            return self.search(this, (("attr", name), *rest), init, None, start=lambda: [Alternative(ABSENT)])
+            return self.search(this, (("attr", name), *rest), init, None, start=lambda: self._of_super(init, name, rest) or [Alternative(ABSENT)])
+        return self._of_super(init, name, rest)
+
+    def _of_super(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
+        """What the ``super().__init__`` that ``__init__`` calls leaves in an attribute."""
         for call in init.scope.calls:
             parent = self.super_init(call, init)
             if parent is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.memory.datasets.constant_flags import flags_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
@@ -422,6 +423,7 @@ class _Body:
     def __init__(self, evaluator: Evaluator, instance: Instance, start: FunctionRef | None) -> None:
         self.evaluator = evaluator
         self.instance = instance
+        self._flags = flags_of(evaluator.project)
         self.attributes: set[str] = set()
         self.reads_files = False
         self.works = False
@@ -444,7 +446,8 @@ class _Body:
         this = names.self_name(scope)
         for node in scope.nodes():
             if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
-                self.attributes.add(node.attr.value)
+                if node.attr.value not in self.attributes and not self._flags.rule_out(node, function, self.instance):
+                    self.attributes.add(node.attr.value)
             elif isinstance(node, cst.Call):
                 self._called(node, function, this, depth)
 

@@ -1,0 +1,99 @@
+"""Code of an object that never runs: an attribute with one value for as long as the object lives keeps control from it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+from oomlint.model.readings import FOUND, Memory, finder
+from oomlint.model.values import ClassRef, Const, Frame
+from oomlint.syntax.nodes import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import FunctionRef, Instance
+    from oomlint.syntax.scopes import Effect, Scope
+
+_CONSTANTS = frozenset({"True", "False", "None"})
+_GIVES = frozenset({"assign", "augment", "for", "with"})
+
+
+class Flags:
+    """Knows which attributes keep the value that constructors give them. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._evaluator = evaluator_of(project)
+        self._fixed: Memory[tuple[ClassRef, str], bool] = Memory(project.readings)
+
+    def rule_out(self, node: cst.CSTNode, function: FunctionRef, instance: Instance) -> bool:
+        """Whether control never comes to a node of a method of this object."""
+        this = names.self_name(function.scope)
+        tests = path_conditions(function.module.walk, function.scope, node)
+        told = tuple((test, wanted) for test, wanted in tests if this is not None and self._is_told(test, this, instance))
+        return bool(told) and not self._evaluator.conditions(told, Frame(function.module, function.scope, None, instance))
+
+    def _is_told(self, test: cst.BaseExpression, this: str, instance: Instance) -> bool:
+        """Whether a test asks for nothing but constants and attributes that keep a known value."""
+        parts = list(descend(test))
+        given = [part.attr.value for part in parts if isinstance(part, cst.Attribute) and isinstance(part.value, cst.Name) and part.value.value == this]
+        attributes = {part for part in parts if isinstance(part, cst.Attribute)}
+        inside = {id(one) for part in attributes for one in (part.value, part.attr)}
+        others = any(isinstance(part, cst.Name) and id(part) not in inside and part.value not in _CONSTANTS for part in parts)
+        if not given or len(given) != len(attributes) or others or any(isinstance(part, cst.Call | cst.Subscript) for part in parts):
+            return False
+        return all(self._keeps(instance, name) for name in given)
+
+    def _keeps(self, instance: Instance, name: str) -> bool:
+        if not all(isinstance(alt.value, Const) for alt in self._evaluator.attribute(instance, name, ())):
+            return False
+        key = (instance.cls, name)
+        known = self._fixed.get(key)
+        if known is None:
+            own = {scope for base in self._evaluator.lineage(instance.cls) if isinstance(base, ClassRef) for scope in base.scope.children}
+            files = self._project.search(may_set, (name,), instance.cls.module.path, holding=name)
+            modules = (module for path in files if (module := self._project.find(path)) is not None)
+            known = self._fixed[key] = not any(_sets(module, name, own) for module in modules)
+        return known
+
+
+@finder
+def may_set(path: str, data: bytes, name: str) -> str:
+    """Whether a file may give an object this attribute: for a search over all files."""
+    del path
+    given = re.escape(name.encode())
+    return FOUND if re.search(rb"\.\s*%s\b[^=\n(]*=(?!=)|setattr\s*\(" % given, data) else ""
+
+
+def _sets(module: Module, name: str, own: set[Scope]) -> bool:
+    """Whether code of a module gives an object of anybody's this attribute: in a method of its class, but for constructors, or from outside."""
+    for scope in module.walk.scopes:
+        this = names.self_name(scope)
+        for root, effects in scope.effects.items():
+            if root == this and (scope.name == "__init__" or scope not in own):
+                effects = [effect for effect in effects if len(effect.path) > 1]  # noqa: PLW2901 - of the object itself
+            if any(_gives(effect, name) for effect in effects):
+                return True
+        for call in scope.calls:
+            if names.last_name(call.func) == "setattr" and len(call.args) > 1 and not _is_other(call.args[1].value, name):
+                return True
+    return False
+
+
+def _gives(effect: Effect, name: str) -> bool:
+    return effect.kind in _GIVES and bool(effect.path) and effect.path[-1] == ("attr", name)
+
+
+def _is_other(node: cst.BaseExpression, name: str) -> bool:
+    """Whether what ``setattr`` is given is the name of another attribute."""
+    return isinstance(node, cst.SimpleString) and node.evaluated_value != name
+
+
+def flags_of(project: Project) -> Flags:
+    """The project's flags."""
+    return project.shared(Flags)
