@@ -32,7 +32,9 @@ PUTS_IN: Final = frozenset("append appendleft extend add insert update setdefaul
 TAKES_OUT: Final = frozenset({"pop", "popitem", "popleft", "clear", "remove"})
 OF_DICTS: Final = frozenset("items keys values get pop copy update".split())
 
-# Loaders: options that say something only where there are workers.
+# Loaders: those of torch, what has a dataset as its attribute of that name, and options that say something only where there are workers.
+LOADERS: Final = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader"})
+HAS_DATASET: Final = LOADERS | {"torch.utils.data.Subset", "torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader", "monai.data.DataLoader"}
 NEEDS_WORKERS: Final = frozenset({"persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context"})
 
 # Arrays: what is known of one without its data, what makes one of something else, and what joins several.
@@ -58,6 +60,11 @@ REDUCTIONS: Final = frozenset("sum mean min max std var median norm prod any all
 CASTS_MODEL: Final = frozenset({"half", "double", "bfloat16", "type"})  # to numbers of another size
 MOVES_MODEL: Final = CASTS_MODEL | frozenset("to cuda cpu float apply compile share_memory".split())
 SAME_MODEL: Final = MOVES_MODEL | {"eval", "train", "requires_grad_"}
+MODEL_BASES: Final = ("torch.nn.", "lightning.", "pytorch_lightning.", "transformers.", "timm.", "torchvision.models.")  # what their names begin with
+
+# Datasets of graphs: the bases whose methods and slices give a view of the same data.
+GRAPH_BASES: Final = ("torch_geometric.data.",)
+SAME_GRAPHS: Final = frozenset({"shuffle", "index_select", "copy"})
 
 # Paths: what gives a path for a path.
 SAME_PATH: Final = frozenset("str fspath Path PurePath PosixPath PurePosixPath abspath realpath normpath expanduser expandvars resolve absolute".split())

@@ -12,6 +12,7 @@ from oomlint.ast_trees import tree_of
 from oomlint.beside_code import Beside, beside
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
+from oomlint.once import copied
 from oomlint.plugins import Sources
 from oomlint.projects import Projects
 from oomlint.scout.mistakes import is_old, mistake_of
@@ -52,10 +53,10 @@ def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sorted, and what says the same of the same place said once."""
+    """Sorted, and what says the same of the same place, and of the same container, said once."""
     unique: dict[tuple[object, ...], Finding] = {}
     for item in sorted(findings, key=lambda item: item.sort_key):
-        unique.setdefault((item.code, item.place, item.message, item.given), item)
+        unique.setdefault((item.code, item.place, item.message, item.given, copied(item)), item)
     return tuple(unique.values())
 
 

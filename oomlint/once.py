@@ -42,12 +42,11 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
 
     Files ``beside`` what is checked come last.
     """
-    at_place: dict[object, Finding] = {}  # what several loads or callers make true of one place is one problem
+    at_place: dict[object, list[Finding]] = {}  # what several loads or callers make true of one place is one problem
     for item in _given_once(findings, reached):
-        here = (item.code, item.headline, item.place) if item.code else item
-        at_place[here] = min(at_place.get(here, item), item, key=_weight)
+        at_place.setdefault((item.code, item.headline, item.place) if item.code else item, []).append(item)
     groups: dict[object, list[Finding]] = {}
-    for item in at_place.values():
+    for item in (_with_containers(alike) for alike in at_place.values()):
         groups.setdefault(_subject(item) or item, []).append(item)
     copied = {_container(group[0]): group for group in groups.values() if group[0].code == _COPIED}
     for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
@@ -96,6 +95,24 @@ def _subject(finding: Finding) -> object:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
     return (finding.code, held[0].place) if held and held[0].place is not None else None
+
+
+def copied(finding: Finding) -> Place | None:
+    """The container that workers copy: findings on several of the same name differ in nothing else."""
+    held = next(iter(finding.of_noun(AttributeFact)), None) if finding.code == _COPIED else None
+    return held.place if held is not None else None
+
+
+def _with_containers(alike: Sequence[Finding]) -> Finding:
+    """What several findings say of one place, with the containers of the same name that the others are about."""
+    first, *others = sorted(alike, key=_weight)
+    found = {place: item for item in (first, *others) if (place := copied(item)) is not None}
+    more = [item for place, item in found.items() if place != copied(first)]
+    owners = dict.fromkeys(f"`{item.of_noun(AttributeFact)[0].owner}`" for item in more if item.of_noun(AttributeFact)[0].owner)
+    if not more or not owners:
+        return first
+    spots = [item.related[0].saying(item.related[0].message, Role.BESIDE) for item in more if item.related]
+    return replace(first.adding(f"also in {' and '.join(owners)}"), related=(*first.related[:1], *spots, *first.related[1:]))
 
 
 def _within(place: Place, other: Place) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.api_names import HAS_DATASET
+from oomlint.model import arguments, names
 from oomlint.model.asked import is_known
 from oomlint.model.questions import UNKNOWN, Questions, constant, parted, trim, written
 from oomlint.model.values import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 
 _COPIES = frozenset({"copy.copy", "copy.deepcopy"})  # a copy holds what the original does
+_ORDERS = ("randperm", "permutation", "arange", "argsort")  # calls that give indices
 _NOBODY_KNOWS = "_"  # what stands for the words that a variable of the shell may be
 _LITERALS: dict[str, object] = {"True": True, "False": False, "None": None}
 
@@ -63,6 +65,9 @@ class Access(Questions):
             keyed = self._computed_key(node, accessors, frame)
             if keyed is not None:
                 return keyed
+            view = self._slice_of_graphs(node, frame)
+            if view:
+                return trim([found for alt in view for found in self.reach_into(alt, accessors)])
         path = path_of(node)
         if path is not None and all(key is not UNKNOWN_KEY for _, key in path[1][:-1]):  # a key on the way may be known by its value
             return self.resolve(path[0], (*path[1], *accessors), frame, node)
@@ -128,6 +133,17 @@ class Access(Questions):
                     out.append(replace(merged, doubt=merged.doubt + alt.doubt, reach=merged.reach or alt.reach))
         return trim(out)
 
+    def _slice_of_graphs(self, node: cst.Subscript, frame: Frame) -> Alternatives:
+        """Datasets of graphs of which a slice, or a list or an array of indices, gives a view."""
+        part = node.slice[0].slice if len(node.slice) == 1 else None
+        several = isinstance(part, cst.Slice)
+        if isinstance(part, cst.Index) and isinstance(part.value, cst.Name | cst.Attribute | cst.Call | cst.List):
+            found = self.values(part.value, frame)
+            several = all(isinstance(alt.value, Display) or (isinstance(alt.value, ExternalCall) and alt.value.name.endswith(_ORDERS)) for alt in found)
+        if not several:
+            return []
+        return [alt for alt in self.values(node.value, frame) if self.gives_itself(alt.value, "index_select")]
+
     def reach_into(self, alt: Alternative, accessors: tuple[Accessor, ...]) -> Alternatives:
         """Attributes and keys of a value."""
         if not accessors:
@@ -185,6 +201,9 @@ class Access(Questions):
             known = isinstance(name, int) and -len(value.parts) <= name < len(value.parts)
             return self.reach_into(Alternative(value.parts[int(str(name))] if known else UNKNOWN), rest)
         if isinstance(value, ExternalCall):
+            given = arguments.argument_for(value.call, "dataset", place=0) if name == "dataset" and names.canonical(value.name) in HAS_DATASET else None
+            if given is not None:
+                return self.access(given, rest, value.frame)
             return self.sources.member(value, accessors) or [Alternative(Element(value, accessors))]
         return [Alternative(PartOfEach("", value, accessors) if isinstance(value, Each) else UNKNOWN)]
 

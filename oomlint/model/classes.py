@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import GRAPH_BASES, MODEL_BASES, SAME_GRAPHS, SAME_MODEL
 from oomlint.model import names
 from oomlint.model.questions import UNKNOWN, Questions
 from oomlint.model.values import (
@@ -76,6 +77,13 @@ class Classes(Questions):
     def derives(self, cls: ClassRef, *wanted: str) -> bool:
         """Whether the class derives from one of these library classes."""
         return any(isinstance(base, External) and base.name in wanted for base in self.lineage(cls))
+
+    def gives_itself(self, value: Value, method: str) -> bool:
+        """Whether a method that an object has of a library gives the object itself, or a view of it: ``Net().to(device)``, ``graphs.shuffle()``."""
+        bases = (MODEL_BASES if method in SAME_MODEL else ()) + (GRAPH_BASES if method in SAME_GRAPHS else ())
+        if not bases or not isinstance(value, Instance) or self.method(value, method) is not None:
+            return False
+        return any(isinstance(base, External) and base.name.startswith(bases) for base in self.lineage(value.cls))
 
     def is_enum(self, cls: ClassRef) -> bool:
         """Whether the class is an enumeration."""

@@ -202,6 +202,10 @@ class Questions(ABC):
         """Whether the class is an enumeration."""
 
     @abstractmethod
+    def gives_itself(self, value: Value, method: str) -> bool:
+        """Whether a method that an object has of a library gives the object itself, or a view of it."""
+
+    @abstractmethod
     def method(self, instance: Instance, name: str) -> FunctionRef | None:
         """A method by the order of inheritance."""
 

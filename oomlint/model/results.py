@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from oomlint.api_names import H5_FILES
+from oomlint.api_names import H5_FILES, SAME_GRAPHS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, trim, written
@@ -367,6 +367,10 @@ class Results(Questions):
                 else:
                     out.append(alt)
             return out
+        if attr in SAME_MODEL or (attr in SAME_GRAPHS and not any(arg.keyword is not None for arg in node.args)):
+            found = self.values(func.value, frame)
+            if any(self.gives_itself(a.value, attr) for a in found):
+                return [a if self.gives_itself(a.value, attr) else written(node, frame, a.picks) for a in found]
         if attr in {"copy", "items"} and not node.args:
             found = self.values(func.value, frame)
             if any(isinstance(a.value, Display | Settings | Merged | Instance | Options) for a in found):

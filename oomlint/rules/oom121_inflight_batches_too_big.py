@@ -95,6 +95,7 @@ class InflightBatchesTooBig(Rule):
     fixable = None
     help = "lower `num_workers`, `prefetch_factor` or `batch_size`"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.PREFETCH,))
+    per_rank = True
     measured_as = Measurement(workers=WorkerCheck.IN_FLIGHT, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -111,6 +111,7 @@ class TorchLoadDataset(Rule):
     fixable = Safety.UNSAFE
     help = "pass `mmap=True`, or read each sample in `__getitem__`"
     weighs = Weighs(Consequence.ONCE)
+    per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
         function=FunctionSign.MEMORY,

@@ -211,7 +211,10 @@ class Datasets:
         return Dataset(inner[0].words, inner[0].module, inner[0].node, inner[0].instance, (), tuple(inner[:1])) if inner else None
 
     def _members(self, value: Value, depth: int) -> list[Dataset]:
-        """Datasets in a list, appended ones included."""
+        """Datasets in a list, appended ones included, and in what is made of lists: ``[first] * 100 + rest``."""
+        if isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add | cst.Multiply):
+            frame, sides = value.frame, (value.node.left, value.node.right)
+            return [one for side in sides if frame for alt in self.evaluator.values(side, frame)[:2] for one in self._members(alt.value, depth)]
         if not isinstance(value, Display):
             return []
         nodes: list[tuple[cst.BaseExpression, Frame]] = []
@@ -247,7 +250,7 @@ class Datasets:
         """Whether a class can be read by a loader."""
         if self.evaluator.derives(cls, *DATASET_BASES):
             return True
-        return self.evaluator.method(Instance(cls, None), "__getitem__") is not None
+        return item_of(Instance(cls, None), self.evaluator) is not None
 
     def _of_instance(self, value: Instance, depth: int) -> Dataset | None:
         if not self.is_dataset(value.cls):
@@ -268,7 +271,7 @@ class Datasets:
 
     def _read(self, value: Instance, depth: int) -> Dataset:
         cls = value.cls
-        item = self.evaluator.method(value, "__getitem__")
+        item = item_of(value, self.evaluator)
         iterator = self.evaluator.method(value, "__iter__")
         iterable = self.evaluator.derives(cls, "torch.utils.data.IterableDataset") or (item is None and iterator is not None)
         body = _Body(self.evaluator, value, item or iterator)
@@ -299,7 +302,7 @@ class Datasets:
         """``"library"`` where samples come from a class of a library that nobody can look into."""
         for base in self.evaluator.lineage(cls):
             if isinstance(base, ClassRef):
-                if base.scope.child("__getitem__") is not None or base.scope.child("__iter__") is not None:
+                if item_of(Instance(base, None), self.evaluator) is not None or base.scope.child("__iter__") is not None:
                     return ""
             elif base.name not in DATASET_BASES and not base.name.startswith(("builtins.", "abc.", "typing.", "collections.abc.")):
                 return "library"
@@ -498,6 +501,12 @@ class _Body:
             if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
                 return False
         return True
+
+
+def item_of(value: Instance, evaluator: Questions) -> FunctionRef | None:
+    """The method that reads a sample: that of a dataset of graphs, whose library has the other one, is ``get``."""
+    item = evaluator.method(value, "__getitem__")
+    return item or (evaluator.method(value, "get") if evaluator.gives_itself(value, "index_select") else None)
 
 
 def _calls(scope: Scope, name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.datasets.dataset_classes import reads_file
+from oomlint.memory.datasets.dataset_classes import item_of, reads_file
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, FunctionRef
 from oomlint.syntax.nodes import descend
@@ -25,7 +25,7 @@ _DEEPEST: Final = 3
 
 def names_files(instance: Instance | None, attribute: str, evaluator: Questions, *, records: bool = False) -> bool:
     """Whether an element of a dataset's attribute becomes part of a path, or a key, where a sample is read; of ``records``, whether a part of one is a path."""
-    item = evaluator.method(instance, "__getitem__") if instance is not None else None
+    item = item_of(instance, evaluator) if instance is not None else None
     return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=records).names(item, frozenset(), 0)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import libcst as cst
 
 from oomlint.api_names import OF_ARRAYS
+from oomlint.memory.datasets.dataset_classes import item_of
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.values import External, FunctionRef
@@ -70,7 +71,7 @@ class _Way(NamedTuple):
 
 def _ways(instance: Instance, evaluator: Questions) -> Iterator[_Way]:
     """``__getitem__``, and the methods of the object that it calls."""
-    item = evaluator.method(instance, "__getitem__")
+    item = item_of(instance, evaluator)
     queue = [_Way(item, frozenset(_parameters(item)[:1]))] if item is not None else []
     seen = set()
     for _ in range(_DEEPEST):

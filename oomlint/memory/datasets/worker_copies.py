@@ -78,7 +78,8 @@ def facts_of(case: Case) -> tuple[Fact, ...]:
     content = case.holding.content
     shared = content.kind in _SHARED if case.methods.pickles else content.kind in _SHARED_BY_FORK
     copied = () if shared and case.code == "OOM114" else case.methods.counted - {"fork"}
-    return (loader_fact(case.loader, [case.workers], methods=case.methods), holding_fact(case.holding, case.dataset, copied), *dataset_facts(case.dataset))
+    held = holding_fact(case.holding, owner_of(case.dataset, case.holding), copied)
+    return (loader_fact(case.loader, [case.workers], methods=case.methods), held, *dataset_facts(case.dataset))
 
 
 def _cases(module: Module, project: Project) -> Iterator[Case]:
@@ -149,15 +150,24 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
     """What each rule says; one in preview that is not asked for would hide another."""
     if dataset.iterable:
         return
-    every = [(used, is_small(used.content, settings)) for used in (as_used(h, dataset, loader) for h in dataset.every())]
-    held = [h for h, small in every if not small]
-    tensors = [h for h, small in every if not small or (h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]  # however small they are
     for code in _JUDGES if _many(workers) else ("OOM110",):
         if in_preview(code) and not settings.preview:
             continue
-        case = _JUDGES[code](loader, dataset, tensors if code == "OOM113" else held, workers, methods, settings)
-        if case is not None:
-            yield case
+        for part in [dataset] if code == _TOLD_BESIDE else _parts(dataset):
+            every = [(used, is_small(used.content, settings)) for used in (as_used(h, part, loader) for h in part.every())]
+            # Tensors each take a descriptor, however small they are.
+            counted = code == "OOM113"
+            held = [h for h, small in every if not small or (counted and h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]
+            case = _JUDGES[code](loader, part, held, workers, methods, settings)
+            if case is not None:
+                yield case
+
+
+def _parts(dataset: Dataset) -> list[Dataset]:
+    """The dataset, or where several are joined each of them."""
+    if dataset.instance is not None or len(dataset.inner) < 2:  # noqa: PLR2004 - of several
+        return [dataset]
+    return [part for one in dataset.inner for part in _parts(replace(one, alternative=dataset.alternative))]
 
 
 def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import libcst as cst
 
+from oomlint.api_names import LOADERS
 from oomlint.finding import Confidence, Place
 from oomlint.model import arguments, names
 from oomlint.model.evaluate import Evaluator
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
 # Classes of libraries that derive from PyTorch's loader and hand its keyword arguments on: how many they take by position as it does, and what they take
-# and throw away. Read in `torch_geometric/loader/dataloader.py` and `monai/data/dataloader.py`.
+# and throw away. Read in `torch_geometric/loader/` (before 2.0 `torch_geometric/data/dataloader.py`) and `monai/data/dataloader.py`.
+_OF_GRAPHS = (3, frozenset({"collate_fn"}))
 _DERIVED = {
-    "torch_geometric.loader.DataLoader": (3, frozenset({"collate_fn"})),
-    "torch_geometric.data.DataLoader": (3, frozenset({"collate_fn"})),
+    **{f"torch_geometric.{room}.{name}": _OF_GRAPHS for room in ("loader", "data") for name in ("DataLoader", "DataListLoader", "DenseDataLoader")},
     "monai.data.DataLoader": (1, frozenset()),
 }
-LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader", "webdataset.WebLoader", *_DERIVED})
+LOADER_CLASSES = LOADERS | {"webdataset.WebLoader", *_DERIVED}
 # Positions of torch 2.13's DataLoader.__init__; what comes after `generator` is keyword-only.
 PARAMETERS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",
