@@ -115,11 +115,14 @@ READS = """\
     [
         ("data = read('a.h5')", "r", "note"),
         ("data = read('a.h5')", "r+", "warning"),
-        ("data = [read(path) for path in open('files')]", "r", "warning"),
-        ("for path in open('files'):\n        read(path)", "r", "warning"),
+        ("data = [read(path) for path in open('files')]", "r", "note"),
+        ("for path in open('files'):\n        read(path)", "r", "note"),
+        ("for path in open('files'):\n        read(path)", "a", "warning"),
+        ("import torch\nclass D:\n    def __len__(self): return 1\n    def __getitem__(self, i): return read(i)", "r", "warning"),
+        ("class D:\n    def __init__(self, loader=read): self.loader = loader", "r", "warning"),
     ],
 )
-def test_a_file_that_is_read_once_is_a_note(call: str, mode: str, severity: str, tmp_path: Path) -> None:
+def test_a_file_that_is_read_but_not_for_every_sample_is_a_note(call: str, mode: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"train.py": textwrap.dedent(READS).replace("MODE", mode).replace("CALL", call)}, "OOM307")).severity == severity
 
 

@@ -14,7 +14,7 @@ from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import openings_of
 from oomlint.memory.handles.resource_state import End
-from oomlint.memory.handles.unclosed import closed_after_loop, opened_in_init, opened_once, passed_by, unclosed
+from oomlint.memory.handles.unclosed import closed_after_loop, opened_once, passed_by, runs_for_samples, unclosed
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
@@ -37,9 +37,9 @@ class H5OpenUnclosed(Rule):
     ## What it does
 
     Checks for functions that open an `h5py.File` or a PyTables file, or build an object of one, and leave the closing to chance: no `with`, no `close()`
-    on the way out, nobody else who takes the file over. `h5py.File(path)["x"][i]` in one expression counts too. A file that a program opens once, to read
-    from it, is a note, not shown by default, and so is one that an `__init__` reads in one expression, such as `h5py.File(path)["x"].shape`; one that a
-    dataset opens otherwise, or a loop, or that can be written to is a warning.
+    on the way out, nobody else who takes the file over. `h5py.File(path)["x"][i]` in one expression counts too. It is a warning where a dataset opens the
+    file for every sample, where it can be written to, where an object of it leaves the function, and with PyTables. A file that is only read otherwise, be
+    it in a loop, is a note, not shown by default: CPython closes it with the next round.
 
     It is silent in tests; where the file is closed in any way, be it by a function that gets it, `contextlib.closing`, an `ExitStack`, `atexit` or
     `del`; where the file itself is returned or yielded, or kept on an object or in a container, which other rules look at; where it is given to what
@@ -145,12 +145,13 @@ class H5OpenUnclosed(Rule):
                 related.append(module.place(spot, "closes the last one only" if closed_after_loop(opening, trail) else "leaves it open"))
             unsure = {End.UNKNOWN, End.MAYBE_KEPT} & trail.ends.keys()
             confidence = Confidence.MEDIUM if unsure else Confidence.HIGH
-            once = opened_once(opening, project) or (not trail.names and opening.name not in PYTABLES and opened_in_init(opening, project))
-            harmless = opening.reads_only and End.HANDED_OUT not in trail.ends and once
+            once = opened_once(opening, project)
+            rare = once or (opening.name not in PYTABLES and not runs_for_samples(opening, project))
+            harmless = opening.reads_only and End.HANDED_OUT not in trail.ends and rare
             severity = Severity.NOTE if harmless else Severity.WARNING
             fix = under_with(opening, trail) if opening.name not in PYTABLES else None  # a node that leaves is of use only while its file is open
             facts, place = [opening_fact(opening)], module.place(opening.call)
-            message, weighs = _message(opening, trail), None if opened_once(opening, project) else _MANY
+            message, weighs = _message(opening, trail), None if once else _MANY
             found = self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts, weighs=weighs)
             # Each branch of a function opens a file of its own under one name: one handle, told once.
             same = opening.scope, tuple(trail.names) or (str(place),), str(message)

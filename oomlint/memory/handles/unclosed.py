@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.api_names import H5PY, PYTABLES
 from oomlint.memory.datasets.dataset_readers import readers_of
+from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_flow import trail_of
 from oomlint.memory.handles.resource_state import SETTLES, End
@@ -69,14 +70,16 @@ def opened_once(opening: Opening, project: Project) -> bool:
     return not _repeats(opening.module, opening.scope, opening.call, project, _DEEPEST)
 
 
-def opened_in_init(opening: Opening, project: Project) -> bool:
-    """Whether an object opens the file once, while it is made, and no round of a loop and no sample makes such objects."""
+def runs_for_samples(opening: Opening, project: Project) -> bool:
+    """Whether the function that opens the file runs for every sample of a dataset, or is handed on to whoever may call it so."""
     module, scope = opening.module, opening.scope
-    if scope.name != "__init__" or _in_round(module, scope, opening.call):
+    if readers(project, module, scope):
+        return True
+    if names.self_name(scope) is not None:
         return False
-    constructions = constructions_of(project)
-    sites = evaluator_of(project).calls.sites(module, scope)
-    return not any(_in_round(site.module, site.scope, site.call) or constructions.per_item(site.module, site.scope) for site in sites)
+    called = {id(call.func) for call, _ in module.walk.calls}
+    named = (node for one in module.walk.scopes for node in one.nodes() if isinstance(node, cst.Name) and node.value == scope.name)
+    return any(id(node) not in called and module.walk.parents.get(node) is not scope.node for node in named)
 
 
 def _in_round(module: Module, scope: Scope, node: cst.CSTNode) -> bool:
