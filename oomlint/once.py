@@ -24,6 +24,7 @@ COPY = "a copy of it"
 GIVEN = "it is also set here"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
+_HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
 LOADER = "it is for this loader"
 _MOST_GIVEN = 12
 _MOST_RELATED = 8
@@ -52,11 +53,13 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
     for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
         made = groups.pop(key)
         copied[_container(made[0])].extend(made)
+    handles = {_container(item): item.severity.rank for group in groups.values() for item in group if item.code in _HANDLES}
     told = {item.of_noun(LoaderFact)[0].place for group in groups.values() for item in group if item.code == _SHARED and item.of_noun(LoaderFact)}
     kept: list[Finding] = []
     for group in groups.values():
         if group[0].code == _MANY_WORKERS:
             group[:] = [item for item in group if item.of_noun(LoaderFact)[0].place not in told]
+        group[:] = [item for item in group if item.code != _PICKLED or not _only_sends(item, handles)]
         if not group:
             continue
         first = min(group, key=lambda item: (item.place.path in beside, _weight(item)))
@@ -118,6 +121,12 @@ def _with_containers(alike: Sequence[Finding]) -> Finding:
 def _within(place: Place, other: Place) -> bool:
     """Whether a place is a part of another."""
     return (place.path, place.cell) == (other.path, other.cell) and other.row <= place.row <= other.end_row
+
+
+def _only_sends(finding: Finding, handles: Mapping[tuple[str, str, str] | None, int]) -> bool:
+    """Whether all that a loader cannot send is a handle of which a finding speaks that is as grave."""
+    held, options = finding.of_noun(AttributeFact), [loader.option for loader in finding.of_noun(LoaderFact)]
+    return len(held) == 1 and not any(options) and handles.get(_container(finding), finding.severity.rank + 1) <= finding.severity.rank
 
 
 def _container(finding: Finding) -> tuple[str, str, str] | None:

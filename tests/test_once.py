@@ -63,3 +63,37 @@ def test_edits_of_files_that_are_not_checked_are_not_promised(run: Callable[...,
     assert {edit["filename"] for edit in found["fix"]["edits"]} == {"train.py"}
     run("--fix", "train.py")
     assert (tmp_path / "eval.py").read_text() == EVAL
+
+
+HANDLE = """\
+import h5py
+from torch.utils.data import DataLoader, Dataset
+
+
+class Scans(Dataset):
+    def __init__(self, path):
+        self.scans = h5py.File(path, "r")
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return self.scans["x"][index]
+
+
+loader = DataLoader(Scans("scans.h5"), num_workers=2COLLATED)
+"""
+
+
+@pytest.mark.parametrize(("select", "collated", "codes"), [
+    ("OOM1,OOM3", "", ["OOM301"]),
+    ("OOM111", "", ["OOM111"]),
+    ("OOM1,OOM3", ", collate_fn=lambda rows: rows", ["OOM111", "OOM301"]),
+])  # fmt: skip
+def test_a_handle_that_a_dataset_keeps_is_told_once(
+    select: str, collated: str, codes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scans.py").write_text(HANDLE.replace("COLLATED", collated))
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(runs(capsys, "check", "--isolated", "--select", select, "--output-format", "json")("scans.py").out)
+    assert sorted(item["code"] for item in found) == codes

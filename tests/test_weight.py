@@ -99,6 +99,44 @@ def test_records_with_the_path_of_a_file_are_a_note_and_pairs_of_texts_are_a_war
     assert only(check(tmp_path, {"train.py": records}, "OOM110")).severity == severity
 
 
+PICTURES = """\
+import json
+
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+def opened(path):
+    return Image.open(path)
+
+
+def measured(text):
+    return len(text)
+
+
+class Pictures(Dataset):
+    def __init__(self, root, train=True, read=READ):
+        self.rows = [(row.split()[0], [word == "1" for word in row.split()[1:]]) for row in open(root)]
+        self.train, self.read = train, read
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        rows = self.rows if self.train else []
+        path, label = rows[index]
+        return self.read(path), label
+
+
+loader = DataLoader(Pictures("rows.txt"), num_workers=4)
+"""
+
+
+@pytest.mark.parametrize(("read", "severity"), [("opened", "note"), ("Image.open", "note"), ("measured", "warning")])
+def test_a_path_is_followed_into_a_function_that_the_dataset_was_given(read: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": PICTURES.replace("READ", read)}, "OOM110")).severity == severity
+
+
 READS = """\
     import h5py
 

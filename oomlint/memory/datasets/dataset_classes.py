@@ -302,7 +302,7 @@ class Datasets:
         """``"library"`` where samples come from a class of a library that nobody can look into."""
         for base in self.evaluator.lineage(cls):
             if isinstance(base, ClassRef):
-                if item_of(Instance(base, None), self.evaluator) is not None or base.scope.child("__iter__") is not None:
+                if base.scope.child("__getitem__") is not None or base.scope.child("__iter__") is not None:
                     return ""
             elif base.name not in DATASET_BASES and not base.name.startswith(("builtins.", "abc.", "typing.", "collections.abc.")):
                 return "library"

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.datasets.dataset_classes import item_of, reads_file
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef, External, FunctionRef
+from oomlint.model.values import ClassRef, External, Frame, FunctionRef
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -55,8 +55,15 @@ class _Reader:
         this = names.self_name(scope)
         known = set(given)
         nodes = list(scope.nodes())
+        whole = {
+            one.target.value
+            for node in nodes
+            if isinstance(node, cst.Assign) and self._is_whole(node.value, this)
+            for one in node.targets
+            if isinstance(one.target, cst.Name)
+        }
         while True:
-            found = [node for node in nodes if self._is_element(node, this, known)]
+            found = [node for node in nodes if self._is_element(node, this, known, whole)]
             more = {name for node in found for name in self._bound(node, function.module)} - known
             if not more:
                 break
@@ -67,14 +74,20 @@ class _Reader:
         methods = [self.evaluator.method(self.instance, call.func.attr.value) for call in calls if call.func.value.value == this]  # type: ignore[attr-defined]
         return any(method is not None and self.names(method, frozenset(), depth + 1) for method in methods)
 
-    def _is_element(self, node: cst.CSTNode, this: str | None, known: set[str]) -> bool:
+    def _is_whole(self, node: cst.CSTNode, this: str | None) -> bool:
+        """Whether an expression is the attribute, on one way at least."""
+        if isinstance(node, cst.IfExp):
+            return self._is_whole(node.body, this) or self._is_whole(node.orelse, this)
+        return isinstance(node, cst.Attribute) and node.attr.value == self.attribute and isinstance(node.value, cst.Name) and node.value.value == this
+
+    def _is_element(self, node: cst.CSTNode, this: str | None, known: set[str], whole: set[str]) -> bool:
         if isinstance(node, cst.Name):
             return node.value in known
         held = node.value if isinstance(node, cst.Subscript) and isinstance(node.slice[0].slice, cst.Index) else None
         part = node.value if isinstance(node, cst.Attribute) else held
-        if self.records and part is not None and self._is_element(part, this, known):
+        if self.records and part is not None and self._is_element(part, this, known, whole):
             return True
-        return isinstance(held, cst.Attribute) and held.attr.value == self.attribute and isinstance(held.value, cst.Name) and held.value.value == this
+        return held is not None and (self._is_whole(held, this) or (isinstance(held, cst.Name) and held.value in whole))
 
     def _bound(self, node: cst.CSTNode, module: Module) -> list[str]:
         """The names that an element, its parts, or a text made of it, are assigned to."""
@@ -127,9 +140,11 @@ class _Reader:
         base = call.func.value if isinstance(call.func, cst.Attribute) else None
         frame = self.evaluator.calls.plain_frame(function.module, function.scope)
         callee = None
-        if isinstance(base, cst.Name) and base.value == names.self_name(function.scope):
+        own = isinstance(base, cst.Name) and base.value == names.self_name(function.scope)
+        if own:
             callee = self.evaluator.method(self.instance, names.last_name(call.func))
-        else:
+            frame = Frame(function.module, function.scope, None, self.instance)  # a function may be an attribute: `self.loader(path)`
+        if callee is None:
             for alt in self.evaluator.values(call.func, frame)[:2]:
                 if isinstance(alt.value, External) and alt.value.name.startswith(_OF_PATHS):
                     return True

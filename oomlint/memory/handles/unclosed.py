@@ -14,7 +14,6 @@ from oomlint.memory.handles.resource_flow import trail_of
 from oomlint.memory.handles.resource_state import SETTLES, End
 from oomlint.memory.handles.unclosed_paths import left_open
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef
 from oomlint.syntax.nodes import descend
