@@ -99,6 +99,41 @@ def test_records_with_the_path_of_a_file_are_a_note_and_pairs_of_texts_are_a_war
     assert only(check(tmp_path, {"train.py": records}, "OOM110")).severity == severity
 
 
+CLIPS = """\
+import pickle
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Clips(Dataset):
+    def __init__(self, path):
+        self.clips = pickle.load(open(path, "rb"))
+
+    def __len__(self):
+        return len(self.clips)
+
+    def __getitem__(self, index):
+        return TAKEN, self.clips[index]["text"]
+
+
+loader = DataLoader(Clips("clips.pkl"), num_workers=4MORE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "more", "code"),
+    [
+        ("torch.from_numpy(self.clips[index]['frames'])", "", "OOM114"),
+        ("torch.from_numpy(self.clips[index]['frames'])", ", multiprocessing_context='spawn'", "OOM110"),
+        ("self.clips[index]['words']", "", "OOM110"),
+    ],
+)
+def test_forked_workers_do_not_copy_the_arrays_in_records(taken: str, more: str, code: str, tmp_path: Path) -> None:
+    text = CLIPS.replace("TAKEN", taken).replace("MORE", more)
+    assert only(check(tmp_path, {"train.py": text}, "OOM11")).code == code
+
+
 PICTURES = """\
 import json
 

@@ -212,6 +212,8 @@ def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:
     for node in scope.nodes():
         if isinstance(node, cst.Attribute) and node.attr.value in OF_ARRAYS and _is_part(node.value, parts):
             return True
+        if isinstance(node, cst.Call) and node.args and names.last_name(node.func) == "from_numpy" and _is_element(node.args[0].value, way.this, attribute):
+            return True  # it takes nothing else
         if isinstance(node, cst.Call) and any(_is_part(arg.value, parts) for arg in node.args):
             for alt in evaluator.values(node.func, frame)[:2]:
                 if isinstance(alt.value, External) and names.canonical(alt.value.name).startswith(_TAKE_ARRAYS):

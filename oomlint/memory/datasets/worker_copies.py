@@ -278,11 +278,11 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         for h in held
         if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
     ]
-    copied = [
-        h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)
-    ]
+    arrays = [h for h in copied if has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
+    copied = [h for h in copied if not _may_hold_arrays(h.content) or h not in arrays]
     copied = [h for h in copied if not _is_option(h, owner_of(dataset, h), loader)]
-    light = [h for h in copied if is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
+    headers = [h for h in arrays if h.content.kind is Kind.BLOB and not methods.only_pickles]  # what is large in it stays shared
+    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
     heavy = [h for h in copied if h not in light]
     if heavy:
         holding = min(heavy, key=lambda h: (-_extent(h, dataset, loader), h.content.doubt))
