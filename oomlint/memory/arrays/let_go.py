@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _GOES_THROUGH: Final = WRAPPERS | {"zip", "range", "len"}
+_MOST_FRAMES: Final = 6
 _MOST_NAMES: Final = 4  # that a value goes by, one after the other
 
 
@@ -84,7 +85,8 @@ class LetGo:
 
     def _may_be(self, node: cst.BaseExpression, module: Module, scope: Scope, family: set[Scope]) -> bool:
         """Whether an expression may be an object of one of the classes."""
-        found = [alt.value for alt in self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))]
+        frames = self.evaluator.calls.frames(module, scope)[:_MOST_FRAMES]
+        found = [alt.value for frame in frames for alt in self.evaluator.values(node, frame)]
         return not found or any(isinstance(one, Unknown) or (isinstance(one, Instance) and one.cls.scope in family) for one in found)
 
     def _building_methods(self, owner: ClassRef) -> Iterator[tuple[Module, Scope, str]]:
