@@ -54,6 +54,8 @@ DATASET_BASES = frozenset(
         "torch.utils.data.ConcatDataset",
     },
 )
+_SUBSET, _SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
+_JOINED = frozenset({"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"})
 # Calls that read or open a file, by their last name; what the functions of libraries read is known besides.
 _READS_FILE = frozenset(
     "open imread load read_image read_video File Image imdecode read_json memmap sf_read VideoReader VideoCapture decode_image decode_jpeg open_memmap "
@@ -155,7 +157,7 @@ class Datasets:
             return self._of_instance(value, depth)
         if isinstance(value, ExternalCall):
             return self._of_library(value, depth)
-        if isinstance(value, Element) and value.whole.name == "torch.utils.data.random_split":
+        if isinstance(value, Element) and value.whole.name == _SPLIT:
             return self._wrapper(value.whole, 0, depth)
         if isinstance(value, Display) and isinstance(value.node, cst.List | cst.Tuple | cst.ListComp):
             return self._plain(value, value.frame, value.node)
@@ -167,13 +169,13 @@ class Datasets:
 
     def _of_library(self, value: ExternalCall, depth: int) -> Dataset | None:
         name = names.canonical(value.name)
-        if name in {"torch.utils.data.Subset", "torch.utils.data.random_split"}:
+        if name in {_SUBSET, _SPLIT}:
             return self._wrapper(value, 0, depth)
-        if name in {"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"}:
+        if name in _JOINED:
             first = value.call.args[0].value if value.call.args else None
             if first is None:
                 return None
-            inner = [d for alt in self.evaluator.values(first, value.frame) for d in self._members(alt.value, depth)]
+            inner = self._listed(first, value.frame, depth)
             return Dataset("`ConcatDataset`", value.frame.module, value.call, None, (), tuple(inner[:_MOST])) if inner else None
         if name == "torch.utils.data.TensorDataset":
             holdings = []
@@ -209,6 +211,18 @@ class Datasets:
             return None
         inner = [d for alt in self.evaluator.values(value.call.args[position].value, value.frame) if (d := self.of_value(alt.value, depth + 1)) is not None]
         return Dataset(inner[0].words, inner[0].module, inner[0].node, inner[0].instance, (), tuple(inner[:1])) if inner else None
+
+    def _listed(self, first: cst.BaseExpression, frame: Frame, depth: int) -> list[Dataset]:
+        """Datasets in what is a list of them; where a list is added to it, those in all that its name is given."""
+        found = [one for alt in self.evaluator.values(first, frame) for one in self._members(alt.value, depth)]
+        if found or not isinstance(first, cst.Name):
+            return found
+        for effect in frame.scope.effects.get(first.value, ()):
+            if effect.kind in {"assign", "append", "extend", "augment"} and not effect.path and not effect.index and effect.value is not None:
+                values = [alt.value for alt in self.evaluator.values(effect.value, frame)[:3]]
+                single = (one for value in values if effect.kind == "append" and (one := self.of_value(value, depth + 1)) is not None)
+                found += single if effect.kind == "append" else [one for value in values for one in self._members(value, depth)]
+        return found
 
     def _members(self, value: Value, depth: int) -> list[Dataset]:
         """Datasets in a list, appended ones included, and in what is made of lists: ``[first] * 100 + rest``."""
@@ -290,6 +304,7 @@ class Datasets:
                 one = self.of_value(holding.content.dataset, depth + 1)
                 if one is not None:
                     inner.append(one)
+        inner += self._wrapped(value, holdings, depth)
         picklable = any(self.evaluator.method(value, name) is not None for name in ("__getstate__", "__reduce__", "__reduce_ex__"))
         local = cls.scope.parent is not None and cls.scope.parent.is_function
         reads = body.reads_files or any(h.read and h.content.kind in {Kind.H5, Kind.HANDLE} for h in holdings)
@@ -297,6 +312,30 @@ class Datasets:
             f"`{cls.scope.name}`", cls.module, cls.scope.node, value, holdings, tuple(inner), iterable,
             reads or inherits == "library", body.works or inherits == "library", body.unknown, picklable, local,
         )  # fmt: skip
+
+    def _wrapped(self, value: Instance, holdings: tuple[Holding, ...], depth: int) -> list[Dataset]:
+        """Datasets in those of torch that hold others: as attributes, or given to the class of torch that it derives from."""
+        names_read = [one.name for one in holdings if one.read and one.content.kind is not Kind.DATASET]
+        kept = (alt.value for name in names_read for alt in self.evaluator.attribute(value, name, ())[:3])
+        found = [one for part in kept if _holds_others(part) and (one := self.of_value(part, depth + 1)) is not None]
+        wrapper = self.evaluator.derives(value.cls, _SUBSET)
+        if not wrapper and not self.evaluator.derives(value.cls, *_JOINED):
+            return found
+        for first, frame in self._given_to_base(value):
+            alone = (one for alt in self.evaluator.values(first, frame)[:3] if (one := self.of_value(alt.value, depth + 1)) is not None)
+            found += alone if wrapper else self._listed(first, frame, depth)
+        return found
+
+    def _given_to_base(self, value: Instance) -> Iterator[tuple[cst.BaseExpression, Frame]]:
+        """The first argument of the class of torch that a class derives from."""
+        built = [frame for frame in self.building_frames(value) if frame.scope.name == "__init__"]
+        for frame, call in ((one, call) for one in built for call in one.scope.calls):
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "__init__" and isinstance(func.value, cst.Call) and call.args:
+                yield call.args[0].value, frame
+        bound = value.bound[-1] if not built and value.bound else None
+        if bound is not None and bound.args:
+            yield bound.args[0].value, bound.frame
 
     def _library_base(self, cls: ClassRef) -> str:
         """``"library"`` where samples come from a class of a library that nobody can look into."""
@@ -343,8 +382,8 @@ class Datasets:
         for base in [base for base in self.evaluator.lineage(value.cls) if isinstance(base, ClassRef)]:
             for method in base.scope.children:
                 this = names.self_name(method)
-                if this is None or method in built or method in body.scopes:
-                    continue
+                if this is None or method in built or method in body.scopes or method.name == "__init__":
+                    continue  # the constructor of a base is called for other objects
                 given = {str(effect.path[0][1]) for effect in method.effects.get(this, ()) if effect.kind == "assign" and len(effect.path) == 1}
                 if not given.isdisjoint(body.attributes) and self.evaluator.calls.sites(base.module, method, 1):
                     yield Frame(base.module, method, None, value)
@@ -501,6 +540,12 @@ class _Body:
             if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
                 return False
         return True
+
+
+def _holds_others(value: Value) -> bool:
+    """Whether a value is a dataset of torch that is made of other datasets."""
+    whole = value.whole if isinstance(value, Element) else value
+    return isinstance(whole, ExternalCall) and names.canonical(whole.name) in {_SUBSET, _SPLIT, *_JOINED}
 
 
 def item_of(value: Instance, evaluator: Questions) -> FunctionRef | None:

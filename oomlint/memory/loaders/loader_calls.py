@@ -76,16 +76,17 @@ class Loader:
     layers: tuple[Bound, ...] = ()
     written: str = "DataLoader"
     ignores: frozenset[str] = frozenset()  # arguments that its class throws away
+    own: int = 0  # arguments before those of the loader: the object itself in `DataLoader.__init__(self, dataset)`
 
     def bound(self, frame: Frame) -> tuple[Bound, ...]:
         """All arguments, evaluated in ``frame``."""
-        return (*self.layers, Bound(tuple(self.call.args), frame, self.call))
+        return (*self.layers, Bound(tuple(self.call.args[self.own :]), frame, self.call))
 
     def explicit(self, name: str) -> cst.Arg | None:
         """The argument as it is written in the call itself, by keyword or position."""
         if name in self.ignores:
             return None
-        return arguments.arg_for(self.call, name, place=PARAMETERS.index(name) if name in PARAMETERS and not self.layers else -1)
+        return arguments.arg_for(self.call, name, place=self.own + PARAMETERS.index(name) if name in PARAMETERS and not self.layers else -1)
 
     @property
     def inherited(self) -> bool:
@@ -163,7 +164,7 @@ class Loaders:
         return None
 
     def _super_call(self, module: Module, call: cst.Call, scope: Scope) -> Loader | None:
-        """``super().__init__(...)`` in a class that derives from DataLoader."""
+        """``super().__init__(...)`` in a class that derives from DataLoader, or ``DataLoader.__init__(self, ...)``."""
         if scope.name != "__init__" or scope.parent is None or not scope.parent.is_class:
             return None
         cls = ClassRef(module, scope.parent)
@@ -176,6 +177,10 @@ class Loaders:
         func = call.func
         if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Call) and names.last_name(func.value.func) == "super":
             return Loader(module, scope, call, (), cls.scope.name)
+        if isinstance(func, cst.Attribute) and call.args and names.dotted(call.args[0].value) == names.self_name(scope):
+            named = [alt.value for alt in self.evaluator.values(func.value, self.evaluator.calls.plain_frame(module, scope))]
+            if len(named) == 1 and named[0] in line:
+                return Loader(module, scope, call, (), cls.scope.name, own=1)
         return None
 
     @staticmethod
