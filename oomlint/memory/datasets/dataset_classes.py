@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.datasets.constant_flags import flags_of
+from oomlint.memory.datasets.sample_body import SampleBody, item_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
 from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import COCO_DATASETS, COCO_INDEX
-from oomlint.memory.shared.known_reads import known_read
 from oomlint.memory.shared.seen_axes import seen_axes_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
@@ -25,12 +23,10 @@ from oomlint.model.values import (
     ClassRef,
     Display,
     Element,
-    External,
     ExternalCall,
     Frame,
     FunctionRef,
     Instance,
-    Unknown,
     Written,
     is_usual,
 )
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
     from oomlint.model.values import Value
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -56,19 +51,6 @@ DATASET_BASES = frozenset(
 )
 _SUBSET, _SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
 _JOINED = frozenset({"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"})
-# Calls that read or open a file, by their last name; what the functions of libraries read is known besides.
-_READS_FILE = frozenset(
-    "open imread load read_image read_video File Image imdecode read_json memmap sf_read VideoReader VideoCapture decode_image decode_jpeg open_memmap "
-    "read_file download urlopen load_image pil_loader default_loader load_audio load_wav get_image read_text read_bytes img_loader imread_rgb load_mesh "
-    "load_obj loadz get_object begin cursor".split(),
-)
-_WORKS = frozenset(
-    "tokenize encode encode_plus tokenizer transform transforms augment random shuffle choice randint uniform normal randn rand sample resize crop flip rotate "
-    "preprocess process feature_extractor processor batch_encode_plus interpolate resample spectrogram pad_sequence fft stft warp normalize permutation "
-    "randperm Compose apply".split(),
-)
-_QUIET = frozenset({"torch", "numpy", "builtins", "random", "math", "copy", "collections", "pandas", "itertools", "functools", "operator", "scipy", "time"})
-_WORDS_OF_WORK = ("transform", "augment", "token", "process", "random", "decode", "crop", "resize", "extract")
 _DEEPEST = 4
 _MOST = 6
 
@@ -192,7 +174,7 @@ class Datasets:
             return self._plain(value, value.frame, value.call)  # `list(zip(sources, targets))`
         return None
 
-    def _keeps_coco(self, value: Instance, item: FunctionRef | None, body: _Body) -> bool:
+    def _keeps_coco(self, value: Instance, item: FunctionRef | None, body: SampleBody) -> bool:
         """Whether a class derived from one of torchvision's has its index of annotations when samples are read, and reads it for them."""
         reads = item is None or not body.attributes.isdisjoint({"coco", "_load_image", "_load_target"}) or _calls(item.scope, "__getitem__")
         own = [frame for frame in self.building_frames(value) if frame.scope.name == "__init__"]
@@ -288,7 +270,7 @@ class Datasets:
         item = item_of(value, self.evaluator)
         iterator = self.evaluator.method(value, "__iter__")
         iterable = self.evaluator.derives(cls, "torch.utils.data.IterableDataset") or (item is None and iterator is not None)
-        body = _Body(self.evaluator, value, item or iterator)
+        body = SampleBody(self.evaluator, value, item or iterator)
         inherits = self._library_base(cls)
         holdings = tuple(self._holdings(value, body))
         if self.evaluator.derives(cls, *COCO_DATASETS) and self._keeps_coco(value, item, body):
@@ -347,7 +329,7 @@ class Datasets:
                 return "library"
         return ""
 
-    def _holdings(self, value: Instance, body: _Body) -> list[Holding]:
+    def _holdings(self, value: Instance, body: SampleBody) -> list[Holding]:
         """Attributes that ``__init__``, the methods that it calls, the base classes and who uses the object set before samples are read."""
         found: dict[str, Holding] = {}
         built = self.building_frames(value)
@@ -377,7 +359,7 @@ class Datasets:
                 found[name] = Holding(name, content, effect, frame.module, read=name in body.attributes)
         return list(found.values())
 
-    def _from_outside(self, value: Instance, body: _Body, built: set[Scope]) -> Iterator[Frame]:
+    def _from_outside(self, value: Instance, body: SampleBody, built: set[Scope]) -> Iterator[Frame]:
         """Methods that are called on the object once it is built, and set what samples are read from: ``dataset.reset(epoch)``."""
         for base in [base for base in self.evaluator.lineage(value.cls) if isinstance(base, ClassRef)]:
             for method in base.scope.children:
@@ -459,110 +441,14 @@ class Datasets:
         return frames
 
 
-class _Body:
-    """What ``__getitem__`` does, with the methods and functions of the project that it calls."""
-
-    def __init__(self, evaluator: Evaluator, instance: Instance, start: FunctionRef | None) -> None:
-        self.evaluator = evaluator
-        self.instance = instance
-        self._flags = flags_of(evaluator.project)
-        self.attributes: set[str] = set()
-        self.reads_files = False
-        self.works = False
-        self.unknown = False  # something is called of which nobody can say what it does
-        self.stores: list[tuple[Effect, Module, Scope]] = []
-        self._seen: set[Scope] = set()
-        if start is not None:
-            self._visit(start, 0)
-
-    @cached_property
-    def scopes(self) -> set[Scope]:
-        """Functions that run for a sample."""
-        return set(self._seen)
-
-    def _visit(self, function: FunctionRef, depth: int) -> None:
-        scope = function.scope
-        if scope in self._seen or depth > 3:  # noqa: PLR2004 - deeper is another story
-            return
-        self._seen.add(scope)
-        this = names.self_name(scope)
-        for node in scope.nodes():
-            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
-                if node.attr.value not in self.attributes and not self._flags.rule_out(node, function, self.instance):
-                    self.attributes.add(node.attr.value)
-            elif isinstance(node, cst.Call):
-                self._called(node, function, this, depth)
-
-    def _called(self, node: cst.Call, function: FunctionRef, this: str | None, depth: int) -> None:
-        name = names.last_name(node.func)
-        base = node.func.value if isinstance(node.func, cst.Attribute) else None
-        if isinstance(base, cst.Name) and base.value == this:
-            method = self.evaluator.method(function.this or self.instance, name)  # what a sample is read with has methods of its own
-            if method is not None:
-                for one in self.evaluator.filled_in(method, name):
-                    self._visit(one, depth + 1)
-                return
-            # A callable that somebody gave the dataset: a transform, a tokenizer, a loader of files.
-            lowered = name.lower()
-            if "load" in lowered or "read" in lowered:
-                self.reads_files = True
-            else:
-                self.works = True
-            return
-        frame = self.evaluator.calls.plain_frame(function.module, function.scope)
-        for alt in self.evaluator.values(node.func, frame)[:2]:
-            if isinstance(alt.value, FunctionRef) and alt.value.scope not in self._seen:
-                self._visit(alt.value, depth + 1)
-                return
-        if reads_file(node, frame, self.evaluator):
-            self.reads_files = True
-            return
-        if not self._harmless(node, frame):
-            self.unknown = True
-        if (
-            name in _WORKS
-            or any(word in name.lower() for word in _WORDS_OF_WORK)
-            or (
-                isinstance(base, cst.Attribute)
-                and isinstance(base.value, cst.Name)
-                and base.value.value == this
-                and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug"))
-            )
-        ):
-            self.works = True
-
-    def _harmless(self, node: cst.Call, frame: Frame) -> bool:
-        """Whether a call is of a library that reads no files, or a method of a plain value."""
-        for alt in self.evaluator.values(node.func, frame)[:2]:
-            value = alt.value
-            if isinstance(value, External) and value.name.partition(".")[0] not in _QUIET:
-                return False
-            if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
-                return False
-        return True
-
-
 def _holds_others(value: Value) -> bool:
     """Whether a value is a dataset of torch that is made of other datasets."""
     whole = value.whole if isinstance(value, Element) else value
     return isinstance(whole, ExternalCall) and names.canonical(whole.name) in {_SUBSET, _SPLIT, *_JOINED}
 
 
-def item_of(value: Instance, evaluator: Questions) -> FunctionRef | None:
-    """The method that reads a sample: that of a dataset of graphs, whose library has the other one, is ``get``."""
-    item = evaluator.method(value, "__getitem__")
-    return item or (evaluator.method(value, "get") if evaluator.gives_itself(value, "index_select") else None)
-
-
 def _calls(scope: Scope, name: str) -> bool:
     return any(names.last_name(call.func) == name for call in scope.calls)
-
-
-def reads_file(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
-    """Whether a call reads or opens a file."""
-    if names.last_name(call.func) in _READS_FILE:
-        return True
-    return any(isinstance(alt.value, External) and known_read(alt.value.name) is not None for alt in evaluator.values(call.func, frame)[:2])
 
 
 def datasets_of(project: Project) -> Datasets:

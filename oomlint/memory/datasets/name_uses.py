@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.datasets.dataset_classes import item_of, reads_file
+from oomlint.memory.datasets.sample_body import item_of, reads_file
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, Frame, FunctionRef
 from oomlint.syntax.nodes import descend

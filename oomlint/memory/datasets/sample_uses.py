@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import libcst as cst
 
 from oomlint.api_names import OF_ARRAYS
-from oomlint.memory.datasets.dataset_classes import item_of
+from oomlint.memory.datasets.sample_body import item_of
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.values import External, FunctionRef
