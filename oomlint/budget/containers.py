@@ -22,7 +22,7 @@ from oomlint.memory.datasets.worker_copies import owner_of
 from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_shapes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Kind
-from oomlint.memory.shared.shaped import Array, leaves
+from oomlint.memory.shared.shaped import Array, Least, leaves
 from oomlint.model import names
 from oomlint.model.values import ExternalCall, Written
 from oomlint.syntax.nodes import constant_key
@@ -179,7 +179,7 @@ class Containers:
         if shape is not None and shape.item is not None:
             return Size((*named(shape.dimensions, owner), shape.item)), Certainty.EXACT
         if array is not None and array.shape and array.item is not None and "..." not in array.shape:
-            return Size((*named(array.shape, owner), array.item)), Certainty.AT_LEAST if array.least else Certainty.EXACT
+            return Size((*named(array.shape, owner), array.item)), Certainty.AT_LEAST if any(isinstance(one, Least) for one in array.shape) else Certainty.EXACT
         if content.kind is Kind.PATHS:
             return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), _NAME)), Certainty.ABOUT
         least = least_of_one(items) if content.kind is Kind.OBJECTS else None
