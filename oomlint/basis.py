@@ -9,8 +9,9 @@ import re
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from oomlint.beside_code import EDITOR_FOLDER, beside
 from oomlint.discovery import ENVIRONMENT_MARKS, ignores_above, is_paper, is_passed_by, repository_excludes
@@ -30,8 +31,7 @@ CODE: Final = (".py", ".pyi", ".ipynb")  # what is told apart file by file: any 
 _WORD: Final = re.compile(r"\w+")
 
 
-@dataclass(slots=True)
-class Basis:
+class Basis(Struct):
     """What findings rest on."""
 
     reads: dict[str, frozenset[str]] = field(default_factory=dict)  # the files that were read, by the file that was checked; not there: nobody knows

@@ -6,8 +6,10 @@ around a named one are checked, too, and of what is found in them that is shown 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.beside_code import beside
 from oomlint.source import Kind, kind_of
@@ -22,8 +24,7 @@ _MOST: Final = 24  # files around the named ones that the rules are asked about,
 _MOST_LOOKED_AT: Final = 400  # that the scout is asked about
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
+class Causes(Struct, frozen=True):
     """The named files, and those around them in which they may cause something."""
 
     named: frozenset[str] = frozenset()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint import plugins, registry
 from oomlint.ast_trees import tree_of
@@ -60,8 +63,7 @@ def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(unique.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """What a process must know to check a file."""
 
     settings: Settings

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from oomlint.beside_code import EDITOR_FOLDER
 from oomlint.source import cause_of
@@ -32,16 +33,14 @@ _SIMPLE_SET: Final = re.compile(r"\[[A-Za-z0-9_.]+\]")
 _GLOB_PART: Final = re.compile(r"\*+|\?|\[[A-Za-z0-9_.]+\]|[^*?\[]+")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(Struct, frozen=True, order=True):
     """A path that cannot be checked, and why, in one line without the path."""
 
     path: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(Struct, frozen=True):
     """Absolute paths in order, each once."""
 
     files: tuple[str, ...]

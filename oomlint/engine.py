@@ -6,12 +6,15 @@ processes, the cache or the clock.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomlint import plugins, registry
 from oomlint.basis import Basis
@@ -44,8 +47,7 @@ _LINT_BYTES: Final = 400_000
 _PATIENT: Final = (200_000, 20, 50)  # objects, then how often the older ones are looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to run, apart from what the settings say."""
 
     fix: bool = False  # mend what was found, in memory
@@ -73,8 +75,7 @@ class Looks(NamedTuple):
     foreign: frozenset[str] = frozenset()  # links that lead out of the project, and that nobody has named
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What a run has come to."""
 
     findings: tuple[Finding, ...]  # after fixing: what is left
@@ -112,7 +113,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
     # All severities are asked for, and what is hidden is told: how much that is is worth knowing.
-    checker = Checker(replace(job, settings=replace(job.settings, severity=Severity.NOTE)))
+    checker = Checker(replace(job, settings=dataclasses.replace(job.settings, severity=Severity.NOTE)))
     causes = Causes()
     if options.causes:
         causes = causes_of(Checker(replace(job, verdicts=cache.verdicts)), files, {os.path.abspath(path) for path in paths}.intersection(listed))

@@ -6,10 +6,12 @@ This room imports nothing else of the package: everything above it speaks in the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import prod
 from typing import ClassVar, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Severity(StrEnum):
@@ -54,8 +56,7 @@ class Role(StrEnum):
     BESIDE = "beside"  # another loader of the same data, or a copy of the same code, that is not told by itself
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(Struct, frozen=True):
     """A span of a file. Rows and columns are 1-based and count Unicode characters; the end is exclusive.
 
     ``path`` is absolute. ``cell`` is the 1-based number over *all* cells of a notebook, and rows then count within the cell;
@@ -68,8 +69,21 @@ class Place:
     column: int
     end_row: int
     end_column: int
-    message: str = field(default="", compare=False)
-    role: Role = field(default=Role.WAY, compare=False)
+    message: str = ""  # which span it is does not depend on this, nor on its role
+    role: Role = Role.WAY
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self._span == other._span
+
+    def __lt__(self, other: Place) -> bool:
+        return self._span < other._span
+
+    def __hash__(self) -> int:
+        return hash(self._span)
+
+    @property
+    def _span(self) -> tuple[str, int, int, int, int, int]:
+        return self.path, self.cell, self.row, self.column, self.end_row, self.end_column
 
     def saying(self, message: str, role: Role = Role.WAY) -> Place:
         """The same span with another message."""
@@ -85,16 +99,14 @@ def overlap(one: Place, other: Place) -> bool:
     return start == other_start or (start < other_end and other_start < end)
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Replace the characters of ``place`` by ``content``. Its lines end with a line feed; the file's own line ends are put in on applying."""
 
     place: Place
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A set of edits that are applied together or not at all. A display fix may have none."""
 
     safety: Safety
@@ -109,8 +121,7 @@ _CODE: Final = re.compile(r"`[^`]*`")
 _LEAST: Final = 14  # characters that stay of a piece of code, with its backticks
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """What a rule says, in three parts without a full stop: what is wrong, in at most twelve words; what it costs; what to do about it.
 
     Where there is a fix, it says what to do; where ``help`` is empty, the rule does.
@@ -189,8 +200,7 @@ class Consequence(StrEnum):
         return list(Consequence).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class ByteSize:
+class ByteSize(Struct, frozen=True):
     """Bytes: an exact number, a formula ("N * 3 * 4 B") with the number that it is at least, or nothing where nothing is known."""
 
     exact: int | None = None
@@ -203,16 +213,14 @@ class ByteSize:
         return self.exact if self.exact is not None else self.least
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Struct, frozen=True):
     """What a cost is multiplied by, and how often that is, where it is known."""
 
     by: Multiplier
     count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Weighs:
+class Weighs(Struct, frozen=True):
     """What a rule says of the weight of its findings, or of one of them: the facts say the rest."""
 
     consequence: Consequence
@@ -221,8 +229,7 @@ class Weighs:
     bytes: ByteSize | None = None  # of one; None where the facts say it
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(Struct, frozen=True):
     """What a finding costs: how much of what, how many times, and what becomes of it."""
 
     consequence: Consequence
@@ -287,8 +294,7 @@ class StoreKind(StrEnum):
     WHOLE = "whole"  # all that an iterable gives, at once
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerCount:
+class WorkerCount(Struct, frozen=True):
     """A number of workers that a loader can have."""
 
     count: int | None  # None where it is not a constant
@@ -298,8 +304,7 @@ class WorkerCount:
     option: Place | None = None  # that a file beside the code gives it to
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderFact:
+class LoaderFact(Struct, frozen=True):
     """A call that makes a loader, or the arguments that a trainer makes one of."""
 
     noun: ClassVar[str] = "loader"
@@ -311,8 +316,7 @@ class LoaderFact:
     start_method_known: bool = False  # whether just one can be meant
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetFact:
+class DatasetFact(Struct, frozen=True):
     """The class of a dataset, or of what stands in for one."""
 
     noun: ClassVar[str] = "dataset"
@@ -320,8 +324,7 @@ class DatasetFact:
     name: str  # dotted: "Outer.Inner"
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeFact:
+class AttributeFact(Struct, frozen=True):
     """An attribute or a variable that keeps something."""
 
     noun: ClassVar[str] = "attribute"
@@ -335,8 +338,7 @@ class AttributeFact:
     place: Place | None = None  # where it is set, else where what it holds is made
 
 
-@dataclass(frozen=True, slots=True)
-class LoopFact:
+class LoopFact(Struct, frozen=True):
     """A loop that makes it grow, or that does it again in each round."""
 
     noun: ClassVar[str] = "loop"
@@ -346,8 +348,7 @@ class LoopFact:
     runs: tuple[Place, ...] = ()  # the calls of modules in its rounds that the finding is about
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFact:
+class StoreFact(Struct, frozen=True):
     """A statement or a call that puts something into a container."""
 
     noun: ClassVar[str] = "store"
@@ -356,8 +357,7 @@ class StoreFact:
     kind: StoreKind = StoreKind.APPEND
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFact:
+class ReadFact(Struct, frozen=True):
     """A call or a subscript that reads from a file, or copies what was read."""
 
     noun: ClassVar[str] = "read"
@@ -368,8 +368,7 @@ class ReadFact:
     gives: Resource = Resource.UNKNOWN  # what is in memory then
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationFact:
+class AllocationFact(Struct, frozen=True):
     """An expression that makes an array or a tensor."""
 
     noun: ClassVar[str] = "allocation"
@@ -377,8 +376,7 @@ class AllocationFact:
     bytes: ByteSize = ByteSize()
 
 
-@dataclass(frozen=True, slots=True)
-class HandleFact:
+class HandleFact(Struct, frozen=True):
     """A call that opens a file which stays open."""
 
     noun: ClassVar[str] = "handle"
@@ -388,8 +386,7 @@ class HandleFact:
     in_core: bool = False  # whether the whole file is read into memory when it is opened
 
 
-@dataclass(frozen=True, slots=True)
-class RanksFact:
+class RanksFact(Struct, frozen=True):
     """The processes of a training that run the code, each for itself."""
 
     noun: ClassVar[str] = "ranks"
@@ -402,8 +399,7 @@ Fact = LoaderFact | DatasetFact | AttributeFact | LoopFact | StoreFact | ReadFac
 _Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, StoreFact, ReadFact, AllocationFact, HandleFact, RanksFact)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that a rule says about one place.
 
     ``code`` is ``None`` for a file that could not be read or parsed; ``headline`` then holds the cause, and the other two parts are empty.

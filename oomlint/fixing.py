@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from oomlint.finding import Safety, overlap
 from oomlint.source import Kind, SourceError, apply_edits, content_digest, read_source, replacements_of
@@ -25,16 +26,14 @@ if TYPE_CHECKING:
 ROUNDS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something that the user should know about a file and that is no finding."""
 
     path: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A file before and after its fixes."""
 
     path: str
@@ -43,8 +42,7 @@ class Change:
     after: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What fixing came to. Nothing is written yet."""
 
     changes: tuple[Change, ...]
@@ -83,16 +81,14 @@ def mend(
     return mender.outcome()
 
 
-@dataclass(slots=True)
-class _Candidate:
+class _Candidate(Struct):
     """A set of edits and the findings that it mends."""
 
     edits: tuple[Edit, ...]
     findings: list[Finding]
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """Contents of the changed files and what a check says of them."""
 
     contents: dict[str, bytes] = field(default_factory=dict)

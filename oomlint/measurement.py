@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Quantity(StrEnum):
@@ -26,8 +28,7 @@ class Quantity(StrEnum):
     IDENTIFIERS = "identifiers"  # of HDF5, open
 
 
-@dataclass(frozen=True, slots=True)
-class LoopPlan:
+class LoopPlan(Struct, frozen=True):
     """How the loop of a finding is run, and what is counted; what decides comes first."""
 
     ends: tuple[Quantity, ...] = ()  # it shows the symptom; a fix ends it
@@ -155,8 +156,7 @@ class Trait(StrEnum):
     KEEPS_GRAPH = "keeps_graph"  # fixes in the same function belong together: each keeps the graph that the next keeps
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """What of a finding can be measured, and by which strategies. Nothing, where no strategy is named."""
 
     dataset: tuple[DatasetSign, ...] = ()

@@ -6,8 +6,9 @@ import ast
 import hashlib
 import io
 import tokenize
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from oomlint.ast_trees import tree_of
 from oomlint.finding import AttributeFact, LoaderFact, Role, Safety, overlap

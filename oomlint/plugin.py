@@ -5,8 +5,9 @@ Only what stands here keeps its form from version to version: names, parameters,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.finding import (
     AllocationFact,
@@ -98,8 +99,7 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A value that an expression can have."""
 
     value: object  # a number, a text, True, False or None
@@ -107,8 +107,7 @@ class Known:
     related: tuple[Place, ...] = ()  # the places that it came through
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderCall:
+class LoaderCall(Struct, frozen=True):
     """A call that makes a ``DataLoader``."""
 
     call: cst.Call

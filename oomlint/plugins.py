@@ -11,9 +11,10 @@ import os
 import re
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
 
 from oomlint import catalogue
 from oomlint.finding import Safety, Severity, Weighs
@@ -40,8 +41,7 @@ class Sources(NamedTuple):
     local: tuple[str, ...] = ()  # files and folders of the project
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
+class _Loaded(Struct, frozen=True):
     origin: str  # as messages name it: "plugin lab-rules 1.2", "local rules lint/loaders.py"
     rule: Rule
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.basis import Basis
 from oomlint.checking import Checker, cannot_check
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
     Contents = Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answer:
+class _Answer(Struct, frozen=True, eq=False):
     """Findings of a file, and the state of the project in which they hold."""
 
     findings: tuple[Finding, ...]

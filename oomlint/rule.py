@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
+
+from msgspec import Struct
 
 from oomlint.finding import Confidence, Finding, Message
 from oomlint.measurement import UNMEASURED
@@ -70,8 +71,7 @@ class Rule(ABC):
         return Finding(self.code, self.slug, told.headline, grave, confidence, place, spots, fix, known, weight, told.consequence, told.help, given)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A rule's documentation, taken apart."""
 
     summary: str

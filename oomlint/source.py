@@ -15,10 +15,11 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.finding import Edit, Place
 from oomlint.notebooks.cells import NotebookError, read_notebook
@@ -68,19 +69,18 @@ class Kind(StrEnum):
     NOTEBOOK = "notebook"
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True, dict=True):
     """A file as the rooms above see it: ``text`` is the program, and every place in it leads back to ``data``."""
 
     path: str  # absolute
     kind: Kind
-    data: bytes = field(repr=False)  # as on disk
-    text: str = field(repr=False)  # without the byte order mark; of a Python file, with its own line ends
+    data: bytes  # as on disk
+    text: str  # without the byte order mark; of a Python file, with its own line ends
     encoding: str
     bom: bool
     newline: str  # the line end that the file uses most
     shell: tuple[ShellLine, ...] = ()
-    cells: tuple[Cell, ...] = field(default=(), repr=False)
+    cells: tuple[Cell, ...] = ()
 
     def place(self, row: int, column: int, end_row: int, end_column: int, message: str = "") -> Place:
         """The span of the file behind a span of the program. What runs past its notebook cell ends with the cell."""

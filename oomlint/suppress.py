@@ -18,9 +18,11 @@ from __future__ import annotations
 import io
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.beside_code import beside
 from oomlint.catalogue import catalogue, code_of
@@ -88,8 +90,7 @@ class Directive(NamedTuple):
     row: int | None  # the row that it stands for; None: the whole logical line
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """The comments of a program and its logical lines."""
 
     comments: tuple[Comment, ...]
@@ -102,8 +103,7 @@ class Scan:
         return index if index >= 0 and row <= self.lines[index][1] else NOWHERE
 
 
-@dataclass(frozen=True)
-class Suppressions:
+class Suppressions(Struct, frozen=True, dict=True):
     """The comments of one file. They are looked for only when somebody asks."""
 
     source: Source

@@ -9,8 +9,9 @@ import stat
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,8 +25,7 @@ _UNNAMED: Final[int] = getattr(os, "O_TMPFILE", 0)
 _BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Access:
+class _Access(Struct, frozen=True):
     """Who may do what with a file."""
 
     mode: int

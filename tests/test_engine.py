@@ -6,11 +6,11 @@ import json
 import os
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 from shapes import variants
 
 from oomlint import cache, engine, processes, registry

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from inline_snapshot import snapshot
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from oomlint import facts
 from oomlint.finding import (

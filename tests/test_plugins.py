@@ -11,10 +11,10 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pytest
 from commands import Done, runs
 
@@ -402,7 +402,8 @@ def described(name: str) -> str:
         for key, value in vars(item).items()
         if inspect.isfunction(value) and not key.startswith("_") and key in USED.get(name, (key,))
     }
-    shown = [f"{each.name}: {each.type}" for each in fields(item) if not each.name.startswith("_")] if is_dataclass(item) and name not in USED else []
+    given = item.__struct_fields__ if issubclass(item, msgspec.Struct) and name not in USED else ()
+    shown = [f"{key}: {item.__annotations__[key]}" for key in given if not key.startswith("_")]
     return "; ".join([*shown, *(f"{key}{text}" for key, text in methods.items())])
 
 

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("pygls", reason="the extra lsp is not installed")
 

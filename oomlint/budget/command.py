@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from oomlint.budget.mistakes import BudgetError
 from oomlint.model.launches import processes_of
@@ -25,8 +26,7 @@ _COUNT: Final = re.compile(r"[1-9]\d{0,5}")
 _MOST_BYTES: Final = 100_000  # of a file of settings of a launcher
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command that was read."""
 
     script: str  # its absolute path

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.api_names import AS_ARRAY, SAME_PATH, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.budget.rows import rows
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """The largest value of a setting with which it fits, all else left as it is."""
 
     name: str

@@ -10,10 +10,11 @@ import struct
 import subprocess
 import sys
 import zipfile
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from msgspec import Struct
 
 from oomlint.budget import thrift
 from oomlint.budget.mistakes import BudgetError
@@ -40,8 +41,7 @@ class _UnreadableError(Exception):
     """A header that says nothing; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Struct, frozen=True):
     """One array of a file."""
 
     key: str  # its name in the file; empty where the file is the array
@@ -54,8 +54,7 @@ class Array:
         return None if self.item is None else prod(self.shape) * self.item
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(Struct, frozen=True):
     """What the header of a file says, or the listing of a folder."""
 
     path: str

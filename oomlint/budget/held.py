@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
 from oomlint.budget.sizes import Factor, Name, Size

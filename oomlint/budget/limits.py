@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from oomlint.amounts import readable
 
@@ -14,8 +15,7 @@ _UNLIMITED: Final = 2**60  # bytes: version 1 of cgroups writes about 2**63 wher
 _SHM: Final = "/dev/shm"  # noqa: S108 - where Linux has it
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A number of bytes, and who says it."""
 
     size: int | None
@@ -32,8 +32,7 @@ class Limit:
         return f"{self.written.strip()} = {shown} ({self.source})" if decimal else f"{shown} ({self.source})"
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What a file or a profile says that a job has; None where it does not."""
 
     ram: Limit | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.budget.sizes import Name, Size
 
@@ -39,8 +40,7 @@ class Certainty(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """What a dataset keeps in memory."""
 
     name: str
@@ -59,8 +59,7 @@ class Container:
     joined: bool = False  # whether it was joined of pieces
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """Files that a dataset keeps open."""
 
     name: str
@@ -69,8 +68,7 @@ class Opened:
     lazy: bool = False  # whether the first sample opens them, not the constructor
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A dataset: one object in the main process, however many loaders read it."""
 
     name: str
@@ -81,8 +79,7 @@ class Source:
     opened: tuple[Opened, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderNoun:
+class LoaderNoun(Struct, frozen=True):
     """A loader, as one run of the program makes it. ``name`` is what it is bound to, else its class."""
 
     place: Place
@@ -103,8 +100,7 @@ class LoaderNoun:
     alone: bool = False  # whether no other loader is at work while a loop goes through it
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """What is held beside loaders and datasets: what grows, caches, buffers, peaks, checkpoints."""
 
     what: str
@@ -116,8 +112,7 @@ class Held:
     with_model: bool = False  # whether it lies where the model is: graphs
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """Numbers that layers hold."""
 
     numbers: int = 0  # that are trained, as far as they are known
@@ -133,8 +128,7 @@ class Counted:
         return Counted(self.numbers * count, self.kept * count, self.missing)
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
+class Trained(Struct, frozen=True):
     """A model that an optimizer trains; one that is only moved to a device has no ``optimizer``."""
 
     name: str
@@ -153,8 +147,7 @@ class Trained:
     saved_on_host: bool = False  # whether activations wait there until they are needed
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """What one command runs."""
 
     path: str

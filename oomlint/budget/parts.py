@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.nouns import Counted
@@ -22,27 +23,21 @@ MOST_ROUNDS: Final = 2_000  # of a loop
 CONTAINERS: Final = frozenset({"Sequential", "ModuleList", "ParameterList", "ModuleDict", "ParameterDict"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Missing:
+class Missing(Struct, frozen=True, eq=False):
     """Something that nobody knows, as it is written."""
 
     text: str
 
 
-class Plain(Missing):
+class Plain(Missing, frozen=True, eq=False):
     """The same of what has no parameters: a number, a text, an array."""
 
-    __slots__ = ()
 
-
-class Rest(Missing):
+class Rest(Missing, frozen=True, eq=False):
     """In a list or a dictionary: what else may be in it."""
 
-    __slots__ = ()
 
-
-@dataclass(slots=True, eq=False)
-class Layer:
+class Layer(Struct, eq=False):
     """A layer of a library, or several put together: ``parts`` by their names."""
 
     kind: str = ""  # its name in ``torch.nn``
@@ -56,8 +51,7 @@ class Layer:
     item: int = FLOAT  # bytes of one of its numbers, where nothing around it has changed that
 
 
-@dataclass(slots=True, eq=False)
-class Made:
+class Made(Struct, eq=False):
     """An object of a class of the project. What stands in ``missing`` may have put layers on it."""
 
     cls: ClassRef
@@ -68,8 +62,7 @@ class Made:
     item: int = FLOAT
 
 
-@dataclass(slots=True, eq=False)
-class Array:
+class Array(Struct, eq=False):
     """A tensor: its shape, and bytes of one number; none where nobody knows what it is."""
 
     shape: tuple[int, ...]
@@ -78,8 +71,7 @@ class Array:
     kept: bool = False  # as a buffer of a module
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Function:
+class Function(Struct, frozen=True, eq=False):
     """A function of the project, with what it is a method of, and where it is defined."""
 
     module: Module
@@ -89,30 +81,26 @@ class Function:
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of its parameters, where they are known since it was defined
 
 
-@dataclass(frozen=True, slots=True)
-class Class:
+class Class(Struct, frozen=True):
     """A class of the project."""
 
     ref: ClassRef
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """Something of a library, or a built-in function, by its qualified name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Method:
+class Method(Struct, frozen=True, eq=False):
     """A method of a value that is no object of the project."""
 
     of: Any
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Partly:
+class Partly(Struct, frozen=True, eq=False):
     """A callable with some of its arguments given."""
 
     func: Any
@@ -120,16 +108,14 @@ class Partly:
     named: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outside:
+class Outside(Struct, frozen=True, eq=False):
     """Options or settings, and what the program has written to them. Under a ``Rest`` is what nobody knows the name of."""
 
     value: Value | None  # None of a namespace that the program has made, which has nothing else
     changed: dict[Any, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
-class Names:
+class Names(Struct, eq=False):
     """The names of a scope that is being run. Where ``frame`` is given, names that are not known have the values that they have in it."""
 
     module: Module

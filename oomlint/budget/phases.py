@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.budget.nouns import Moment
 from oomlint.memory.shared.flow_runs import runs_of
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
+class _Pass(Struct, frozen=True):
     """A loop over a loader."""
 
     loader: LoaderLike

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from oomlint.amounts import size
 from oomlint.budget.limits import Limit
 from oomlint.budget.mistakes import BudgetError
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """One machine. What its source does not say is empty."""
 
     ram: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
@@ -31,8 +32,7 @@ _NAMES: Final = {"type": "array", "items": _TEXT}
 _GROUPS: Final = {MAIN_PROCESS: "main", IN_WORKERS: "workers", SHARED: "shared", DEVICE: "device"}
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """One program, under one setup and its limits."""
 
     program: Program

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.sizes import Name
@@ -20,8 +22,7 @@ FILES: Final = "open files, each process"
 HOST: Final = (MAIN_PROCESS, IN_WORKERS, SHARED)
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """What the table holds for."""
 
     method: str  # "fork", "spawn", "forkserver"
@@ -57,8 +58,7 @@ class Setup:
         return replace(self, method=method)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One holder, all ranks together."""
 
     group: str  # "main process", "workers", "shared memory" ...

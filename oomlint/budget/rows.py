@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from oomlint.budget import descriptors
 from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork, pickled

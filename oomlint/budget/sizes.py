@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from oomlint.budget.mistakes import BudgetError
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 MOST: Final = 2**63 - 1  # bytes: what a signed number of 64 bits counts to
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A number that nobody knows: a dimension, the bytes of a sample. ``owner`` is the class that it belongs to."""
 
     text: str
@@ -26,8 +26,7 @@ class Name:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """A number with the way it comes about: ``(2 * 4 + 1)`` is 9. It has no value where one of its names stands for no number."""
 
     text: str
@@ -41,8 +40,7 @@ class Sum:
 Factor = int | float | Name | Sum
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """A product: bytes, where the last factor is bytes of one element. Empty where nothing is known."""
 
     factors: tuple[Factor, ...] = ()

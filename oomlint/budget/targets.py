@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.budget import command, jobs, manifests
@@ -38,8 +40,7 @@ _FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\
 _MOST_CHARACTERS: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One thing that is asked about."""
 
     path: str

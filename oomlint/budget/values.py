@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from oomlint.amounts import size
 from oomlint.budget.mistakes import BudgetError
@@ -23,8 +24,7 @@ _FRACTION: Final = re.compile(r"\d*\.\d*")
 _MOST_SHOWN: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Struct, frozen=True):
     """Numbers by name."""
 
     given: Mapping[str, int] = field(default_factory=dict)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.row import DEVICE, FILES, HOST, IN_WORKERS, SHARED, Row
@@ -21,8 +23,7 @@ MOST_WORKERS: Final = 64
 METHODS: Final = ("fork", "spawn")  # forkserver holds what spawn does
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(Struct, frozen=True):
     """All rows of one moment."""
 
     moment: Moment
@@ -35,8 +36,7 @@ class Total:
     files: int = 0  # that a process has open, at most
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """How many workers fit under a start method; ``None`` where not even none does."""
 
     method: str
@@ -44,8 +44,7 @@ class Fit:
     bound: bool  # whether one more does not fit; else there is room for ``MOST_WORKERS``
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What becomes of the limits."""
 
     totals: tuple[Total, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from oomlint.budget.command import options_of
 from oomlint.budget.nouns import GRADIENTS, PARAMETERS, STATE

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from oomlint import engine
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified

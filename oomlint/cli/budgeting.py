@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from oomlint.amounts import size
 from oomlint.beside_code import beside
 from oomlint.budget import headers, held, limits, profiles, report, table
@@ -269,7 +271,7 @@ def _with_all(programs: Sequence[Program], path: str, finder: Finder, projects: 
         containers = [container for source in one.sources for container in source.containers]
         told = tuple(held.of_findings(said, containers, growing, one))
         kept = (*told, *growing.of(one, told, stored))
-        yield replace(one, held=(*kept, *checkpoints), trained=trained)
+        yield msgspec.structs.replace(one, held=(*kept, *checkpoints), trained=trained)
 
 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:

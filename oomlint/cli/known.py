@@ -6,8 +6,10 @@ import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from oomlint.beside_code import beside
 from oomlint.cache import typed

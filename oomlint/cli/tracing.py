@@ -10,6 +10,8 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from oomlint import amounts
 from oomlint.budget.mistakes import BudgetError
 from oomlint.cli import budget
@@ -76,7 +78,7 @@ def _watched(arguments: Arguments, interval: float) -> Report:
         with closing(live) if live else nullcontext():
             known = running.run(arguments.command, interval, live or (lambda _: None), follow=arguments.follow, extra=extra, aside=_alone(arguments))
         lines = deepening.read(folder, known) if arguments.deep else ()
-        return replace(report(known, lines, deep=arguments.deep, isolated=arguments.isolated), predicted=predicted(arguments, known))
+        return msgspec.structs.replace(report(known, lines, deep=arguments.deep, isolated=arguments.isolated), predicted=predicted(arguments, known))
 
 
 def predicted(arguments: Arguments, trace: Trace) -> Predicted | None:

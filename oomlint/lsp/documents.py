@@ -7,9 +7,9 @@ import io
 import json
 import os
 import tokenize
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from pygls import uris
 
 from oomlint.source import SourceError, read_source
@@ -27,8 +27,7 @@ _BUFFERS: Final = os.path.abspath(os.path.join(os.sep, "no file"))  # where buff
 _PYTHON: Final = {"kernelspec": {"language": "python", "name": "python3", "display_name": "Python"}, "language_info": {"name": "python"}}
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A file that is open, as it stands in the editor."""
 
     uri: str

@@ -10,10 +10,10 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lsprotocol import types
+from msgspec import Struct, field
 from pygls.lsp.server import LanguageServer
 
 from oomlint import __version__, plugins, registry
@@ -54,8 +54,7 @@ _EVENTS: Final = (
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """What is known of an open file."""
 
     document: Document  # as it was when it was checked

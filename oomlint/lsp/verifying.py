@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,13 +34,12 @@ sys.exit(main())
 _LONGEST: Final = 100  # characters of a reason in a lens
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """A finding whose fix is verified, in a file of this content."""
 
     code: str
     place: Place
-    data: bytes = field(repr=False)
+    data: bytes
 
 
 class Verifier:

@@ -7,8 +7,9 @@ for any option.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -18,8 +19,7 @@ _NUMBER: Final = re.compile(r"-\.?\d.*")
 MANY: Final = frozenset({"*", "+", "A...", "..."})
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One command."""
 
     words: tuple[str, ...] = ()  # behind the script
@@ -27,8 +27,7 @@ class Asked:
     variables: Mapping[str, str | None] = field(default_factory=dict)  # of its environment, which it sets; None where nobody knows to what
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """An option as a parser declares it."""
 
     key: Hashable
@@ -36,8 +35,7 @@ class Option:
     values: int | str | None = None  # how many words it takes; one where nothing is said, as in ``argparse``
 
 
-@dataclass(slots=True)
-class Read:
+class Read(Struct):
     """What a parser makes of words."""
 
     given: dict[Hashable, list[str]] = field(default_factory=dict)  # by the keys of the options; the last ones count

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Place
@@ -48,12 +49,11 @@ class Number(NamedTuple):
     place: Place
 
 
-@dataclass(frozen=True, eq=False)
-class Text:
+class Text(Struct, frozen=True, eq=False, dict=True):
     """A file with command lines, or a row of a notebook."""
 
     path: str
-    content: str = field(repr=False)
+    content: str
     cell: int = 0
     row: int = 1  # that the first row of the content is
     column: int = 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Edit, Place
@@ -44,8 +46,7 @@ _SETS: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
-@dataclass(frozen=True, eq=False)
-class Command:
+class Command(Struct, frozen=True, eq=False, dict=True):
     """One command."""
 
     text: Text

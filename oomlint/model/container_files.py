@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from oomlint.model.command_texts import Text, Word
 from oomlint.model.commands import Command, names_program, scanned
@@ -26,8 +27,7 @@ def of_dockerfile(text: Text) -> list[Command]:
     return [command for stage in _stages(text) for command in (*stage.commands, *stage.whole)]
 
 
-@dataclass(slots=True)
-class _Stage:
+class _Stage(Struct):
     """A stage of a Dockerfile."""
 
     name: str = ""
@@ -85,12 +85,11 @@ def started_by_image(path: str, content: str, target: str = "") -> list[Command]
     return [one for one in stage.starts if names_program(one.words)] if stage is not None else []
 
 
-@dataclass(frozen=True, eq=False)
-class Service:
+class Service(Struct, frozen=True, eq=False, dict=True):
     """A service of a compose file."""
 
     text: Text
-    node: Any = field(repr=False)  # of YAML
+    node: Any  # of YAML
 
     def place_of(self, node: Any) -> Place:
         """The place of a node; of a mapping, that of its first entry."""

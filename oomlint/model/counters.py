@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.model import arguments, names
 from oomlint.syntax.nodes import descend
@@ -46,8 +46,7 @@ def numbered(node: cst.CSTNode) -> set[str]:
     return set()
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """Where a test stands: a function, the loop whose rounds matter where it stands in one, and the call that led to the function."""
 
     module: Module

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct, field
 
 from oomlint.model.held import Held, Ids, Mode, Path
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 AS_JSON: Final = "written as JSON"  # a use
 
 
-@dataclass(slots=True, eq=False)
-class Loop:
+class Loop(Struct, eq=False):
     """A loop while it runs: what it goes through, and whether the model was in evaluation when it began.
 
     A method that a framework calls for each batch is the body of a loop, too: ``node`` is its definition. So is the ``for`` of a comprehension.
@@ -57,8 +56,7 @@ class Loop:
         return self.node.iter if isinstance(self.node, cst.For | cst.CompFor) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Via:
+class Via(Struct, frozen=True):
     """One call between the root and an event."""
 
     module: Module
@@ -68,8 +66,7 @@ class Via:
     callee: Scope | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hooked:
+class Hooked(Struct, frozen=True):
     """A container that a forward hook fills: a name of a function or file, or an attribute of a class."""
 
     scope: Scope
@@ -78,8 +75,7 @@ class Hooked:
     on_host: bool
 
 
-@dataclass(slots=True, eq=False)
-class Event:
+class Event(Struct, eq=False):
     """Something that happened at a node, inside loops (the outermost first), through calls."""
 
     node: cst.CSTNode
@@ -91,8 +87,7 @@ class Event:
     tests: tuple[cst.CSTNode, ...] = ()  # the branches around it whose tests may be false
 
 
-@dataclass(slots=True, eq=False)
-class Store(Event):
+class Store(Event, eq=False):
     """A value was put into something that lives at ``path``.
 
     ``kind`` is "append", "extend", "item", "augment", "concat" or "metric": a library's metric was given a batch. ``value`` is what was added,
@@ -122,8 +117,7 @@ class Store(Event):
         return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and self.kind != "augment" else None
 
 
-@dataclass(slots=True, eq=False)
-class Reset(Event):
+class Reset(Event, eq=False):
     """What lives at ``path`` was made again or emptied.
 
     ``once`` counts the loops around a test that lets it happen the first time only, 0 without one; ``bound`` says that only a part was taken out;
@@ -136,8 +130,7 @@ class Reset(Event):
     network: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Backward(Event):
+class Backward(Event, eq=False):
     """Gradients were computed of a value with these sources and tags."""
 
     sources: Ids = frozenset()
@@ -146,8 +139,7 @@ class Backward(Event):
     known: bool = True  # whether it is certain that this is a backward pass
 
 
-@dataclass(slots=True, eq=False)
-class Forward(Event):
+class Forward(Event, eq=False):
     """A module was called."""
 
     name: str = ""
@@ -160,16 +152,14 @@ class Forward(Event):
     presumed: bool = False  # nobody knows what was called, only that what it gave went backward
 
 
-@dataclass(slots=True, eq=False)
-class Use(Event):
+class Use(Event, eq=False):
     """Something that matters to a judgement: gradients are asked for, a value goes where nobody can follow."""
 
     what: str = ""
     value: Held = field(default_factory=Held)
 
 
-@dataclass(slots=True)
-class Record:
+class Record(Struct):
     """All that happened in one run of a root function."""
 
     stores: list[Store] = field(default_factory=list)

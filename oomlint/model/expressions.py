@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.model.names import last_name, short
 from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, trim, written

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct, field
 
 from oomlint.api_names import MOVES_MODEL
 from oomlint.model import arguments, names
@@ -43,8 +43,7 @@ _COUNTED: Final = re.compile(r"^[\w.]+\s*==\s*[01]$|\bfirst")
 _IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== \[\]|len\(.*\)\s*(==\s*0|<\s*1)\b")
 
 
-@dataclass(slots=True)
-class State:
+class State(Struct):
     """What is known at one point: what every path holds, the gradient mode, whether a model was put into evaluation: each module, or else the last one."""
 
     env: dict[Path, Held]
@@ -91,8 +90,7 @@ def _agreed(first: bool | None, second: bool | None) -> bool | None:  # noqa: FB
     return first if first is second else None
 
 
-@dataclass(slots=True, eq=False)
-class Activation:
+class Activation(Struct, eq=False):
     """One run of a function's body."""
 
     number: int
@@ -127,8 +125,7 @@ class Activation:
         return ((self.number, name),)
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """What `forward` of a class gives in a mode."""
 
     held: Held | None = None

@@ -6,9 +6,11 @@ meet are joined rung by rung.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.model.values import Instance
 
@@ -97,9 +99,8 @@ class Mode(StrEnum):
         return Mode.UNKNOWN if Mode.UNKNOWN in {self, other} else Mode.SWITCHED
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class Held:
-    """One abstract value. It is never changed once it is made; to have that checked would take most of the time that it takes to make one.
+class Held(Struct, frozen=True):
+    """One abstract value.
 
     ``sources`` are the calls (by identity) whose graph it hangs on, ``tags`` the statements that stored it on its way. ``items`` are the known elements of a
     container, ``inside`` joins the others, ``each`` is what iterating gives. ``home`` is where a mutable object lives.
@@ -137,30 +138,7 @@ class Held:
 
     def having(self, **changes: object) -> Held:
         """The same with other fields."""
-        made = Held(
-            self.kind,
-            self.graph,
-            self.device,
-            self.storage,
-            self.size,
-            self.sure,
-            self.view,
-            self.moved,
-            self.sources,
-            self.tags,
-            self.items,
-            self.inside,
-            self.each,
-            self.home,
-            self.value,
-            self.loader,
-            self.frozen,
-            self.exact,
-            self.dims,
-        )
-        for name, value in changes.items():
-            setattr(made, name, value)
-        return made
+        return replace(self, **changes)
 
     @property
     def holds(self) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from oomlint.ast_trees import tree_of
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _INNER: Final = re.compile(rb"[\r\n][ \t]+(?:from|import)[ \t]")  # an import that may stand in a function
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(Struct, frozen=True):
     """The top level of a file."""
 
     names: frozenset[str]  # all that a statement outside of functions and classes speaks of

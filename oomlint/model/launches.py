@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.model.asked import Option, constant_of, is_known, read

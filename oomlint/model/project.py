@@ -6,9 +6,11 @@ import os
 import re
 import stat
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import oomlint.syntax.quick  # noqa: F401 - before anybody imports libcst by itself
 from oomlint.beside_code import EDITOR_FOLDER, SHELL_SUFFIXES, beside, launches
@@ -93,14 +95,13 @@ def _mentions(path: str, data: bytes, *words: str) -> str:
     return FOUND if all(word.encode(errors="surrogateescape") in data for word in words) else ""
 
 
-@dataclass(eq=False)
-class Module:
+class Module(Struct, eq=False, dict=True):
     """A parsed file of the project."""
 
     path: str
     source: Source
     tree: Tree
-    project: Project = field(repr=False)
+    project: Project
 
     @property
     def walk(self) -> Walk:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.model import names
 from oomlint.model.counters import counts_up, numbered
@@ -38,8 +38,7 @@ _MOST_PASSES: Final = 4  # of the statements of a body, until no more names depe
 Flows = list[tuple[frozenset[str], tuple[cst.CSTNode, ...], cst.CSTNode | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """Names that hold data of a round, and names that hold its number."""
 
     data: frozenset[str]

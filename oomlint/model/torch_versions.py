@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from oomlint.model.readings import Memory
 
@@ -33,8 +34,7 @@ _PART: Final = re.compile(r"([<>~!=]=?=?|\^)?\s*(\d{1,9}(?:\.\d{1,9})*)")
 _COMMENT: Final = re.compile(rb"(?m)(?:^|\s)#.*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The versions that are asked for: the oldest, and the first that is too new; ``None`` where nobody says."""
 
     oldest: Version | None = None

@@ -11,9 +11,10 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
 
 from oomlint.ast_trees import tree_of
 from oomlint.beside_code import launches
@@ -37,8 +38,7 @@ class _Import(NamedTuple):
     name: str  # what is taken of the module; empty for the module itself
 
 
-@dataclass(frozen=True, slots=True)
-class _Links:
+class _Links(Struct, frozen=True):
     """What a file imports, and what each of its top-level statements speaks of."""
 
     imports: tuple[_Import, ...]

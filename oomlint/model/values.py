@@ -8,8 +8,10 @@ as ``persistent_workers=num_workers > 0`` silences a rule without anybody having
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.model.names import short
 
@@ -44,14 +46,11 @@ def meet(first: Picks, second: Picks) -> Picks | None:
 # -- what a value can be -------------------------------------------------------------------------------------------------
 
 
-class Value:
+class Value(Struct, frozen=True, cache_hash=True):  # a chain of calls is looked up often
     """Anything that an expression can stand for."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Const(Value):
+class Const(Value, frozen=True):
     """A literal."""
 
     value: object
@@ -63,23 +62,20 @@ class Const(Value):
         return isinstance(other, Const) and type(other.value) is type(self.value) and other.value == self.value
 
 
-@dataclass(frozen=True, slots=True)
-class External(Value):
+class External(Value, frozen=True):
     """Something of a library, by its qualified name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleRef(Value):
+class ModuleRef(Value, frozen=True):
     """A module of the project, or a package without ``__init__.py`` (then ``module`` is ``None``)."""
 
     path: str
     module: Module | None
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionRef(Value):
+class FunctionRef(Value, frozen=True):
     """A function of the project, bound to an instance or not."""
 
     module: Module
@@ -87,16 +83,14 @@ class FunctionRef(Value):
     this: Instance | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClassRef(Value):
+class ClassRef(Value, frozen=True):
     """A class of the project."""
 
     module: Module
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Instance(Value):
+class Instance(Value, frozen=True):
     """An object of a class of the project; ``bound`` is ``None`` where nobody knows how it was made."""
 
     cls: ClassRef
@@ -105,8 +99,7 @@ class Instance(Value):
     at: Frame | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalCall(Value):
+class ExternalCall(Value, frozen=True):
     """What a library's function or class returned."""
 
     name: str
@@ -114,32 +107,28 @@ class ExternalCall(Value):
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Element(Value):
+class Element(Value, frozen=True):
     """Part of what a library returned: ``random_split(...)[0]``, ``namespace.attribute``."""
 
     whole: ExternalCall
     accessors: tuple[tuple[str, object], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Display(Value):
+class Display(Value, frozen=True):
     """A list, tuple, set, dictionary or comprehension as it is written."""
 
     node: cst.BaseExpression
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Partial(Value):
+class Partial(Value, frozen=True):
     """``functools.partial``: a callable with some arguments given."""
 
     func: Value
     bound: Bound
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Value):
+class Options(Value, frozen=True):
     """The namespace that a command-line parser returned."""
 
     module: Module
@@ -147,31 +136,27 @@ class Options(Value):
     style: str  # "argparse", "absl"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings(Value):
+class Settings(Value, frozen=True):
     """A node of a settings file (YAML or JSON)."""
 
     file: SettingsFile
     node: object  # yaml.Node
 
 
-@dataclass(frozen=True, slots=True)
-class Merged(Value):
+class Merged(Value, frozen=True):
     """Several mappings laid over each other, the last one first (``{**a, **b}``, Hydra defaults)."""
 
     parts: tuple[Value, ...]
     deep: bool = False  # whether a mapping inside the last one leaves what it lacks to those before
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace(Value):
+class Namespace(Value, frozen=True):
     """The names of a configuration file that is written in Python."""
 
     module: Module
 
 
-@dataclass(frozen=True, slots=True)
-class Filled(Value):
+class Filled(Value, frozen=True):
     """An object whose fields the command line of a script may set; ``path`` leads to it from the outermost one."""
 
     instance: Instance
@@ -179,37 +164,32 @@ class Filled(Value):
     path: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Several(Value):
+class Several(Value, frozen=True):
     """A tuple of values that a library returned."""
 
     parts: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SettingsFile:
+class SettingsFile(Struct, frozen=True, eq=False):
     """A settings file that was read."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown(Value):
+class Unknown(Value, frozen=True):
     """Nobody can know. Rules stay silent."""
 
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Written(Unknown):
+class Written(Unknown, frozen=True):
     """An expression that nothing reduces further, as it is written where the value is made. Unknown to whoever asks for constants."""
 
     node: cst.BaseExpression | None = None
     frame: Frame | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Each(Unknown):
+class Each(Unknown, frozen=True):
     """What a loop variable goes through: an element of the iterable, at ``index`` inside it. Unknown to whoever asks for constants."""
 
     iterable: cst.BaseExpression | None = None
@@ -217,16 +197,14 @@ class Each(Unknown):
     index: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartOfEach(Unknown):
+class PartOfEach(Unknown, frozen=True):
     """An attribute or entry of what a loop variable goes through."""
 
     whole: Each | None = None
     accessors: tuple[Accessor, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Absent(Value):
+class Absent(Value, frozen=True):
     """Not given: a key that a mapping lacks, a parameter that a call leaves out."""
 
 
@@ -236,8 +214,7 @@ ABSENT = Absent()
 # -- where it is evaluated ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True, cache_hash=True):
     """Arguments of one call, with the frame that they are evaluated in."""
 
     args: tuple[cst.Arg, ...]
@@ -245,8 +222,7 @@ class Bound:
     call: cst.Call
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True, cache_hash=True):
     """A scope, and what its parameters are bound to. ``bound`` is ``None`` where no call is known."""
 
     module: Module
@@ -254,12 +230,6 @@ class Frame:
     bound: tuple[Bound, ...] | None = None
     this: Instance | None = None
     outer: Frame | None = None  # the enclosing function's frame, for closures
-    _hash: int = field(default=0, init=False, repr=False, compare=False)  # a chain of calls is looked up often
-
-    def __hash__(self) -> int:
-        if not self._hash:
-            object.__setattr__(self, "_hash", hash((self.module, self.scope, self.bound, self.this, self.outer)) or 1)
-        return self._hash
 
     @property
     def depth(self) -> int:
@@ -268,8 +238,7 @@ class Frame:
         return deepest + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One place of a story."""
 
     module: Module | None
@@ -287,8 +256,7 @@ class Step:
         return self.module.place(self.node, self.text or f"`{short(self.module.code(self.node))}`")
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """One value that an expression may have.
 
     ``doubt`` counts assumptions (0: follows from constants). ``reach`` marks a value that can occur but is not what a plain run has.
@@ -296,7 +264,7 @@ class Alternative:
 
     value: Value
     story: tuple[Step, ...] = ()
-    picks: Picks = field(default=FREE)
+    picks: Picks = FREE
     doubt: int = 0
     reach: bool = False
 

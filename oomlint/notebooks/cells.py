@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
 
 from oomlint.notebooks.magics import Mask, as_python
 from oomlint.rows import ROW_END, row_of
@@ -35,8 +36,7 @@ class NotebookError(Exception):
         return self.message
 
 
-@dataclass(frozen=True, slots=True)
-class ShellLine:
+class ShellLine(Struct, frozen=True):
     """A command of a notebook: what follows ``!``, ``%run`` (as ``run ...``), or a line of a ``%%bash`` cell. Continued rows are joined."""
 
     cell: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from oomlint.finding import Safety
 from oomlint.output.concise import STYLES, headline

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from oomlint.notebooks.spans import written_sources
 from oomlint.rows import ROW_END

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from oomlint.source import SourceError, read_source
 
@@ -25,8 +26,7 @@ Span = tuple[str, str]  # text and its style, in rich's words; "" is plain
 Line = tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The folder that names are relative to, and the contents that stand in for files (standard input)."""
 
     folder: str

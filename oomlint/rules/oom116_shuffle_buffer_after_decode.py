@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Consequence, Factor, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.loaders.loader_calls import story_places

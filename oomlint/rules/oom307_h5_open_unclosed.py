@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from oomlint.api_names import PYTABLES
 from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Role, Safety, Severity, Weighs

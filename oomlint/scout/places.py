@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
 class Found(Exception):  # noqa: N818 - the good end of the search
     """A rule may have something to say."""
 
 
-@dataclass(slots=True)
-class Loop:
+class Loop(Struct):
     """A loop, and what has been seen in it."""
 
     batches: bool  # it may go over batches
@@ -22,8 +22,7 @@ class Loop:
     node: ast.stmt | None = None
 
 
-@dataclass(slots=True)
-class Place:
+class Place(Struct):
     """The function, class body or module that the look is in, and what has been seen there."""
 
     node: ast.AST

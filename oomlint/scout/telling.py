@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from oomlint.api_names import ALLOCATORS, DRAWS
 
@@ -75,8 +76,7 @@ _WORKER_WORD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """Names in a text that speak of loaders, and of steps of a training loop."""
 
     loaders: frozenset[str]

@@ -7,7 +7,8 @@ behind the names is none of its business.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from oomlint.ast_trees import tree_of
 from oomlint.scout.look import DRAWS, READS, Look
@@ -28,8 +29,7 @@ _FILE_WORD = re.compile(
 _ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense)\s*\(")
 
 
-@dataclass(frozen=True, slots=True)
-class Triage:
+class Triage(Struct, frozen=True):
     """What the scout says of a file: whether to parse it, or why it is not Python."""
 
     parse: bool

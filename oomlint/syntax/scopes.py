@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct, field
 
 from oomlint.syntax.nodes import descend
 
@@ -20,8 +20,7 @@ REBINDS: Final = frozenset({"assign", "augment", "for", "with"})
 CHANGES: Final = frozenset({"append", "extend", "augment", "update", "setdefault", "pop", "clear"})  # of a container that is there
 
 
-@dataclass(slots=True, eq=False)
-class Effect:
+class Effect(Struct, eq=False):
     """Something that binds a name or changes what it holds.
 
     ``path`` leads from the root name to what is set: ``args.n = 0`` has root ``args`` and path ``(("attr", "n"),)``.
@@ -38,8 +37,7 @@ class Effect:
     call: cst.Call | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Scope:
+class Scope(Struct, eq=False):
     """A module, a class body, a function or a lambda, with what happens directly in it."""
 
     node: cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda

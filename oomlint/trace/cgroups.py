@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 ROOT: Final = "/sys/fs/cgroup"
 _UNLIMITED: Final = 1 << 60  # version 1 writes the largest number of pages where there is no limit
@@ -16,8 +17,7 @@ _NAMES: Final = {  # of version 2, and of version 1
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """The folder of a cgroup, and those above it."""
 
     folders: tuple[str, ...]  # its own first

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from oomlint.trace.growth import LEAST_BYTES, theil_sen
 
@@ -23,8 +24,7 @@ _MOSTLY: Final = 0.7  # of the snapshots
 _GOES_ON: Final = 0.2  # of a rise: in the second half of the time
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line of the program, and the bytes that were taken there and are still held."""
 
     path: str

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint import engine, registry
 from oomlint.config import ConfigError, load_settings
@@ -32,8 +34,7 @@ _LOOPS: Final = frozenset({Multiplier.STEPS, Multiplier.EPOCHS, Multiplier.PREFE
 _REPEATS: Final = frozenset({Multiplier.STEPS, Multiplier.EPOCHS, Multiplier.SAMPLES})
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """A finding, and what it explains."""
 
     finding: Finding
@@ -45,8 +46,7 @@ class Explained:
         return any(growth.trend.shape.grows for growth in self.growths)
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What a check says of what was seen."""
 
     explained: tuple[Explained, ...] = ()

@@ -8,11 +8,12 @@ grows in the last part of the run is.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +68,7 @@ class Shape(StrEnum):
         return self in {Shape.STAIRS, Shape.EPOCHS, Shape.STEADY}
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """What is said of a series. Amounts are in the unit of the series."""
 
     shape: Shape
@@ -82,8 +82,7 @@ class Trend:
     freed: float = 0.0  # bytes that the allocator keeps
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
+class Course(Struct, frozen=True):
     """What is known of a run beside its figures: what is judged lies between its start and its end."""
 
     epochs: Sequence[float] = ()  # when they begin
@@ -92,7 +91,10 @@ class Course:
     over: float | None = None  # seconds: it is told to end, or the last workers are gone, so what comes after is the end
 
 
-def judge(points: Points, course: Course = Course(), *, least: float = LEAST_BYTES) -> Trend:
+_NOTHING_TOLD: Final = Course()
+
+
+def judge(points: Points, course: Course = _NOTHING_TOLD, *, least: float = LEAST_BYTES) -> Trend:
     """The trend of a series. ``least`` is what counts as a rise at all."""
     epochs, steps = course.epochs, course.steps
     last = steps[-1][0] if len(steps) >= _ENOUGH else course.over

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.trace.growth import LEAST_BYTES, LEAST_DESCRIPTORS, Course, Shape, Trend, judge, with_allocators
 from oomlint.trace.timeline import MarkKind, Role
@@ -40,8 +42,7 @@ class Subject(StrEnum):
         return "descriptors" if self is Subject.DESCRIPTORS else "bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """What is said of one subject."""
 
     subject: Subject

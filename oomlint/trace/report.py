@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from oomlint.trace.explaining import Explanation, explain, next_steps
 from oomlint.trace.judging import growths
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from oomlint.trace.timeline import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
+class Predicted(Struct, frozen=True):
     """What ``oomlint budget`` says of the command."""
 
     bytes: int
@@ -24,8 +24,7 @@ class Predicted:
     given: tuple[str, ...] = ()  # what it was told, as it was seen
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What was seen, what is said of it, and what explains it."""
 
     trace: Trace

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,8 +25,7 @@ class Role(StrEnum):
     OTHER = "process"  # a shell, a launcher
 
 
-@dataclass(slots=True)
-class Process:
+class Process(Struct):
     """A process of the traced tree."""
 
     pid: int
@@ -59,8 +59,7 @@ class Figures(NamedTuple):
         return self.anonymous + self.shared
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """All processes at one moment."""
 
     at: float  # seconds since the start
@@ -86,8 +85,7 @@ class MarkKind(StrEnum):
     PASS = "pass"  # noqa: S105 - over a loader: seen from outside, by the workers that it starts
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A moment that has a name: set by the script, or told from the process tree."""
 
     at: float
@@ -108,8 +106,7 @@ class Allocators(NamedTuple):
     device_reserved: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """The OOM killer has ended something of the tree."""
 
     at: float
@@ -119,8 +116,7 @@ class Kill:
     before: Sample  # the last picture
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """How the command ended."""
 
     status: int  # as a shell has it
@@ -131,8 +127,7 @@ class Ending:
     asked: float | None = None  # seconds since the start: when that signal was sent
 
 
-@dataclass(slots=True)
-class Pace:
+class Pace(Struct):
     """How often it was read, and what that took."""
 
     asked: float  # seconds between two readings
@@ -153,8 +148,7 @@ class Pace:
         return self.seconds / self.readings if self.readings else self.asked
 
 
-@dataclass(slots=True)
-class Trace:
+class Trace(Struct):
     """All that was seen of one command."""
 
     command: tuple[str, ...]

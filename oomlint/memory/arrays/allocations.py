@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.amounts import readable
 from oomlint.api_names import STACKS
@@ -46,8 +46,7 @@ _MOST_FRAMES: Final = 4
 _ENORMOUS: Final = 1 << 30  # bytes that are too many for one array, whoever keeps it
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """A call that makes a large array."""
 
     node: cst.Call

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.per_sample_code import ItemContexts, mentions
@@ -25,8 +25,7 @@ _PICKS: Final = frozenset({"get", "item", "query", "take", "select", "index_sele
 _PASSES: Final = 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ItemFile:
+class ItemFile(Struct, frozen=True, eq=False):
     """A file that is read whole for each sample, and what of it the sample picks."""
 
     read: Read

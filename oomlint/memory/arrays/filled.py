@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.api_names import ALLOCATORS
 from oomlint.finding import Message
@@ -44,8 +45,7 @@ _DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a m
 _MOST_SITES: Final = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Filled:
+class Filled(Struct, frozen=True, eq=False):
     """An array that a loop fills."""
 
     node: cst.Call

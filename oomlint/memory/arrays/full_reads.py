@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.stored_arrays import H5Object, Store, Stored, is_full
@@ -36,8 +36,7 @@ class Form(Enum):
     COPY = "a copy of it"  # of a memory map: mm.copy(), mm.astype(t), mm[:].copy()
 
 
-@dataclass(frozen=True, slots=True)
-class WholeRead:
+class WholeRead(Struct, frozen=True):
     """An expression that reads all of an array."""
 
     what: H5Object

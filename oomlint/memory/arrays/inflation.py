@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+import msgspec
+from msgspec import Struct
 
 from oomlint.api_names import ALLOCATORS, FACTS
 from oomlint.finding import AllocationFact, ByteSize, Fix, Message, Role, Safety, Severity
@@ -53,8 +53,7 @@ _SAY_WHAT_IS_COPIED: Final = ("__deepcopy__", "__getstate__", "__reduce__", "__r
 _LATER: Final = "convert each sample in `__getitem__`, or each batch on the device"
 
 
-@dataclass(frozen=True, slots=True)
-class Inflation:
+class Inflation(Struct, frozen=True):
     """A place where data take more memory than they need."""
 
     node: cst.BaseExpression
@@ -110,7 +109,7 @@ def _weighed(project: Project, module: Module, found: Iterable[Inflation]) -> It
         told = [fact for fact in one.facts if isinstance(fact, AllocationFact) and fact.bytes.exact is not None]
         size = made_bytes(project, module, one.node) if not told else ByteSize()
         if size.exact is None or size.exact >= project.settings.small_bytes:
-            yield dataclasses.replace(one, facts=(allocation_fact(module, one.node, size), *one.facts[1:])) if size.known else one
+            yield msgspec.structs.replace(one, facts=(allocation_fact(module, one.node, size), *one.facts[1:])) if size.known else one
 
 
 def inflations(module: Module, project: Project) -> Iterator[Inflation]:
@@ -300,7 +299,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
     for group in groups.values():
         first, *others = sorted(group, key=lambda one: -(one.axes or 0))
         again = tuple(module.place(one.node).saying("so does this", Role.AGAIN) for one in others)
-        yield dataclasses.replace(first, related=(*again, *first.related)) if again else first
+        yield msgspec.structs.replace(first, related=(*again, *first.related)) if again else first
 
 
 def _copies(module: Module, project: Project) -> Iterator[Inflation]:
@@ -310,7 +309,7 @@ def _copies(module: Module, project: Project) -> Iterator[Inflation]:
     for node, load, kept in passed(module, project, Does.COMPUTES):
         if not kept.many and kept_of(project).gathering(module, node) is None and scaled.isdisjoint(descend(node)):
             seen.add(node)
-            yield dataclasses.replace(_recomputed(module, node, kept, (load.module.place(load.node, "read here"),)), severity=Severity.WARNING)
+            yield msgspec.structs.replace(_recomputed(module, node, kept, (load.module.place(load.node, "read here"),)), severity=Severity.WARNING)
     for node, load, kept in passed(module, project, Does.COPIES):
         if load.node is node or load.many or kept_of(project).gathering(module, node) is not None:
             continue  # what a loop copies round after round is told by another rule

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.api_names import PUTS_IN
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
@@ -50,8 +51,7 @@ _COMPUTING: Final = ("numpy.", "torch.", "math.", "builtins.")
 _FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Join:
+class Join(Struct, frozen=True, eq=False):
     """A call that makes one array of a list of what was read."""
 
     node: cst.BaseExpression

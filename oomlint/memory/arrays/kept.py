@@ -6,10 +6,10 @@ loader. What makes it small on the way (a length, a mean, a shape, one element) 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.api_names import FACTS, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.memory.arrays.kept_forms import (
     block_around,

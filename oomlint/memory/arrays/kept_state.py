@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomlint.api_names import WRAPPERS
 from oomlint.memory.datasets.serving import Entered, serving_of
@@ -47,8 +48,7 @@ class Does(Enum):
 COMPUTED: Final = frozenset({Does.SCALES, Does.COMPUTES})
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(Struct, frozen=True):
     """One thing that is done with the data on its way."""
 
     does: Does
@@ -56,8 +56,7 @@ class Passed:
     node: cst.BaseExpression
 
 
-@dataclass(frozen=True, slots=True)
-class Keeper:
+class Keeper(Struct, frozen=True):
     """Who keeps the data: an attribute of a dataset, or a call that makes a dataset of it."""
 
     module: Module
@@ -77,8 +76,7 @@ class Keeper:
     evaluated: bool = False  # it is `live` for a loop that runs a model and trains nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Going:
+class Going(Struct, frozen=True):
     """What is known of the value on its way."""
 
     many: bool = False
@@ -143,8 +141,7 @@ class Going:
         return replace(self, names=(*self.names, name)) if name not in self.names[-1:] else self
 
 
-@dataclass(frozen=True, slots=True)
-class Met:
+class Met(Struct, frozen=True):
     """An operation that takes all of a value."""
 
     module: Module
@@ -153,8 +150,7 @@ class Met:
     going: Going
 
 
-@dataclass(slots=True)
-class Search:
+class Search(Struct):
     """One search: what it has found and what it has seen."""
 
     found: list[Keeper] = field(default_factory=list)

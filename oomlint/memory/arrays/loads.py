@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import Does, kept_of
@@ -52,8 +52,7 @@ _FILES_OF_SAMPLES: Final = frozenset({Reads.SAMPLE, Reads.ARRAY, Reads.ARCHIVE, 
 _SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Load:
+class Load(Struct, frozen=True, eq=False):
     """A read whose result a dataset keeps."""
 
     module: Module

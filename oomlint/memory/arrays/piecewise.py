@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct, field
 
 from oomlint.api_names import COLLECTIONS, FACTS, GOES_OVER, LOOKS, OF_ARRAYS
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
@@ -46,8 +46,7 @@ class Taken(Enum):
     LENGTHS = "the keys and the lengths of its objects"
 
 
-@dataclass(slots=True)
-class _Use:
+class _Use(Struct):
     """What is seen of the uses of what was read."""
 
     whole: bool = False  # something takes all of it, or nobody knows
@@ -65,8 +64,7 @@ class _Use:
     named: set[str] = field(default_factory=set)  # what it goes by, and numbers that are made of its shape
 
 
-@dataclass(frozen=True, slots=True)
-class Piecewise:
+class Piecewise(Struct, frozen=True):
     """A read of a whole file, and where the first part of it is taken."""
 
     taken: Taken

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import PUTS_IN, SAME_PATH, WRAPPERS
 from oomlint.finding import Resource
@@ -38,8 +38,7 @@ _OF_PATHS: Final = SAME_PATH | frozenset("open join format GzipFile ZipFile".spl
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Read:
+class Read(Struct, frozen=True, eq=False):
     """One expression that brings the content of a file into memory."""
 
     kind: Reads
@@ -63,8 +62,7 @@ class Read:
         return self.by or self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """A function of the project that reads a file whose path it is given."""
 
     kind: Reads

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct, field
 
 from oomlint.api_names import AS_ARRAY, FACTS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import is_full, is_target
@@ -34,8 +34,7 @@ _DEEPEST: Final = 3
 _MOST: Final = 8
 
 
-@dataclass(slots=True)
-class Uses:
+class Uses(Struct):
     """What becomes of an array after it was read."""
 
     parts: list[tuple[cst.Subscript, cst.BaseExpression]] = field(default_factory=list)  # the subscript, and what it is a subscript of
@@ -51,8 +50,7 @@ class Uses:
         return not self.other and bool(self.parts or self.measured or self.returned)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ItemRead:
+class ItemRead(Struct, frozen=True, eq=False):
     """A whole array read for each sample."""
 
     read: WholeRead

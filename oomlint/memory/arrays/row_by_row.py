@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Fix, Safety
@@ -32,8 +32,7 @@ _TO: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowRead:
+class RowRead(Struct, frozen=True, eq=False):
     """A dataset that is read row by row, and the expression that makes one array or tensor of the rows."""
 
     read: WholeRead

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Message
 from oomlint.memory.arrays.kept import kept_of
@@ -34,8 +34,7 @@ _ONE_TYPE: Final = frozenset({"toarray", "todense"})  # methods of sparse matric
 _DEEPEST: Final = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dense:
+class Dense(Struct, frozen=True, eq=False):
     """A call that makes all of a sparse matrix dense."""
 
     node: cst.Call

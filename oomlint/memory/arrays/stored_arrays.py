@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.api_names import H5_FILES, SHARES
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -40,8 +41,7 @@ class Store(Enum):
     MEMMAP = "memory map"
 
 
-@dataclass(frozen=True, slots=True)
-class H5Object:
+class H5Object(Struct, frozen=True):
     """A file, a group or an array of one, as it is named at ``node``."""
 
     store: Store

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -29,8 +29,7 @@ _NUMBERS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """What becomes of a loaded checkpoint."""
 
     checkpoint: bool = False  # a part of it goes to ``load_state_dict``, or is taken by a name that checkpoints have

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import TURNS
 from oomlint.memory.arrays.filled import rows_of_loaders
@@ -60,8 +60,7 @@ _MOST_RELATED: Final = 5
 _FROM: Final = {False: "all of them are gathered here", True: "all of them are read here"}
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """An operation that makes a number for every pair of samples."""
 
     node: cst.Call | cst.BinaryOperation

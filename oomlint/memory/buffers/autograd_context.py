@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import COLLECTIONS, REDUCTIONS, SCALARS, VIEW_ATTRIBUTES
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -57,8 +57,7 @@ class Is(Enum):
     OTHER = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A tensor on the context."""
 
     statement: cst.CSTNode

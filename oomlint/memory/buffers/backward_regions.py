@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loops_around
@@ -22,8 +22,7 @@ BACKWARDS: Final = frozenset({"backward", "manual_backward"})
 _DEEPEST: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(Struct, frozen=True):
     """The code of one step: a loop (the innermost one), or a function that a loop calls."""
 
     module: Module

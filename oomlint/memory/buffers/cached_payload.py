@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import FACTS, REDUCTIONS
 from oomlint.finding import ContentKind, Resource
@@ -61,8 +61,7 @@ _SIZES = FACTS | REDUCTIONS | {"item", "argmax", "duration", "fps"}
 _DEEPEST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Heavy:
+class Heavy(Struct, frozen=True):
     """What is kept, in words; ``doubt`` counts assumptions, ``read`` says that a file is behind it."""
 
     words: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import TAKES_OUT
 from oomlint.finding import DatasetFact, StoreFact, StoreKind
@@ -42,8 +42,7 @@ _NO_LIMIT = 10_000  # what a file was decoded into, so many times, is most of a 
 _PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cache:
+class Cache(Struct, frozen=True, eq=False):
     """Something that keeps what each sample needs, without an end."""
 
     place: cst.CSTNode

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import SIZES
 from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
@@ -41,8 +41,7 @@ _LONG = 1000  # rounds that are many, whatever the loop is about
 _SIZE = re.compile(r"\blen\(|\.size|\.shape|\.numel|max|limit|capacity|budget|(^|_)n_|num_|count|total", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Growth:
+class Growth(Struct, frozen=True, eq=False):
     """A statement that replaces a thing by itself with more at its end, and the loop that it stands in."""
 
     statement: cst.Assign

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.api_names import PUTS_IN
 from oomlint.finding import Confidence
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 _MOST_SITES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """A loop that runs a module in grad mode for nothing."""
 
     loop: Loop
@@ -46,8 +46,7 @@ class Evaluation:
         return bool(self.growths)
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """A network that a function evaluates at once, in grad mode, each time that a loop calls the function."""
 
     forward: Forward

@@ -6,10 +6,10 @@ pyplot keeps every figure that it makes until it is closed; that nothing else na
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
@@ -37,8 +37,7 @@ _MOST_SITES: Final = 8
 _KEPT_OPEN: Final = 20  # figures, above which pyplot warns itself
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A call that makes a figure in each round of a loop, and the loop."""
 
     call: cst.Call
@@ -49,8 +48,7 @@ class Figure:
     trains: bool  # whether the loop goes over batches or epochs, or a framework runs it
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """A function on the way from the figure to the loop."""
 
     module: Module

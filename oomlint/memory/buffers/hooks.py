@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import PUTS_IN, REDUCTIONS
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -38,8 +38,7 @@ _FORWARD: Final = "register_forward_hook"
 _DEEPEST_PLACE: Final = 2  # attributes on the way to a container
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A function that a registration installs."""
 
     module: Module
@@ -47,8 +46,7 @@ class Hook:
     made_by: cst.Call | None = None  # the call of the factory that returned it
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A statement of a hook that puts something into a container from outside."""
 
     hook: Hook

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.collated import keys_of, parts_given
@@ -29,8 +29,7 @@ _KINDS: Final = frozenset({"append", "extend", "item", "augment"})
 _OF_OUTPUTS: Final = frozenset({"OOM219", "OOM220"})  # they tell what else the loop keeps
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBatches:
+class KeptBatches(Struct, frozen=True):
     """What a loop keeps of each batch."""
 
     store: Store

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Confidence, Edit, Fix, Safety
 from oomlint.memory.buffers.growth import buffers_of
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 
-@dataclass(frozen=True, slots=True)
-class Fed:
+class Fed(Struct, frozen=True):
     """A call that hands such a metric a tensor with its graph."""
 
     node: cst.Call

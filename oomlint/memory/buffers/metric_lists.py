@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _METRICS: Final = frozenset({"torchmetrics.Metric", "torchmetrics.metric.Metric"})
 
 
-@dataclass(frozen=True, slots=True)
-class KeptByMetric:
+class KeptByMetric(Struct, frozen=True):
     """A state of a metric to which each update adds what it is given, as it is."""
 
     state: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import CONTAINERS, TAKES_OUT
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -42,8 +42,7 @@ _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqua
 _TAKE_OUT = TAKES_OUT | {"sort"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class Snapshot(Struct, frozen=True, eq=False):
     """A statement that keeps one more copy of a model in each round of a loop."""
 
     place: cst.CSTNode

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.datasets.serving import serving_of
@@ -33,8 +33,7 @@ _ANY: Final = "*"  # an attribute whose name is computed
 _CUTS: Final = frozenset({"detach_", "set_"})
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """A tensor of a module that grows a graph by one part in each forward pass."""
 
     name: str  # of the attribute; empty where it is computed

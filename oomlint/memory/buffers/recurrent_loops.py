@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import FACTS
 from oomlint.finding import Fix, Safety
@@ -34,8 +34,7 @@ _ENVIRONMENT: Final = re.compile(r"^envs?$|_envs?$|^episodes?$|^rollouts?$")
 _PER_BATCH: Final = frozenset({"training_step"})
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Struct, frozen=True):
     """A state that enters each batch with the graph of the ones before."""
 
     step: Step

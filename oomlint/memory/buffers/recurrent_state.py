@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -35,8 +35,7 @@ _DEEPEST: Final = 4
 _RELEASES: Final = frozenset({"detach", "detach_", "data", "no_grad", "inference_mode", "repackage_hidden", "stop_gradient"})
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """A call that takes a state and gives the next one: ``out, h = rnn(x, h)``."""
 
     statement: cst.Assign

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.buffers.concatenation import resolved, role
 from oomlint.memory.buffers.concatenation_scalars import scalars
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rejoin:
+class Rejoin(Struct, frozen=True, eq=False):
     """A call that joins all that a list has so far, in each round of the loop that the list grows in."""
 
     call: cst.Call

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.amounts import readable
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -35,8 +35,7 @@ _RERAISED = re.compile(r"\b(ExceptionGroup|BaseExceptionGroup)\(")
 # -- exceptions ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """An exception that outlives its handler: the statement that stores it, and the call whose frames it keeps."""
 
     node: cst.CSTNode
@@ -160,8 +159,7 @@ def _is_torch(module: Module) -> bool:
 # -- the Out of a notebook -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """The last expression of a cell, and why its value should not stay."""
 
     node: cst.BaseExpression

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.buffers.backward_regions import BACKWARDS, flag, loss_of, regions_of
 from oomlint.memory.buffers.graph_provenance import made_in
@@ -31,8 +31,7 @@ _HARMLESS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Retaining:
+class Retaining(Struct, frozen=True):
     """A backward that keeps the graph though nothing uses it again."""
 
     call: cst.Call

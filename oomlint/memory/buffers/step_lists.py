@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.api_names import CONTAINERS
 from oomlint.memory.buffers.bounds import counted
@@ -34,8 +35,7 @@ _ONCE: Final = frozenset({"__init__", "setup", "prepare_data", "configure_optimi
 _STAGES: Final = {"training": "train", "train": "train", "validation": "validation", "test": "test", "predict": "predict"}
 
 
-@dataclass(frozen=True, slots=True)
-class StepList:
+class StepList(Struct, frozen=True):
     """A list of an object that every batch adds to and nothing empties."""
 
     name: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -43,8 +43,7 @@ _HANDS_ON = frozenset(
 _DEEPEST = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """A trainer that keeps all predictions of an evaluation: its call, where its arguments are made, what one prediction is."""
 
     call: cst.Call

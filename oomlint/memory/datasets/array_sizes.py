@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.memory.datasets.array_calls import ArrayCalls
 from oomlint.memory.shared.shaped import Array, Group, Least, Many, counted, elements, joined, smallest, stacked

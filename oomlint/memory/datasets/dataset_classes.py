@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.memory.datasets.sample_body import SampleBody, item_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -55,8 +56,7 @@ _DEEPEST = 4
 _MOST = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """An attribute of a dataset and what it holds."""
 
     name: str
@@ -66,8 +66,7 @@ class Holding:
     read: bool  # whether __getitem__ reads it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dataset:
+class Dataset(Struct, frozen=True, eq=False):
     """What a loader reads.
 
     ``holdings`` are the attributes; a library's wrapper has none and ``inner`` instead. ``story`` leads from the loader to it.

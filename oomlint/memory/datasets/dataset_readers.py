@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import is_zero, loaders_of
@@ -26,8 +27,7 @@ _OTHER_LIBRARIES: Final = frozenset("h5py netCDF4 tensorflow tf datasets pyarrow
 _OWN_BASES: Final = frozenset({"torch.utils.data.IterDataPipe", "torch.utils.data.MapDataPipe", "torchdata.datapipes.iter.IterDataPipe"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class Reading(Struct, frozen=True, eq=False):
     """A loader that reads an object of a class, in one frame."""
 
     loader: Loader
@@ -47,8 +47,7 @@ class Reading:
         return next((alt for alt in self.workers if not alt.reach and _many(alt)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Readers:
+class Readers(Struct, frozen=True):
     """All that is known of the loaders over a class."""
 
     readings: tuple[Reading, ...]

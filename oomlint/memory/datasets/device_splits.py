@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Message
 from oomlint.memory.arrays.eager_loads import chosen_by_base
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 _MOST_RELATED: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Where the whole of a dataset goes to the accelerator."""
 
     module: Module

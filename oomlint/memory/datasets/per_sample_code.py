@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.arrays.full_reads import own_code, whole_reads_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
@@ -28,8 +28,7 @@ _MOST: Final = 8
 _FEW: Final = 16  # rounds of a loop that do not matter
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Context:
+class Context(Struct, frozen=True, eq=False):
     """Code that runs once a sample, and what in it depends on which sample it is.
 
     ``dependent`` holds names, and attributes of ``self`` with a dot in front. ``loop`` is set where a loop makes it run often.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Message, Place, Severity
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -44,8 +45,7 @@ class _Cause(NamedTuple):
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unsendable:
+class Unsendable(Struct, frozen=True):
     """Something of a loader that cannot be pickled."""
 
     loader: Loader

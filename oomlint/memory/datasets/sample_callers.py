@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.memory.datasets.dataset_classes import Dataset, datasets_of
 from oomlint.memory.loaders.loader_calls import Loader, evaluator_of, is_zero, loaders_of
@@ -22,8 +24,7 @@ _MOST_SITES = 8
 _PER_ITEM = frozenset({"__getitem__", "__getitems__"})
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """A dataset whose samples run the function, with the loader that reads it where one is known."""
 
     module: Module

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 _MOST_FRAMES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One way in which a dataset gives a sample, or a loader a batch of them; ``doubt`` counts what was assumed."""
 
     part: Part

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
@@ -32,8 +32,7 @@ _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
 
 
-@dataclass(frozen=True, slots=True)
-class Entered:
+class Entered(Struct, frozen=True):
     """The call that hands a value to a function, and what gave it the name that it goes by there."""
 
     module: Module

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from oomlint.memory.shared.shaped import Array
 
@@ -11,8 +12,7 @@ _BY_TRAIN: Final = "train"  # the arguments that choose a part, behind the folde
 _BY_SPLIT: Final = "split"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A dataset of torchvision: a decoded picture of it, and the place of the argument that says what becomes of that.
 
     ``counts`` has how many samples there are under each value of the argument ``by``, of which the first is its default. ``kept`` is one sample as the

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.catalogue import in_preview
 from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
@@ -42,8 +43,7 @@ _TOLD_BESIDE = "OOM114"  # where the number is given; the others are about the d
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """What one rule says of one loader."""
 
     code: str

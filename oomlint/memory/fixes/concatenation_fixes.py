@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.shared.training_loops import says_first, within
@@ -28,8 +28,7 @@ _LABELS = frozenset({"argmax", "argmin", "argsort", "nonzero", "bincount", "roun
 _ADVICE = "collect the parts in a list, and join them once after the loop"
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     init: cst.BaseExpression  # becomes a list, with what was there at first: its type has a say in that of the whole, and it is the whole after no round
     store: cst.CSTNode  # becomes `x.append(y)`
     appended: str

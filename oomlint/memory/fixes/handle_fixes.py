@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.fixes.class_family import Family
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     name: str
     effect: Effect | None
     module: Module

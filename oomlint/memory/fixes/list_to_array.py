@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import ALLOCATORS
 from oomlint.finding import Edit, Fix
@@ -29,8 +29,7 @@ _BUILDS: Final = frozenset({"__init__", "__post_init__"})
 _SHAPED: Final = ALLOCATORS | {"rand", "randn", "randint"}
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """What becomes of a list, and how its parts are made again: before and after the code of a read; ``None`` where a read is the same."""
 
     package: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.fixes.rewrites import import_edit, imported_as, only_for_types
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lazy:
+class Lazy(Struct, frozen=True, eq=False):
     """An attribute that becomes a property."""
 
     name: str

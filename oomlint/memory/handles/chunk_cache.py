@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.amounts import readable
 from oomlint.finding import Confidence, Message, Place
@@ -31,8 +33,7 @@ _CORE: Final = '`driver="core"` reads the whole HDF5 file into memory'
 _PLAIN: Final = 'open the file without `driver="core"`, and read each sample from disk'
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(Struct, frozen=True):
     """One opening that costs memory in each worker."""
 
     place: Place

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.finding import Confidence, Message, Place, Severity
 from oomlint.memory.handles.dataset_handles import handles_of
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """One case for a finding."""
 
     handle: Handle

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
@@ -35,8 +36,7 @@ _DEEPEST = 4
 _MOST = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """An opening call behind a value: the handle itself or an object of it, with how much has to be assumed."""
 
     call: cst.Call
@@ -44,8 +44,7 @@ class Origin:
     doubt: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Handle:
+class Handle(Struct, frozen=True, eq=False):
     """An opening whose result an object of a dataset's class keeps.
 
     ``dataset`` is the class that a loader reads, ``owner`` the one whose objects have the attribute: the same, or that of a helper object that the dataset
@@ -74,8 +73,7 @@ class Handle:
         return self.owner == self.dataset
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Set:
+class _Set(Struct, frozen=True, eq=False):
     """One statement that puts a handle into an attribute."""
 
     name: str

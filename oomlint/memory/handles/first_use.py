@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.handles.dataset_handles import handles_of
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _READ_BY_INDEX = frozenset({"__getitem__", "__iter__", "__getitems__"})
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(Struct, frozen=True):
     """A first use outside the workers: in words, and where it is."""
 
     words: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import AttributeFact, ContentKind, Message, ReadFact
 from oomlint.memory.datasets.dataset_readers import readers_of
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """An opening that the import of a module makes, and the code of a worker that reads it."""
 
     place: Place

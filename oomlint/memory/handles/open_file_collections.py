@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import COLLECTIONS, CONTAINERS, H5PY
 from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_in, by_process
@@ -45,8 +45,7 @@ _STREAM = re.compile(r"BytesIO|StringIO|urlopen|requests|response|\.raw\b|extrac
 _MANY_CALLS = frozenset("glob iglob rglob listdir scandir walk iterdir".split())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class Kept(Struct, frozen=True, eq=False):
     """A container of open files."""
 
     opening: Opening
@@ -181,8 +180,7 @@ def _is_dataset(cls: ClassRef, project: Project) -> bool:
 # -- the container -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
+class _Holder(Struct, frozen=True):
     """What a container hangs on: an attribute of a class, or a name of the module where there is no ``owner``."""
 
     name: str

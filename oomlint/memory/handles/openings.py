@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import H5_FILES
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -58,8 +58,7 @@ _MODE_AT: Final = {Opens.H5: 1, Opens.FILE: 1, Opens.ARCHIVE: 1, Opens.RASTER: 1
 _READS: Final = {Opens.H5: "r", Opens.FILE: "r", Opens.ARCHIVE: "r", Opens.RASTER: "r", Opens.MEMMAP: "r+"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opening:
+class Opening(Struct, frozen=True, eq=False):
     """One call that opens something."""
 
     kind: Opens

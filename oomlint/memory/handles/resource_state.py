@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -30,8 +31,7 @@ class End(Enum):
 SETTLES: Final = frozenset({End.CLOSED, End.KEPT, End.RETURNED})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Store:
+class Store(Struct, frozen=True, eq=False):
     """A place that puts the file, or an object of it, where it stays: the target, the comprehension, or the call of ``append``."""
 
     module: Module
@@ -40,8 +40,7 @@ class Store:
     grip: Grip
 
 
-@dataclass(slots=True, eq=False)
-class Trail:
+class Trail(Struct, eq=False):
     """Where the value of one expression goes."""
 
     ends: dict[End, list[cst.CSTNode]] = field(default_factory=dict)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Confidence, Fix, LoaderFact, Message, Place, Safety, Severity
 from oomlint.memory.facts import worker_count
@@ -45,8 +45,7 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(Struct, frozen=True):
     """Arguments that ask for a worker option without workers."""
 
     place: Place

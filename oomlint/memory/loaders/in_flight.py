@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.sample_values import launch_of
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 PREFETCHED = 2  # torch's default with workers
 
 
-@dataclass(frozen=True, slots=True)
-class Inflight:
+class Inflight(Struct, frozen=True):
     """What waits between the workers of one loader and the training; bytes of one batch."""
 
     place: Place

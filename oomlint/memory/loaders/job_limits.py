@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from oomlint import amounts
 from oomlint.memory.loaders.in_flight import case_under, workers_under
@@ -33,8 +34,7 @@ _BATCH_MEMORY: Final = re.compile(r"(\d{1,12}(?:\.\d+)?[KMGT]?)B?", re.IGNORECAS
 _OTHER_JOBS: Final = frozenset({"sbatch", "salloc", "ssh"})  # what they start is no part of the job that the script is
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """What is given: bytes or processors, and where that is said."""
 
     amount: float
@@ -42,8 +42,7 @@ class Limit:
     default: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """A loader of a training that a command starts, and the ranks that have one each."""
 
     loader: Loader

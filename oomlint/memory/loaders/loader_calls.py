@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import libcst as cst
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomlint.api_names import LOADERS
 from oomlint.finding import Confidence, Place
@@ -63,8 +64,7 @@ def evaluator_of(project: Project) -> Evaluator:
     return project.shared(Evaluator)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loader:
+class Loader(Struct, frozen=True, eq=False):
     """One call that makes a DataLoader.
 
     ``layers`` holds the arguments that a ``functools.partial`` gave before the call itself.
@@ -104,8 +104,7 @@ class Loader:
         return [arg for arg in self.call.args if arg.star == "**"]
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A loader in one frame, on one way that leads there."""
 
     loader: Loader
@@ -360,8 +359,7 @@ def is_true(value: Value) -> bool:
     return truth_of(value) is True and not isinstance(value, External)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Conflict:
+class Conflict(Struct, frozen=True, eq=False):
     """No workers, and an argument that needs them, on one way to a loader."""
 
     loader: Loader

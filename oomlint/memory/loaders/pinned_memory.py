@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -28,8 +28,7 @@ _LEAST_WASTE = 16 << 20  # bytes of one batch
 _THRESHOLD = "pinned_max_round_threshold_mb"  # an option of PyTorch's allocator that ends the rounding
 
 
-@dataclass(frozen=True, slots=True)
-class Rounded:
+class Rounded(Struct, frozen=True):
     """Memory that rounding takes: bytes of one batch or array, what is pinned for it, how often."""
 
     place: Place

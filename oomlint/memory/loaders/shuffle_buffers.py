@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive, loaders_of
@@ -34,8 +34,7 @@ _SAME: Final = frozenset(
 _DEEPEST: Final = 24  # stages
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One step of a stream: what is called, and with which arguments."""
 
     name: str
@@ -48,8 +47,7 @@ class Stage:
         return self.frame.module.place(call.func.attr if isinstance(call.func, cst.Attribute) else call, message)
 
 
-@dataclass(frozen=True, slots=True)
-class Shuffled:
+class Shuffled(Struct, frozen=True):
     """A loader with workers over a stream that shuffles decoded samples."""
 
     loader: Loader

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import EXPECTS
 from oomlint.finding import Confidence, Fix, Safety, Severity
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 _MOST_RELATED = 12  # more places tell no story
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """All conflicts of one argument that are told at one place."""
 
     place: Place
@@ -65,8 +64,7 @@ class Reported(TypedDict):
     given: tuple[Place, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """How an argument is made to depend on the worker count.
 
     ``make`` gets the argument's code and the worker count's, both ready to be operands, and whether the argument is literally ``True``. What it makes is

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
@@ -33,8 +33,7 @@ _DEEPEST: Final = 3  # calls from a method that reads a sample to one that moves
 _MOST_RELATED: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(Struct, frozen=True):
     """A loader whose workers use an accelerator."""
 
     loader: Loader

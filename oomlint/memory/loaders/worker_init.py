@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import AttributeFact, Confidence, Place, Severity
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsInit:
+class NeedsInit(Struct, frozen=True):
     """A loader without workers whose dataset waits for its worker function."""
 
     place: Place

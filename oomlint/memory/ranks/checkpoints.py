@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.kept_forms import branches_beside, stands_in
@@ -34,8 +34,7 @@ _SAME: Final = frozenset({"items", "values", "copy"})
 _WHOLES: Final = frozenset({"dict", "OrderedDict", "list"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class Kept(Struct, frozen=True, eq=False):
     """A checkpoint that names keep, whole or in parts, while something trains."""
 
     module: Module
@@ -51,8 +50,7 @@ class Kept:
         return f"{kept} {'keeps' if len(self.keepers) == 1 else 'keep'} it for as long as the training runs"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Weights:
+class Weights(Struct, frozen=True, eq=False):
     """A checkpoint that every rank reads."""
 
     call: cst.Call

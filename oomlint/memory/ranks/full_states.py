@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.fixes.add_argument import added_argument
@@ -29,8 +29,7 @@ _TO_HOST: Final = frozenset({"cpu", "numpy"})
 _BEHIND: Final = 2  # the place of the configuration among the arguments
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FullState:
+class FullState(Struct, frozen=True, eq=False):
     """A state of a whole model that every rank holds, and one reads."""
 
     module: Module

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -41,8 +41,7 @@ _MOST_SITES: Final = 6
 _DEEPEST: Final = 2  # functions between where it is filled and where it is gathered
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gather:
+class Gather(Struct, frozen=True, eq=False):
     """What every rank is sent of all others, for one to read."""
 
     module: Module
@@ -57,8 +56,7 @@ class Gather:
     first: bool = False  # the one that reads it is proven to be rank 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """Who reads something: where one rank does, whether others put it together first."""
 
     first: cst.CSTNode

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.finding import RanksFact
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -55,8 +56,7 @@ _DEEPEST: Final = 3  # calls between the file that is run and the code
 _MOST_SITES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(Struct, frozen=True):
     """The processes that run a piece of code, each for itself."""
 
     module: Module  # the file that makes it so

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_uses import has_arrays
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _SAMPLERS: Final = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sharded:
+class Sharded(Struct, frozen=True, eq=False):
     """A loader that reads a part of a dataset which is wholly in memory."""
 
     loader: Loader

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates, item_bytes
@@ -28,8 +28,7 @@ _DTYPE: Final = re.compile(r"\b(u?int(?:8|16|32|64)|b?float(?:16|32|64)|bool)\b"
 _LONGEST: Final = 40  # characters of one dimension in a formula
 
 
-@dataclass(frozen=True, slots=True)
-class Bytes:
+class Bytes(Struct, frozen=True):
     """How many bytes something has.
 
     ``dimensions`` are numbers, or the words of a dimension that nobody knows; ``item`` is bytes of one element, ``None`` where the type is unknown.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.amounts import readable
 from oomlint.model import arguments, names
@@ -28,8 +28,7 @@ _SIZED: Final = frozenset({"normal", "uniform"})
 _ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "full", "random", "random_sample", "standard_normal"})
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """Bytes of something: exact, at least so many, or a formula; all ``None`` and empty where unknown."""
 
     exact: int | None = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.api_names import COLLECTIONS, DRAWS
 from oomlint.memory.shared.byte_size import Size, allocated

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.memory.shared.containers import Containers
 from oomlint.memory.shared.content_by_syntax import WrittenForms

@@ -7,9 +7,10 @@ that every read writes, so their pages are copied; the payload of one array or t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.memory.shared.byte_size import Size
 
@@ -58,8 +59,7 @@ _GRAVITY = [
 DEEPEST = 8  # nested questions
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What is held, how it is called in a message, where it is made, how much of it."""
 
     kind: Kind
@@ -68,7 +68,7 @@ class Content:
     node: cst.CSTNode | None = None
     element: Content | None = None
     count: int | None = None  # elements, at most
-    size: Size = Size()  # noqa: RUF009 - frozen
+    size: Size = Size()
     doubt: int = 0
     dataset: Instance | None = None
     strings: bool = False  # elements proven to be strings

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from enum import Flag, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.ast_trees import tree_of
 from oomlint.finding import Resource, Severity

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.api_names import WRAPPERS
 from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, loaders_of
@@ -25,8 +25,7 @@ _LOADER_NAME = re.compile(r"(^|_)(data_?)?loader\d*$|(^|_)dl\d*$|dataloader\d*$|
 _EPOCH = re.compile(r"epoch", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderLike:
+class LoaderLike(Struct, frozen=True):
     """An expression that is a loader: known (its call was found) or by its name."""
 
     name: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct
 
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
@@ -28,8 +28,7 @@ _PADS: Final = frozenset({"pad", "pad_sequence"})
 _ONE: Final = frozenset({"int", "float"})
 
 
-@dataclass(frozen=True, slots=True)
-class Axes:
+class Axes(Struct, frozen=True):
     """What the uses of an array show."""
 
     least: int = 0  # axes, at least

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 
@@ -32,8 +34,7 @@ _NUMBER: Final = 8  # bytes of a number of Python, of which a batch has a tensor
 _INTEGRAL: Final = 1  # of the ranks of types: the higher wins
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Struct, frozen=True):
     """An array, a tensor, a picture or a number.
 
     ``shape`` has a word for a dimension that nobody knows, ``Least`` for one that may be larger, and is ``None`` where nobody knows how many there are.
@@ -71,8 +72,7 @@ class Array:
         return replace(self, shape=shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A tuple, a list or a dictionary: its parts by their place or key."""
 
     parts: tuple[tuple[object, Part], ...]
@@ -84,16 +84,14 @@ class Group:
         return found[-1] if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class Many:
+class Many(Struct, frozen=True):
     """A list of parts that are alike; ``count`` is ``None`` where nobody knows how many."""
 
     element: Part
     count: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A string: no tensor is made of it."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
@@ -21,8 +22,7 @@ FORKED = FORKED_MIB << 20  # bytes
 METHODS = ("fork", "spawn", "forkserver")
 
 
-@dataclass(frozen=True, slots=True)
-class StartMethods:
+class StartMethods(Struct, frozen=True):
     """The start methods that count for a loader.
 
     ``known`` says that just one can be meant; ``source`` where that comes from, in words.
