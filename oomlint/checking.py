@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint import plugins, registry
@@ -39,14 +38,13 @@ UNREAD: Final = "unread"  # the same where a file beside the code has kept its v
 UNFINISHED: Final = "unfinished"  # the same where its analysis takes more steps than any
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A rule that raised: a bug of oomlint, or of a plugin, not of the file."""
 
     code: str
     path: str
     cause: str
-    trace: str = field(compare=False)
+    trace: str
     origin: str = ""  # the plugin
 
 

@@ -6,7 +6,6 @@ The classes of :mod:`oomlint.finding` are the one description: their fields give
 from __future__ import annotations
 
 import types
-from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_type_hints
@@ -103,7 +102,7 @@ def _read(hint: Any, value: Any, place: Callable[[Any], Place]) -> Any:
 def _fields(cls: Any) -> tuple[tuple[str, Any], ...]:
     """The names and the types of a class's fields."""
     hints = get_type_hints(cls)
-    return tuple((one.name, hints[one.name]) for one in fields(cls))
+    return tuple((name, hints[name]) for name in cls.__struct_fields__)
 
 
 # -- the schema --------------------------------------------------------------------------------------------------------

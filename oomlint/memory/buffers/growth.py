@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Severity
@@ -48,8 +48,7 @@ _CALLERS: Final = 2  # calls that are followed from a method outwards
 _MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True, eq=False):
     """One thing that grows: which rule it belongs to, how grave, and all statements that feed it in the same loop."""
 
     code: str
@@ -61,7 +60,7 @@ class Growth:
     record: Record
     freed: bool = False  # a backward pass frees the activations; the nodes stay
     others: tuple[cst.CSTNode, ...] = ()  # where the other stores are told, each as the first one is
-    facts: dict[str, object] = field(default_factory=dict, compare=False)  # "given" to a meter, kept "beside", in an "evaluation"
+    facts: dict[str, object] = field(default_factory=dict)  # "given" to a meter, kept "beside", in an "evaluation"
 
     @property
     def store(self) -> Store:
