@@ -48,6 +48,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Lookups, Ou
         super().__init__(project)
         self._memo: Memory[tuple[cst.CSTNode, Frame], Alternatives] = Memory(project.readings)
         # What follows from answers that are the very same objects is the same again.
+        self._reached: Memory[tuple[cst.CSTNode, Frame], list[Picks]] = Memory(project.readings)
         self._verdicts: dict[tuple[cst.CSTNode, Frame], tuple[Alternatives, Verdicts]] = {}
         self._denied: dict[int, tuple[Verdicts, Verdicts]] = {}
         self._pairs: dict[tuple[int, int, bool], tuple[Verdicts, Verdicts, Verdicts]] = {}
@@ -163,11 +164,17 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Lookups, Ou
 
     def where(self, node: cst.CSTNode, frame: Frame) -> list[Picks]:
         """Picks under which control reaches ``node``."""
+        known = self._reached.get((node, frame))
+        if known is not None:
+            return known
         key = (frame.scope, node)
         way = self._ways.get(key)
         if way is None:
             way = self._ways[key] = path_conditions(frame.module.walk, frame.scope, node)
-        return [picks for picks, _ in self.conditions(way, frame)]
+        found = [picks for picks, _ in self.conditions(way, frame)]
+        if self.depth == 0 or self.spent < BUDGET:
+            self._reached[node, frame] = found
+        return found
 
 
 def _widened(verdicts: Verdicts) -> Verdicts:

@@ -45,6 +45,7 @@ class Questions(ABC):
         self.spent = 0  # questions since the outermost one
         self.depth = 0
         self.resolved: Memory[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = Memory(project.readings)
+        self.returns: Memory[tuple[FunctionRef, tuple[Bound, ...], tuple[Accessor, ...]], Alternatives] = Memory(project.readings)
         self.rows: dict[tuple[Scope, cst.CSTNode], tuple[cst.BaseComp, ...]] = {}  # comprehensions around a name, the innermost first
         self.handed: Memory[tuple[Scope, str], tuple[tuple[Effect, Frame, cst.Call], ...]] = Memory(project.readings)  # what callees merge into an object
         self.lines: Memory[ClassRef, list[ClassRef | External]] = Memory(project.readings)  # lineages by class

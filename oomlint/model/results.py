@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oomlint.api_names import H5_FILES, SAME_GRAPHS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
-from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, trim, written
+from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, Questions, is_cpu_count, trim, written
 from oomlint.model.registries import REGISTRIES, registered
 from oomlint.model.sources import CONTAINERS
 from oomlint.model.values import (
@@ -120,9 +120,25 @@ class Results(Questions):
 
     def returned(self, function: FunctionRef, bound: tuple[Bound, ...], accessors: tuple[Accessor, ...]) -> Alternatives:
         """What a function of the project returns (or an element of it)."""
+        key = (function, bound, accessors)
+        if key in self.active:
+            return NO_ANSWER
+        known = self.returns.get(key)
+        if known is not None:
+            return known
+        self.active.add(key)
+        try:
+            found = self._returned(function, bound, accessors)
+        finally:
+            self.active.discard(key)
+        if self.depth == 0 or self.spent < BUDGET:
+            self.returns[key] = found
+        return found
+
+    def _returned(self, function: FunctionRef, bound: tuple[Bound, ...], accessors: tuple[Accessor, ...]) -> Alternatives:
         scope = function.scope
         inner = Frame(function.module, scope, bound, function.this, self._closure(function, bound))
-        if inner.depth > _DEEPEST_CALL:
+        if inner.depth > _DEEPEST_CALL or _calls_itself(inner):
             return [Alternative(UNKNOWN)]
         if isinstance(scope.node, cst.Lambda):
             return self.access(scope.node.body, accessors, inner)
@@ -401,3 +417,13 @@ def _parses(parser: cst.BaseExpression, call: cst.Call, frame: Frame) -> tuple[M
             break
         parser, call, frame = given.node.value, given.bound.call, given.bound.frame
     return frame.module, call
+
+
+def _calls_itself(frame: Frame) -> bool:
+    """Whether a function runs inside of a run of itself, on behalf of the same object: each round of a recursion multiplies the ways of the one before."""
+    here = frame
+    while here.bound:
+        here = here.bound[-1].frame
+        if here.scope is frame.scope and here.this == frame.this:
+            return True
+    return False
