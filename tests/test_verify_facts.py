@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 from verify_cases import FILE, MARK, found, marked, told, verify
@@ -68,14 +69,14 @@ SHOWN: Final = {("recheck.py", "item.message")}
 
 def garbled(finding: Finding) -> Finding:
     """The finding in words that nobody understands, and with none of the places that only tell its story."""
-    fix = replace(finding.fix, message=_garbled(finding.fix.message)) if finding.fix is not None else None
+    fix = msgspec.structs.replace(finding.fix, message=_garbled(finding.fix.message)) if finding.fix is not None else None
     headline, consequence, remedy = (_garbled(part) for part in (finding.headline, finding.consequence, finding.help))
-    return replace(finding, headline=headline, consequence=consequence, help=remedy, related=(), fix=fix)
+    return msgspec.structs.replace(finding, headline=headline, consequence=consequence, help=remedy, related=(), fix=fix)
 
 
 def retold(finding: Finding) -> Finding:
     """The finding with its places, in words that nobody understands."""
-    return replace(garbled(finding), related=tuple(place.saying(_garbled(place.message)) for place in finding.related))
+    return msgspec.structs.replace(garbled(finding), related=tuple(place.saying(_garbled(place.message)) for place in finding.related))
 
 
 def _garbled(text: str) -> str:
@@ -175,7 +176,7 @@ def test_words_let_no_wrong_fix_through(name: str, runner: SandboxRunner, tmp_pa
     at = marked(path)
     said = engine.run([str(path)], Settings().with_overrides(select=[code], severity="note", min_confidence="low"), tmp_path, engine.Options(cache=False))
     known = next((item for item in said.findings if item.place.row == at.place.row), None)
-    for finding in (at, *([replace(known, fix=None)] if known is not None else [])):  # its own fix is another one
+    for finding in (at, *([msgspec.structs.replace(known, fix=None)] if known is not None else [])):  # its own fix is another one
         verdict = verify(runner, Case(garbled(finding), str(tmp_path), {str(path): (before.encode(), after.encode())}))
         assert verdict.outcome in {Outcome.REGRESSED, Outcome.INCONCLUSIVE}, told(verdict)
 

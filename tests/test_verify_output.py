@@ -9,6 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from inline_snapshot import snapshot
 from jsonschema import Draft202012Validator
@@ -317,7 +318,7 @@ def test_the_page_loads_and_runs_nothing(item: Item, view: View) -> None:
         readings=(Reading(hostile, hostile, (1.0, 2.0), (float("nan"),), hostile),),
         timelines=(Timeline(hostile, hostile, hostile, ((0.0, 1.0), (float("inf"), 2.0))), Timeline("x", "bytes", "step", ())),
     )
-    case = replace(case, finding=replace(case.finding, headline=hostile), changes={path: (hostile.encode(), b"\x00") for path in case.changes})
+    case = replace(case, finding=msgspec.structs.replace(case.finding, headline=hostile), changes={path: (hostile.encode(), b"\x00") for path in case.changes})
     text = verdicts_html.text([(case, verdict)], view, hostile)
     page = Page(text)
     assert not {tag for tag, _ in page.tags} & {"script", "img", "link", "iframe", "object", "image", "use"}
