@@ -32,7 +32,8 @@ class PythonObjectsCopiedByWorkers(Rule):
 
     A list of file names of unknown length is a note, not shown by default: up to some 100,000 names it is small beside what it leads to. So
     is one of strings that `__getitem__` makes paths or keys of, one of numbers, and one whose attribute says that it holds file names
-    (`paths`, `files`). Attributes that by their name hold one small value a sample or a summary (`labels`, `ids`, `vocab`) are silent.
+    (`paths`, `files`). Attributes that by their name hold one small value a sample or a summary (`labels`, `ids`, `vocab`) are silent, and so is
+    what is read only under a flag that is off for as long as the dataset lives (`if self.is_test:`).
 
     ## Why is this bad
 
@@ -52,8 +53,8 @@ class PythonObjectsCopiedByWorkers(Rule):
     | one NumPy array of numbers or strings, one tensor, one `bytes` | 48 to 52 | 0.1 |
 
     What does not help: a tuple instead of a list, `gc.freeze()` before the fork, the immortal objects of Python 3.12 (only `None`, small
-    integers and interned strings gain). What is no problem under fork: a list of large arrays, whose payload stays shared; a list of small
-    integers.
+    integers and interned strings gain). What is no problem under fork: a list of large arrays, or of records with such arrays, whose payload
+    stays shared; a list of small integers.
 
     ## Example
 

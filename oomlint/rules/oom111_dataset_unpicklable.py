@@ -32,7 +32,8 @@ class DatasetUnpicklable(Rule):
     - or `collate_fn` or `worker_init_fn` is a lambda or a nested function;
     - or the dataset's class is defined inside a function.
 
-    It is silent where the start method is fork, by the code or by the setting, and where there are no workers.
+    It is silent where the start method is fork, by the code or by the setting, where there are no workers, and where all that cannot be sent is a
+    handle of which OOM301, OOM303 or OOM311 speaks.
 
     ## Why is this bad
 
