@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
@@ -111,7 +111,7 @@ def load_settings(
     else:
         settings = _settings_of("--config: ", lines, codes)
     if settings.requires_python is None:
-        settings = replace(settings, requires_python=_requires_python(root / "pyproject.toml"))
+        settings = settings.having(requires_python=_requires_python(root / "pyproject.toml"))
     return settings, root
 
 

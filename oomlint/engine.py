@@ -6,7 +6,6 @@ processes, the cache or the clock.
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import importlib
 import os
@@ -113,7 +112,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
     # All severities are asked for, and what is hidden is told: how much that is is worth knowing.
-    checker = Checker(replace(job, settings=dataclasses.replace(job.settings, severity=Severity.NOTE)))
+    checker = Checker(replace(job, settings=job.settings.having(severity=Severity.NOTE)))
     causes = Causes()
     if options.causes:
         causes = causes_of(Checker(replace(job, verdicts=cache.verdicts)), files, {os.path.abspath(path) for path in paths}.intersection(listed))

@@ -146,6 +146,10 @@ class Settings:
     cache_dir: Annotated[str, _About("Folder of the cache, from the project's root.")] = ".oomlint_cache"
     verify: Annotated[VerifySettings, _About("How `oomlint verify` runs code.")] = VerifySettings()
 
+    def having(self, **changes: Any) -> Settings:
+        """These settings with other values of some fields."""
+        return replace(self, **changes)
+
     def with_overrides(self, **overrides: object) -> Settings:
         """These settings with the options of a command line in place; ``None`` stands for an option that was not given.
 

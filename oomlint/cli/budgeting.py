@@ -6,11 +6,10 @@ import json
 import os
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from oomlint.amounts import size
 from oomlint.beside_code import beside
@@ -271,12 +270,12 @@ def _with_all(programs: Sequence[Program], path: str, finder: Finder, projects: 
         containers = [container for source in one.sources for container in source.containers]
         told = tuple(held.of_findings(said, containers, growing, one))
         kept = (*told, *growing.of(one, told, stored))
-        yield msgspec.structs.replace(one, held=(*kept, *checkpoints), trained=trained)
+        yield replace(one, held=(*kept, *checkpoints), trained=trained)
 
 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:
     """What the rules find in the files that a program reaches."""
-    every = replace(settings, severity=Severity.NOTE, min_confidence=Confidence.LOW)
+    every = settings.having(severity=Severity.NOTE, min_confidence=Confidence.LOW)
     checker = Checker(Job(every, root, held.CODES, True, {}, suppress=False), projects)  # noqa: FBT003 - the scout is asked
     found: list[Finding] = []
     for module in reached:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -174,8 +174,8 @@ def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> S
     asked = Settings().with_overrides(select=arguments.select, ignore=arguments.ignore, extend_select=arguments.extend_select)
     asked.check_codes(code for code, _ in catalogue())
     base = () if arguments.select else codes(settings.select, settings.ignore, settings.extend_select)
-    wanted = replace(rest, select=codes(asked.select, asked.ignore, asked.extend_select, base), ignore=(), extend_select=())
-    return replace(wanted, select=chosen(wanted))
+    wanted = rest.having(select=codes(asked.select, asked.ignore, asked.extend_select, base), ignore=(), extend_select=())
+    return wanted.having(select=chosen(wanted))
 
 
 def _is_exact(selectors: Sequence[str]) -> bool:

@@ -96,7 +96,7 @@ def _surroundings(settings: Settings, root: str, asked: Asked, own: Own) -> Surr
 
     return Surroundings(
         root,
-        replace(settings, verify=known),
+        settings.having(verify=known),
         options,
         python,
         asked.unsandboxed,

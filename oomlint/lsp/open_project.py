@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +38,7 @@ class OpenProject:
         """``path`` is the file for whose sake the project is looked at. Raises ConfigError for a code that no rule has."""
         settings.check_codes(code for code, _ in registry.catalogue())
         codes = registry.chosen(settings)
-        self.settings = dataclasses.replace(settings, sort=Sort.PLACE)
+        self.settings = settings.having(sort=Sort.PLACE)
         self.root = root
         self._job = Job(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root), sources=plugins.used())
         self._in_use: dict[str, frozenset[Finding]] = {}  # comments that silence what a file causes in others, by its path
@@ -108,7 +107,7 @@ def project_for(path: str, known: list[OpenProject], codes: tuple[str, ...]) -> 
     root = str(folder)
     if os.path.lexists(path) and not discover([path], settings, root, force_exclude=True).files:
         return None
-    wanted = dataclasses.replace(settings, sort=Sort.PLACE)
+    wanted = settings.having(sort=Sort.PLACE)
     project = next((each for each in known if each.root == root and each.settings == wanted), None)
     if project is None:
         project = OpenProject(settings, root, path)

@@ -96,7 +96,7 @@ def _checked(session: Session, paths: tuple[str, ...], overlay: dict[str, bytes]
     """What all rules that the project is checked with say of the files, comments that silence them or not."""
     chosen, _ = nearest(session.case.root)
     codes = {code for each in (chosen, session.settings) for code in registry.chosen(each)}
-    settings = replace(session.settings, select=tuple(sorted(codes)), ignore=(), extend_select=(), preview=True, severity=Severity.NOTE)
+    settings = session.settings.having(select=tuple(sorted(codes)), ignore=(), extend_select=(), preview=True, severity=Severity.NOTE)
     present = [path for path in paths if overlay.get(path) or os.path.exists(path)]
     options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False, once=False, causes=False)
     report = engine.run(present, settings, session.case.root, options)
