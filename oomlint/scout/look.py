@@ -49,6 +49,7 @@ from oomlint.scout.telling import (
     MOVES,
     NO_ROOTS,
     READY,
+    SWITCHES_OFF,
     is_data_class,
     is_no_root,
     is_worker_word,
@@ -185,6 +186,9 @@ class Look:
         if here.keeps or here.places:
             self.helpers |= here.helpers
         if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and (here.drives or not here.in_module)):
+            raise Found
+        decorators = getattr(here.node, "decorator_list", ())
+        if here.keeps and any(name_of(part.func if isinstance(part, ast.Call) else part) in SWITCHES_OFF for part in decorators):
             raise Found
 
     # -- what opens a scope --------------------------------------------------------------------------------------------

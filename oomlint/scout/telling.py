@@ -49,6 +49,7 @@ _TABLE = re.compile(
 )
 # Names of torch in functions that run a model, and in the rounds of a loop that does.
 MODES: Final = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
+SWITCHES_OFF: Final = frozenset({"no_grad", "inference_mode"})  # as a decorator: of a method of a module, too, which then is no part of a forward pass
 MOVES: Final = frozenset({"cuda", "cpu", "to", "detach"})  # what a round does that runs a model: its data goes to the device, or what comes is brought back
 READY: Final = frozenset({"eval", "load_state_dict"})  # what makes a model ready for an evaluation
 DRIVES: Final = frozenset({"eval", "backward"})  # what a method does that goes through batches itself, also one of a module: `forward` does neither

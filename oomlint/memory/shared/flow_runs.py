@@ -18,7 +18,7 @@ from oomlint.model.gradients import Gradients
 from oomlint.model.held import Graph, Kind, Mode, join_all
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
-from oomlint.scout.telling import ADDS, DRIVES, MODES, MOVES, READY, is_no_root, is_table, words_of
+from oomlint.scout.telling import ADDS, DRIVES, MODES, MOVES, READY, SWITCHES_OFF, is_no_root, is_table, words_of
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ _LIBRARIES: Final = frozenset(
     {"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"}
 )
 _MOST_FRAMES: Final = 4
-_OFF: Final = frozenset({"no_grad", "inference_mode"})
 _TRAINING: Final = re.compile(r"^(on_)?train|^compute_loss$")
 _DIFFERENTIATED: Final = frozenset({"training_step", "compute_loss"})  # what a framework goes backward from
 
@@ -188,7 +187,7 @@ class Runs:
 def _is_decorated_off(scope: Scope) -> bool:
     """Whether a decorator switches gradients off: no part of a forward pass, but what a program calls, as the sampling of a diffusion."""
     decorators = (one.decorator for one in scope.node.decorators) if isinstance(scope.node, cst.FunctionDef) else ()
-    return any(names.last_name(one.func if isinstance(one, cst.Call) else one) in _OFF for one in decorators)
+    return any(names.last_name(one.func if isinstance(one, cst.Call) else one) in SWITCHES_OFF for one in decorators)
 
 
 def _is_of_another_framework(text: str) -> bool:
