@@ -18,7 +18,7 @@ from oomlint.memory.buffers.collated import gives_tensor
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
 from oomlint.memory.buffers.metric_states import grows, list_metric
-from oomlint.memory.buffers.outside_readers import escapes
+from oomlint.memory.buffers.outside_readers import escapes, runs_of_callers, written_as_json
 from oomlint.memory.buffers.step_lists import step_lists, step_records
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.construction import constructions_of
@@ -29,7 +29,6 @@ from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
-from oomlint.model.events import AS_JSON
 from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
 from oomlint.model.readings import Memory
 from oomlint.model.rounds import dependents
@@ -101,7 +100,7 @@ class Buffers:
                 if store.value.carries is Graph.NO and store.mode is not Mode.OFF:
                     numbers.add(store.node)
                 growth = self._judge(store, record, module) if id(store.node) not in learnt or store.value.carries is Graph.NO else None
-                if growth is not None and self._goes_to_json(store, record):
+                if growth is not None and written_as_json(store, record, self.runs):
                     continue
                 if growth is None:
                     if store.kind in {"append", "extend"} and store.module is module and not store.via:
@@ -236,7 +235,7 @@ class Buffers:
 
     def _differentiated_elsewhere(self, store: Store, record: Record) -> bool:
         """Whether a caller, or another method of the object, may compute gradients of what is collected."""
-        if any(id(store.node) in event.tags for other in self._of_callers(store, record) for event in other.backwards):
+        if any(id(store.node) in event.tags for other in runs_of_callers(store, record, self.runs) for event in other.backwards):
             return True
         if not store.attributes:
             return False
@@ -248,18 +247,6 @@ class Buffers:
             if read and self._learns(store.module, scope):
                 return True
         return False
-
-    def _of_callers(self, store: Store, record: Record) -> Iterator[Record]:
-        """Runs of the functions that get what is collected."""
-        frame = record.frame
-        if frame is not None and id(store.node) in record.returned.all_tags:
-            for site in self.runs.evaluator.calls.sites(frame.module, frame.scope, most=4):
-                yield from self.runs.records(site.module, site.scope)
-
-    def _goes_to_json(self, store: Store, record: Record) -> bool:
-        """Whether what is collected is written as JSON, which takes numbers and strings, and no tensor or array."""
-        uses = (use for run in (record, *self._of_callers(store, record)) for use in run.uses if use.what == AS_JSON)
-        return any(id(store.node) in _as_they_are(use.value) for use in uses)
 
     def _learns(self, module: Module, scope: Scope, depth: int = 0) -> bool:
         """Whether a function goes backward, or who calls it does: a method makes a loss of what others collected, and its caller differentiates it."""
@@ -368,14 +355,6 @@ def _goes_backward_by_attribute(store: Store) -> bool:
     calls = (call.func for scope in store.module.walk.scopes for call in scope.calls) if attributes else ()
     receivers = (func.value for func in calls if isinstance(func, cst.Attribute) and func.attr.value == "backward")
     return any(isinstance(one, cst.Attribute) and one.attr.value in attributes for one in receivers)
-
-
-def _as_they_are(held: Held) -> Iterator[int]:
-    """Statements that stored what a container holds, other than the numbers that were worked out of it."""
-    if not all(leaf.kind is Kind.PLAIN for leaf in held.leaves()):
-        yield from held.tags
-        for part in (*(part for _, part in held.items), held.inside):
-            yield from _as_they_are(part) if part is not None else ()
 
 
 def _goes_on(store: Store, record: Record, loop: Loop) -> bool:

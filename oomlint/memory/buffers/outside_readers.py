@@ -1,4 +1,4 @@
-"""Whether somebody out of sight may read a buffer: then nobody can say what a value without its graph would change."""
+"""Who reads a buffer out of sight of its loop: callers, and whoever it is handed to, so that nobody can say what a value without its graph would change."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.events import AS_JSON
+from oomlint.model.held import Kind
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from oomlint.model.events import Loop, Store
+    from collections.abc import Iterator
+
+    from oomlint.memory.shared.flow_runs import Runs
+    from oomlint.model.events import Loop, Record, Store
+    from oomlint.model.held import Held
     from oomlint.syntax.scopes import Scope
     from oomlint.syntax.walk import Walk
 
+_MOST_SITES: Final = 4
 # Calls that look at what they are given and let it go again.
 _LOOKS: Final = frozenset(
     "len sum print float int str min max sorted enumerate zip range isinstance mean stack cat concat vstack hstack median std var round abs any all array "
@@ -37,6 +44,28 @@ def escapes(store: Store, loop: Loop) -> bool:
         return True
     uses = (node for node in scope.nodes() if isinstance(node, cst.Name) and node.value == name)
     return any(walk.scope_at(node) is not scope or _leaves(node, walk) for node in uses)
+
+
+def runs_of_callers(store: Store, record: Record, runs: Runs) -> Iterator[Record]:
+    """Runs of the functions that get what is collected."""
+    frame = record.frame
+    if frame is not None and id(store.node) in record.returned.all_tags:
+        for site in runs.evaluator.calls.sites(frame.module, frame.scope, most=_MOST_SITES):
+            yield from runs.records(site.module, site.scope)
+
+
+def written_as_json(store: Store, record: Record, runs: Runs) -> bool:
+    """Whether what is collected is written as JSON, which takes numbers and strings, and no tensor or array."""
+    uses = (use for run in (record, *runs_of_callers(store, record, runs)) for use in run.uses if use.what == AS_JSON)
+    return any(id(store.node) in _as_they_are(use.value) for use in uses)
+
+
+def _as_they_are(held: Held) -> Iterator[int]:
+    """Statements that stored what a container holds, other than the numbers that were worked out of it."""
+    if not all(leaf.kind is Kind.PLAIN for leaf in held.leaves()):
+        yield from held.tags
+        for part in (*(part for _, part in held.items), held.inside):
+            yield from _as_they_are(part) if part is not None else ()
 
 
 def _on_attribute(node: cst.CSTNode) -> bool:
