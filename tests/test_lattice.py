@@ -29,7 +29,7 @@ def plain(sure: bool, tags: frozenset[int], home: tuple[object, ...]) -> Held:  
 FLAT = st.one_of(
     st.builds(plain, st.booleans(), IDS, HOMES),
     st.builds(
-        Held,
+        lambda **fields: Held(**fields),  # of a class itself, hypothesis would look up the types of all fields
         kind=st.sampled_from(KINDS),
         graph=st.sampled_from(Graph),
         device=st.sampled_from(Device),
