@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,10 +26,15 @@ def plain(sure: bool, tags: frozenset[int], home: tuple[object, ...]) -> Held:  
     return Held(Kind.PLAIN, device=Device.HOST, size=Size.SCALAR, sure=sure, tags=tags, home=home)
 
 
+def held(**fields: Any) -> Held:
+    """Any value. Given the class itself, hypothesis would look up the types of all fields, some of which only type checkers import."""
+    return Held(**fields)
+
+
 FLAT = st.one_of(
     st.builds(plain, st.booleans(), IDS, HOMES),
     st.builds(
-        lambda **fields: Held(**fields),  # of a class itself, hypothesis would look up the types of all fields
+        held,
         kind=st.sampled_from(KINDS),
         graph=st.sampled_from(Graph),
         device=st.sampled_from(Device),
