@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -321,10 +320,9 @@ def _extent(holding: Holding, dataset: Dataset, loader: Loader) -> int:
 
 
 def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
-    """Whether it is an entry of what was read that no sample takes an element of: a number of the settings."""
-    part = holding.effect.value if holding.effect is not None else None
+    """Whether it is something of which nobody says what it holds, and that no sample takes an element of: a number of the settings."""
     evaluator = datasets_of(loader.module.project).evaluator
-    return isinstance(part, cst.Subscript) and not is_looked_into(dataset, holding.name, evaluator)
+    return holding.content.element is None and not is_looked_into(dataset, holding.name, evaluator)
 
 
 def _may_hold_arrays(content: Content) -> bool:
