@@ -121,7 +121,7 @@ def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
 def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     """Single files of tensors that the module reads for a dataset."""
     for load in arrays_of(project).files(module):
-        if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not (_restores(load) or proven_small(module, load.node)):
+        if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not (_restores(load, project) or proven_small(module, load.node)):
             yield load
 
 
@@ -131,9 +131,18 @@ def chosen_by_base(load: Load, project: Project) -> bool:
     return cls is not None and cls.is_class and evaluator_of(project).derives(ClassRef(load.module, cls), *_IN_MEMORY)
 
 
-def _restores(load: Load) -> bool:
-    """Whether the file is a checkpoint: a part of it goes to ``load_state_dict``, and what else it has is the state of a training."""
-    return isinstance(load.node, cst.Call) and loaded(load.module, load.scope, load.node).restores
+def _restores(load: Load, project: Project) -> bool:
+    """Whether the file is a checkpoint: a part of it goes to ``load_state_dict``, and what else it has is the state of a training.
+
+    The parts are taken where it is read, or where a function that gives all of it is called.
+    """
+    if not isinstance(load.node, cst.Call):
+        return False
+    if loaded(load.module, load.scope, load.node).restores:
+        return True
+    if None not in kept_of(project).returned(load.module, load.node):
+        return False
+    return any(loaded(site.module, site.scope, site.call).restores for site in evaluator_of(project).calls.sites(load.module, load.scope))
 
 
 def _corpora(module: Module, project: Project) -> Iterator[Load]:
