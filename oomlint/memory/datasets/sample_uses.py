@@ -142,14 +142,11 @@ def is_looked_into(dataset: Dataset, attribute: str, evaluator: Questions) -> bo
     instance = dataset.instance
     if instance is None:
         return True
-    found = False
-    for way in _ways(instance, evaluator):
-        for node in way.function.scope.nodes():
-            if isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute):
-                found = True
-                if _takes_out(node, way.function, instance, evaluator, 0):
-                    return True
-    return not found  # a property reads it, or what gets the object
+    return any(
+        isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute) and _takes_out(node, way.function, instance, evaluator, 0)
+        for way in _ways(instance, evaluator)
+        for node in way.function.scope.nodes()
+    )
 
 
 def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, evaluator: Questions, depth: int) -> bool:
@@ -165,7 +162,8 @@ def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, eva
         return isinstance(walk.parents.get(display), cst.Return) and function.scope.name != "__getitem__"  # who called may take it out again
     if isinstance(
         above,
-        cst.BinaryOperation | cst.Comparison | cst.UnaryOperation | cst.If | cst.IfExp | cst.FormattedStringExpression,
+        # As a key or an end of a slice, it says which element is taken of something else.
+        cst.BinaryOperation | cst.Comparison | cst.UnaryOperation | cst.If | cst.IfExp | cst.FormattedStringExpression | cst.Index | cst.Slice,
     ):
         return False
     call = walk.parents.get(above) if isinstance(above, cst.Arg) else None

@@ -322,7 +322,7 @@ def _extent(holding: Holding, dataset: Dataset, loader: Loader) -> int:
 def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     """Whether it is something of which nobody says what it holds, and that no sample takes an element of: a number of the settings."""
     evaluator = datasets_of(loader.module.project).evaluator
-    return holding.content.element is None and not is_looked_into(dataset, holding.name, evaluator)
+    return holding.effect is not None and holding.content.element is None and not is_looked_into(dataset, holding.name, evaluator)
 
 
 def _may_hold_arrays(content: Content) -> bool:
