@@ -153,7 +153,8 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
         if in_preview(code) and not settings.preview:
             continue
         for part in [dataset] if code == _TOLD_BESIDE else _parts(dataset):
-            every = [(used, is_small(used.content, settings)) for used in (as_used(h, part, loader) for h in part.every())]
+            mine = [h for h in part.every() if not _is_option(h, owner_of(part, h), loader)]
+            every = [(used, is_small(used.content, settings)) for used in (as_used(h, part, loader) for h in mine)]
             # Tensors each take a descriptor, however small they are.
             counted = code == "OOM113"
             held = [h for h, small in every if not small or (counted and h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]
@@ -279,7 +280,6 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     ]
     arrays = [h for h in copied if has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
     copied = [h for h in copied if not _may_hold_arrays(h.content) or h not in arrays]
-    copied = [h for h in copied if not _is_option(h, owner_of(dataset, h), loader)]
     headers = [h for h in arrays if h.content.kind is Kind.BLOB and not methods.only_pickles]  # what is large in it stays shared
     light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
     heavy = [h for h in copied if h not in light]
@@ -322,7 +322,8 @@ def _extent(holding: Holding, dataset: Dataset, loader: Loader) -> int:
 def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     """Whether it is something of which nobody says what it holds, and that no sample takes an element of: a number of the settings."""
     evaluator = datasets_of(loader.module.project).evaluator
-    return holding.effect is not None and holding.content.element is None and not is_looked_into(dataset, holding.name, evaluator)
+    unknown = holding.effect is not None and holding.content.kind is Kind.OBJECTS and holding.content.element is None
+    return unknown and not is_looked_into(dataset, holding.name, evaluator)
 
 
 def _may_hold_arrays(content: Content) -> bool:
