@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from oomlint.model.reach import Condition, Payload
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 
 _BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
@@ -113,9 +114,12 @@ class Definitions(Questions):
     def search(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:
         """Definitions in the scope that reach ``at``; ``start`` tells what holds before all of them."""
         scope = frame.scope
-        if root in scope.outer:
-            return list(self.resolve(root, accessors, self.module_frame(frame.module), None))
         walk = frame.module.walk
+        if root in scope.outer and scope not in set_only_inside(walk, root):
+            return list(self.resolve(root, accessors, self.module_frame(frame.module), None))
+        if scope.parent is None and at is None and (setters := set_only_inside(walk, root)):
+            given = [alt for one in setters for alt in self.resolve(root, accessors, self.calls.plain_frame(frame.module, one), None)]
+            return given if len(setters) == 1 else [alt.doubting() for alt in given]
         known, settled = self._changed_by_callees(root, accessors, frame, at) if accessors and scope.calls else ([], False)
         if settled:
             return known
@@ -314,6 +318,16 @@ def _rows_around(frame: Frame, at: cst.CSTNode) -> Iterator[cst.BaseComp]:
             return
         if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
             yield node
+
+
+def set_only_inside(walk: Walk, root: str) -> list[Scope]:
+    """Functions that set a name of their module, ``global args``, where the module itself gives it nothing, or ``None``: it is what they make of it."""
+    if root not in walk.shared:
+        return []
+    own = [effect for effect in walk.root.effects.get(root, ()) if not effect.path]
+    if any(not (isinstance(effect.value, cst.Name) and effect.value.value == "None") for effect in own):
+        return []
+    return [scope for scope in walk.scopes if root in scope.outer and scope.sets(root)]
 
 
 def _set_from_inside(scope: Scope, root: str, *, whole_module: bool) -> bool:

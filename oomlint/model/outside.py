@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.definitions import set_only_inside
 from oomlint.model.questions import UNKNOWN, Questions
 from oomlint.model.values import (
     Alternative,
@@ -53,7 +54,7 @@ class Outside(Questions):
             found = self.resolve(root, accessors, self.module_frame(frame.module), None)
             # A module's global that some function rebinds can hold anything by the time this runs.
             walk = frame.module.walk
-            rebound = root in walk.shared and any(root in s.outer and s.sets(root) for s in walk.scopes)
+            rebound = root in walk.shared and not set_only_inside(walk, root) and any(root in s.outer and s.sets(root) for s in walk.scopes)
             return [a.doubting(2) for a in found] if rebound else found
         if frame.outer is not None and frame.outer.scope is parent:
             return self.resolve(root, accessors, frame.outer, None)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _MANY = 8  # processes that take 1 GiB together however they start: 139 MiB each under spawn and forkserver
+_UNSEEN = frozenset({Kind.OBJECTS, Kind.BLOB})  # what a file is thought to hold of which nobody sees more
 _SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
 _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
@@ -322,7 +323,7 @@ def _extent(holding: Holding, dataset: Dataset, loader: Loader) -> int:
 def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     """Whether it is something of which nobody says what it holds, and that no sample takes an element of: a number of the settings."""
     evaluator = datasets_of(loader.module.project).evaluator
-    unknown = holding.effect is not None and holding.content.kind is Kind.OBJECTS and holding.content.element is None
+    unknown = holding.effect is not None and holding.content.kind in _UNSEEN and holding.content.element is None
     return unknown and not is_looked_into(dataset, holding.name, evaluator)
 
 
