@@ -67,6 +67,7 @@ ROOMS: Final = (
     "finding",
     "ast_trees",
     "api_names",
+    "frameworks",
     "__init__",
 )
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import OF_DICTS, SELECTS
+from oomlint.frameworks import BACKWARDS
 from oomlint.model import names
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
@@ -306,7 +307,7 @@ class FlowMethods(FlowModules):
         self._note_write(node, method, base, args, state)
         if method in IN_PLACE and base.home:
             return mixed([base, *args]).having(kind=base.kind, home=base.home)
-        if method in {"backward", "manual_backward"}:
+        if method in BACKWARDS:
             value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
             told = args[0] if args else base
             unknown = told.kind is Kind.UNKNOWN or (told.kind is Kind.OBJECT and told is base and isinstance(told.value, ExternalCall))

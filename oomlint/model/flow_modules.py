@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from oomlint.api_names import MOVES_MODEL, SAME_MODEL
+from oomlint.frameworks import BACKWARDS
 from oomlint.model import names
 from oomlint.model.events import Via
 from oomlint.model.flow_definitions import adds_up, is_metric
@@ -230,7 +231,7 @@ class FlowModules(FlowLayers):
             return found
         if method in MOVES_MODEL:
             return base
-        if method in {"backward", "manual_backward"} and args:
+        if method in BACKWARDS and args:
             self.went_backward(node, state, args[0], retain=flag(node, "retain_graph"))
             return PLAIN
         if method in {"zero_grad", "load_state_dict", "log", "log_dict", "save_hyperparameters", "print", "save_pretrained"}:

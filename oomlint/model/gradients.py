@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.frameworks import EVALUATION_HOOK, LOSS_METHODS
 from oomlint.model import arguments, names
 from oomlint.model.held import Mode
 from oomlint.model.readings import Memory
@@ -34,8 +35,6 @@ _HARMLESS: Final = re.compile(
     re.IGNORECASE,
 )
 _TELLING: Final = re.compile(r"grad|infer|eval|freez|frozen", re.IGNORECASE)
-_LIGHTNING: Final = frozenset({"LightningModule", "pytorch_lightning.LightningModule", "pytorch_lightning.core.LightningModule"})
-_LIGHTNING_OFF: Final = re.compile(r"^(validation|test|predict)_step$|^(on_)?(validation|test|predict|sanity_check)_|^(validation|test)_(step|epoch)_end$")
 _PLAIN_BASES: Final = re.compile(r"^(builtins\.object|abc\.|typing\.|torch\.nn\.|torch\.utils\.data\.|collections\.|enum\.|unittest\.)")
 
 
@@ -249,11 +248,11 @@ class Gradients:
         """What a framework does around a method that nobody in the project calls."""
         line = self.evaluator.lineage(cls)
         outside = [base.name for base in line if isinstance(base, External)]
-        if any(base in _LIGHTNING or base.endswith("LightningModule") for base in outside):
-            return Mode.OFF if _LIGHTNING_OFF.search(name) else Mode.ON
+        if any(base.endswith("LightningModule") for base in outside):
+            return Mode.OFF if EVALUATION_HOOK.search(name) else Mode.ON
         own = [self._known(base) for base in line if isinstance(base, ClassRef)]
         if any(not base for base in own) or any(not _PLAIN_BASES.search(base) for base in outside):
-            return Mode.ON if name.startswith(("training_step", "compute_loss")) else Mode.UNKNOWN
+            return Mode.ON if name.startswith(tuple(LOSS_METHODS)) else Mode.UNKNOWN
         return None
 
     def _known(self, cls: ClassRef) -> bool:

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from oomlint.api_names import ALLOCATORS, GOES_OVER, SCALARS, SIZES, STACKS, TAKES_OUT
+from oomlint.frameworks import BACKWARDS
 from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def _is_small(maker: ast.Call) -> bool:
 
 def runs_backward(node: ast.AST) -> bool:
     """Whether gradients are computed in a function."""
-    return any(isinstance(part, ast.Call) and name_of(part.func) in {"backward", "manual_backward"} for part in ast.walk(node))
+    return any(isinstance(part, ast.Call) and name_of(part.func) in BACKWARDS for part in ast.walk(node))
 
 
 def counts(node: ast.expr | None) -> bool:

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.api_names import COLLECTIONS
+from oomlint.frameworks import BACKWARDS, STEPS
 from oomlint.scout.forms import (
     FILLERS,
     FUNCTIONS,
@@ -81,7 +82,6 @@ _REPEATS = frozenset({"cycle", "tee"})
 _ITERATES = COLLECTIONS | {"next"}
 _COPIES = frozenset({"deepcopy", "state_dict", "parameters", "named_parameters"})
 _OPTIMIZED = frozenset({"parameters", "named_parameters"})
-_STEPS = frozenset({"backward", "manual_backward", "step"})
 _OPENERS = frozenset({"lmdb", "zarr", "Image", "PIL", "tarfile", "rasterio"})  # modules whose `open` opens what a rule knows
 _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
@@ -523,7 +523,7 @@ class Look:
             here.keeps = True
             if name == "append" and self._says(_JOINS) and any(loop.node is not None and cuts(loop.node) for loop in here.loops):
                 raise Found
-        if name in _STEPS and here.loops:
+        if name in STEPS and here.loops:
             here.often = True
             for loop in here.loops if name != "step" else ():
                 loop.trains = True
@@ -566,7 +566,7 @@ class Look:
             return any("oader" in word or "_dl" in word for part in node.args for word in names_in(part))
         if name in _REPEATS:
             return bool(node.args) and not isinstance(node.args[0], ast.List | ast.Tuple | ast.Constant)
-        if name in {"backward", "manual_backward"}:
+        if name in BACKWARDS:
             return len(node.args) > 1 or any(k.arg in {"retain_graph", "create_graph"} for k in node.keywords)
         if name in {"empty_cache", "collect"}:
             return not node.args

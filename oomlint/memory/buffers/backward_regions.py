@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.frameworks import BACKWARDS, TRAINING_STEP
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import arguments, names
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Loop = cst.For | cst.While
 
-BACKWARDS: Final = frozenset({"backward", "manual_backward"})
 _DEEPEST: Final = 3
 
 
@@ -63,7 +63,7 @@ def regions_of(call: cst.Call, module: Module, scope: Scope, project: Project, d
     if not isinstance(scope.node, cst.FunctionDef) or depth >= _DEEPEST:
         return []
     here = Region(module, scope, None, scope.node, call)
-    if scope.name == "training_step" and scope.parent is not None and scope.parent.is_class:
+    if scope.name == TRAINING_STEP and scope.parent is not None and scope.parent.is_class:
         return [here]
     sites = evaluator_of(project).calls.sites(module, scope)
     outer = [region for site in sites[:4] for region in regions_of(site.call, site.module, site.scope, project, depth + 1)[:2]]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.frameworks import CALLS_BACK
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
@@ -31,7 +32,6 @@ _LIBRARY: Final = re.compile(r"^(matplotlib\.pyplot|pylab|matplotlib\.pylab)\.(\
 _MAKERS: Final = frozenset({"figure", "subplots", "subplot_mosaic"})
 _ENDS: Final = frozenset({"close", "show"})  # a window that is shown takes its figure with it when it is closed
 _READERS: Final = re.compile(r"^(matplotlib\.|seaborn\.|mpl_toolkits\.|wandb\.Image$|wandb\.log$)")  # they draw it, or copy its picture
-_FRAMEWORKS: Final = re.compile(r"^(torch|lightning|pytorch_lightning|transformers|ignite)\.")
 _DEEPEST: Final = 3  # calls between the loop and the figure
 _MOST_SITES: Final = 8
 _KEPT_OPEN: Final = 20  # figures, above which pyplot warns itself
@@ -152,7 +152,7 @@ class Figures:
         owner = way.scope.parent
         if owner is not None and owner.is_class:
             bases = self.evaluator.lineage(ClassRef(way.module, owner))
-            if any(isinstance(base, External) and _FRAMEWORKS.match(base.name) for base in bases):
+            if any(isinstance(base, External) and CALLS_BACK.match(base.name) for base in bases):
                 return True
         for node in loops_over(way.call, way.module, way.scope):
             loop = runs_of(self.project).loop(node, way.module, way.scope)

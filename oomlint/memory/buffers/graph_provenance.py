@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import GOES_OVER
+from oomlint.frameworks import TRAINING_STEP
 from oomlint.memory.buffers.backward_regions import regions_of
 from oomlint.memory.buffers.recurrent_state import bodies_of, callees, forward_of, modules_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -189,7 +190,7 @@ class _Tracer:
     def _given(self, name: str, region: Region, depth: int) -> bool:
         """What the callers in loops give for a parameter is new in their rounds."""
         scope = region.scope
-        if scope.name == "training_step" or name == names.self_name(scope):
+        if scope.name == TRAINING_STEP or name == names.self_name(scope):
             return True
         sites = self.evaluator.calls.sites(region.module, scope)[:4]
         for site in sites:

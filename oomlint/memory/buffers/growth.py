@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Severity
-from oomlint.memory.buffers.backward_regions import BACKWARDS
+from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
 from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.buffers.carried import MANY, keeps_each_state, states_kept
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _FEW_ROUNDS: Final = 16
-_GRADIENTS: Final = BACKWARDS | {"grad"}
 _CALLERS: Final = 2  # calls that are followed from a method outwards
 _MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
 
@@ -250,7 +249,7 @@ class Buffers:
 
     def _learns(self, module: Module, scope: Scope, depth: int = 0) -> bool:
         """Whether a function goes backward, or who calls it does: a method makes a loss of what others collected, and its caller differentiates it."""
-        if scope.name == "training_step" or any(names.last_name(call.func) in _GRADIENTS for call in scope.calls):
+        if scope.name == TRAINING_STEP or any(names.last_name(call.func) in DIFFERENTIATES for call in scope.calls):
             return True
         return depth < _CALLERS and any(self._learns(site.module, site.scope, depth + 1) for site in self.runs.evaluator.calls.sites(module, scope, most=4))
 

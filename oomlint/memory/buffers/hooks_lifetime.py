@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, STACKS, TAKES_OUT
+from oomlint.frameworks import STEPS
 from oomlint.memory.buffers.hooks import container_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
@@ -72,7 +73,7 @@ def is_round(loop: cst.CSTNode, module: Module, scope: Scope, project: Project) 
     if runs_of(project).epochs(loop, module, scope):
         return True
     for node in descend(loop.body, into_scopes=False):
-        if isinstance(node, cst.Call) and (word := names.last_name(node.func)) in {"backward", "step", "manual_backward"} and (word != "step" or not node.args):
+        if isinstance(node, cst.Call) and (word := names.last_name(node.func)) in STEPS and (word != "step" or not node.args):
             return True
     return isinstance(loop, cst.For) and is_over_loader(project, loop, module, scope)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import LOOKS
+from oomlint.frameworks import FIT_HOOK
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-_STEP: Final = re.compile(r"^(training|validation)_step$|^on_(train|validation)_batch_(start|end)$")
 _UPDATES: Final = frozenset({"update", "forward", "compute", "to", "cpu", "cuda"})
 
 
 def never_reset(store: Store, project: Project) -> bool:
     """Whether a step hands an attribute of its module a batch that nobody resets, in any epoch."""
     step = next((scope for scope in store.loops[-1].module.walk.scopes if scope.node is store.loops[-1].node), None)
-    owner = step.parent if step is not None and step.parent is not None and step.parent.is_class and _STEP.match(step.name) else None
+    owner = step.parent if step is not None and step.parent is not None and step.parent.is_class and FIT_HOOK.match(step.name) else None
     name = store.path[1] if len(store.path) == 2 and store.path[0] == (0, names.self_name(step) if step is not None else None) else None  # noqa: PLR2004
     if owner is None or not isinstance(name, str):
         return False

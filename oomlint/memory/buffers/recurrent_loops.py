@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from oomlint.api_names import FACTS
 from oomlint.finding import Fix, Safety
+from oomlint.frameworks import BACKWARDS, TRAINING_STEP
 from oomlint.memory.buffers.recurrent_state import steps_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
 
 Loop = cst.For | cst.While
 
-BACKWARDS: Final = frozenset({"backward", "manual_backward"})
 _DETACHES: Final = frozenset({"detach", "detach_"})
 _ENVIRONMENT: Final = re.compile(r"^envs?$|_envs?$|^episodes?$|^rollouts?$")
-_PER_BATCH: Final = frozenset({"training_step"})
 
 
 class Carried(Struct, frozen=True):
@@ -174,7 +173,7 @@ def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> C
     if own is None or cls is None or any(root != own or len(path) != 1 for root, path in step.paths):
         return None
     trains = has_backward(scope.suite)
-    if not trains and scope.name != "forward" and scope.name not in _PER_BATCH and not _called_per_batch(module, scope, project):
+    if not trains and scope.name not in {"forward", TRAINING_STEP} and not _called_per_batch(module, scope, project):
         return None
     if any(isinstance(here, Loop) for here in module.walk.ancestors(step.statement) if not isinstance(here, cst.Module)):
         return None  # a loop over time steps inside the method
@@ -183,7 +182,7 @@ def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> C
     for _, path in step.paths:
         if _set_elsewhere(str(path[0][1]), step, scope, cls, module, project):
             return None
-    return Carried(step, None, trains or scope.name in _PER_BATCH)
+    return Carried(step, None, trains or scope.name == TRAINING_STEP)
 
 
 def _called_per_batch(module: Module, scope: Scope, project: Project) -> bool:

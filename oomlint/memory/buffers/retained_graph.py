@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.memory.buffers.backward_regions import BACKWARDS, flag, loss_of, regions_of
+from oomlint.frameworks import BACKWARDS
+from oomlint.memory.buffers.backward_regions import flag, loss_of, regions_of
 from oomlint.memory.buffers.graph_provenance import made_in
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.api_names import CONTAINERS
+from oomlint.frameworks import BATCH_HOOK, HUGGING_FACE_TRAINERS, STAGES, START_HOOKS, TRAINING_STEP
 from oomlint.memory.buffers.bounds import counted
-from oomlint.memory.buffers.trainer_outputs import TRAINERS
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
 from oomlint.model.events import Store
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-STEP: Final = re.compile(
-    r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
-)
 _ADDS: Final = frozenset({"append", "extend"})
-_ONCE: Final = frozenset({"__init__", "setup", "prepare_data", "configure_optimizers", "configure_model", "on_fit_start", "__setstate__", "on_train_start"})
-_STAGES: Final = {"training": "train", "train": "train", "validation": "validation", "test": "test", "predict": "predict"}
 
 
 class StepList(Struct, frozen=True):
@@ -60,11 +55,11 @@ def _is_lightning(project: Project, cls: ClassRef) -> bool:
 def steps_of(project: Project, module: Module) -> Iterator[tuple[ClassRef, Scope]]:
     """Methods that Lightning calls for each batch."""
     for scope in module.walk.scopes:
-        if scope.is_class and any(STEP.match(child.name) for child in scope.children):
+        if scope.is_class and any(BATCH_HOOK.match(child.name) for child in scope.children):
             cls = ClassRef(module, scope)
             if _is_lightning(project, cls):
                 for child in scope.children:
-                    if STEP.match(child.name) and isinstance(child.node, cst.FunctionDef):
+                    if BATCH_HOOK.match(child.name) and isinstance(child.node, cst.FunctionDef):
                         yield cls, child
 
 
@@ -92,13 +87,13 @@ def step_records(project: Project, module: Module) -> Iterator[Record]:
             yield replace(record, stores=[handed])
     for loss in _trainer_steps(project, module, "compute_loss"):
         yield runs.step(module, loss, position=2)
-    for step in _trainer_steps(project, module, "training_step"):
+    for step in _trainer_steps(project, module, TRAINING_STEP):
         record = runs.step(module, step, position=2, differentiated=False)
         returned = next((statement for statement in step.returns if statement.value is not None), None)
         told = any(id(store.node) in record.returned.all_tags for store in record.stores)  # where the step itself adds up what it returns
         if returned is not None and record.loops and not told:
             # The trainer adds what a step returns to the loss that it logs.
-            path = (("outputs", "training_step"),)
+            path = (("outputs", TRAINING_STEP),)
             added = Store(returned, module, step, (record.loops[0],), (), Mode.ON, (), "augment", path, record.returned, returned.value)
             yield replace(record, stores=[added])
 
@@ -109,7 +104,7 @@ def _trainer_steps(project: Project, module: Module, name: str) -> Iterator[Scop
         step = scope.child(name) if scope.is_class else None
         if step is not None and isinstance(step.node, cst.FunctionDef):
             cls = ClassRef(module, scope)
-            if any(isinstance(base, External) and base.name in TRAINERS for base in runs_of(project).evaluator.lineage(cls)):
+            if any(isinstance(base, External) and base.name in HUGGING_FACE_TRAINERS for base in runs_of(project).evaluator.lineage(cls)):
                 yield step
 
 
@@ -165,8 +160,8 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
             forward = step.name == "forward"
             if (forward and (_asked_for(store, step) or not _made_once(cls, name))) or _emptied(project, cls, name):
                 continue
-            match = STEP.match(step.name)
-            stage = _STAGES[next(group for group in match.groups() if group in _STAGES)] if match else "forward" if forward else "train"
+            match = BATCH_HOOK.match(step.name)
+            stage = STAGES[next(group for group in match.groups() if group in STAGES)] if match else "forward" if forward else "train"
             if stage in {"test", "predict"}:
                 continue  # one pass, and the run is over
             graph = store.value.carries is Graph.YES and store.mode is not Mode.OFF
@@ -205,7 +200,7 @@ def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
     """Whether some method of the class, or of one above or below it, makes the attribute again or empties it."""
     for one in runs_of(project).evaluator.line(cls):
         for method in one.scope.children:
-            if not method.is_function or method.name in _ONCE:
+            if not method.is_function or method.name in START_HOOKS:
                 continue
             this = names.self_name(method)
             for effect in method.effects.get(this or "", ()):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import SAME_MODEL
+from oomlint.frameworks import HUGGING_FACE_TRAINERS, LIGHTNING_TRAINER
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, Written
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from oomlint.model.values import Value
     from oomlint.syntax.scopes import Scope
 
-TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.trainer.Trainer", "trl.SFTTrainer"})
 _OWN_WAY = ("evaluation_loop", "prediction_loop", "prediction_step", "evaluate", "predict")  # a trainer with one of these keeps what it likes
 _ARGUMENTS = re.compile(r"^(transformers|trl|unsloth)\b.*\.(\w*TrainingArguments|SFTConfig)$")
 _STEPPED = re.compile(r"\b(eval_accumulation_steps|batch_eval_metrics|preprocess_logits_for_metrics|prediction_loss_only|include_for_metrics)\b")
@@ -82,14 +82,14 @@ def _trainer(evaluator: Evaluator, call: cst.Call, frame: Frame) -> str:
     for alt in evaluator.values(call.func, frame):
         value = alt.value
         if isinstance(value, External):
-            return value.name if value.name in TRAINERS else ""
+            return value.name if value.name in HUGGING_FACE_TRAINERS else ""
         if isinstance(value, ClassRef):
             line = evaluator.lineage(value)
             if any(evaluator.method(Instance(value, None), name) is not None for name in _OWN_WAY):
                 return ""
             if any(isinstance(c, ClassRef) and _is_stepped(c.module) for c in line):
                 return ""
-            return next((c.name for c in line if isinstance(c, External) and c.name in TRAINERS), "")
+            return next((c.name for c in line if isinstance(c, External) and c.name in HUGGING_FACE_TRAINERS), "")
     return ""
 
 
@@ -169,7 +169,6 @@ def _option(evaluator: Evaluator, made: ExternalCall, name: str) -> str | None:
 
 # -- Lightning -----------------------------------------------------------------------------------------------------------
 
-_LIGHTNING = "pytorch_lightning.Trainer"
 _LOOKS_IN = re.compile(r"predict_loop((\.\w+)*\._?predictions\b|\s*$|\s*[,)]|\.epoch_loop)", re.MULTILINE)
 _WRITES_ALL = re.compile(r"^\s+def write_on_epoch_end\(", re.MULTILINE)  # of a writer with the interval "epoch", for which the trainer keeps them anyway
 _MOST_POSITIONAL = 3  # model, dataloaders, datamodule; the next one is return_predictions
@@ -228,7 +227,7 @@ def _is_written(module: Module, project: Project, trainer: cst.BaseExpression, s
 
 def _writes_all(trainer: Value, evaluator: Evaluator) -> bool | None:
     """Whether one of the callbacks that a trainer is made with writes all at the end; ``None`` where not all of them are known."""
-    if not isinstance(trainer, ExternalCall) or names.canonical(trainer.name) != _LIGHTNING or arguments.has_stars(trainer.call):
+    if not isinstance(trainer, ExternalCall) or names.canonical(trainer.name) != LIGHTNING_TRAINER or arguments.has_stars(trainer.call):
         return None
     given = arguments.named(trainer.call, "callbacks")
     if given is None:
@@ -245,9 +244,11 @@ def _is_lightning(module: Module, project: Project, node: cst.BaseExpression, sc
     for frame in evaluator.calls.frames(module, scope)[:4]:
         for alt in evaluator.values(node, frame):
             value = alt.value
-            if isinstance(value, ExternalCall) and names.canonical(value.name) == _LIGHTNING:
+            if isinstance(value, ExternalCall) and names.canonical(value.name) == LIGHTNING_TRAINER:
                 return True
-            if isinstance(value, Instance) and any(isinstance(c, External) and names.canonical(c.name) == _LIGHTNING for c in evaluator.lineage(value.cls)):
+            if isinstance(value, Instance) and any(
+                isinstance(c, External) and names.canonical(c.name) == LIGHTNING_TRAINER for c in evaluator.lineage(value.cls)
+            ):
                 return evaluator.method(value, "predict") is None
     return _is_annotated(evaluator, module, node, scope)
 
@@ -265,7 +266,7 @@ def _is_annotated(evaluator: Evaluator, module: Module, node: cst.BaseExpression
             return False
     paths = [path_of(note.annotation) for note in notes if note is not None]
     return any(
-        isinstance(a.value, External) and names.canonical(a.value.name) == _LIGHTNING
+        isinstance(a.value, External) and names.canonical(a.value.name) == LIGHTNING_TRAINER
         for path in paths
         if path is not None
         for a in evaluator.resolve(path[0], path[1], evaluator.module_frame(module), None)

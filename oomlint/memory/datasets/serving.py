@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.frameworks import BACKWARDS, FITS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 
 Loop = cst.For | cst.While
 Leaves = Callable[["Module", cst.BaseExpression], bool]
-_BACKWARDS: Final = frozenset({"backward", "manual_backward"})
 _TRAINS: Final = re.compile(rb"backward\(|\boptim\b|Trainer\b")
-_FITS: Final = frozenset({"fit", "train"})  # of a trainer of a library
 EVALUATION: Final = "the evaluation loop"
 _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
@@ -133,14 +132,14 @@ class Serving:
 
     def call_trains(self, module: Module, scope: Scope, call: cst.Call) -> bool:
         """Whether what a call runs goes backward: a function of the project, or a trainer of a library."""
-        if names.last_name(call.func) in _FITS and isinstance(call.func, cst.Attribute):
+        if names.last_name(call.func) in FITS and isinstance(call.func, cst.Attribute):
             given = self.evaluator.values(call.func.value, self.evaluator.calls.plain_frame(module, scope))
             if any(isinstance(alt.value, ExternalCall) and alt.value.name.endswith("Trainer") for alt in given):
                 return True
         return self.project_trains(module) and self._goes_back(module, scope, call, 0)
 
     def _goes_back(self, module: Module, scope: Scope, call: cst.Call, depth: int) -> bool:
-        if names.last_name(call.func) in _BACKWARDS and isinstance(call.func, cst.Attribute):
+        if names.last_name(call.func) in BACKWARDS and isinstance(call.func, cst.Attribute):
             return True
         if depth >= _DEEPEST or not self._may_lead(module, names.last_name(call.func)):
             return False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Edit, Fix, Safety
+from oomlint.frameworks import DIFFERENTIATES
 from oomlint.memory.buffers.outside_readers import escapes
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     Mend = Callable[[cst.BaseExpression, Held], list[Edit] | None]
 
 _READS_GRAPH = frozenset({"grad_fn", "requires_grad", "is_leaf", "retain_grad", "register_hook"})
-_DIFFERENTIATES = frozenset({"backward", "grad", "manual_backward"})
 _CONVERSIONS = CASTS | {"cpu", "cuda", "to"}
 
 
@@ -169,7 +169,7 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
     for site in runs_of(project).evaluator.calls.sites(module, scope)[:8]:
         walk = site.module.walk
         for above in walk.ancestors(site.call):
-            if isinstance(above, cst.Call) and names.last_name(above.func) in _DIFFERENTIATES:
+            if isinstance(above, cst.Call) and names.last_name(above.func) in DIFFERENTIATES:
                 return True
             if isinstance(above, cst.BaseSmallStatement | cst.BaseCompoundStatement):
                 break
@@ -186,7 +186,7 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
                     grown.add(name)
             grown.discard("self")
         for call in site.scope.calls:
-            if names.last_name(call.func) in _DIFFERENTIATES and _mentions(call, grown):
+            if names.last_name(call.func) in DIFFERENTIATES and _mentions(call, grown):
                 return True
         if (
             isinstance(statement, cst.Return)
@@ -201,7 +201,7 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
 def _differentiated_above(scope: Scope, module: Module, project: Project) -> bool:
     """Whether a function that calls this one computes gradients."""
     sites = runs_of(project).evaluator.calls.sites(module, scope)[:4]
-    return any(names.last_name(call.func) in _DIFFERENTIATES for site in sites for call in site.scope.calls)
+    return any(names.last_name(call.func) in DIFFERENTIATES for site in sites for call in site.scope.calls)
 
 
 def _mentions(node: cst.CSTNode, words: set[str]) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.frameworks import STEP_METHODS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported
 from oomlint.model import names
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 # Methods that run once a sample or once a batch.
 _AT_START: Final = ("__init__", "__post_init__", "setup", "prepare_data")
-_PER_ITEM: Final = frozenset(
-    "__getitem__ __getitems__ __iter__ __next__ forward training_step validation_step test_step predict_step collate_fn collate __call__".split(),
-)
+_PER_ITEM: Final = frozenset((*"__getitem__ __getitems__ __iter__ __next__ forward collate_fn collate __call__".split(), *STEP_METHODS))
 _SAME: Final = ("builtins.", "os.path.", "posixpath.")
 _DRAWS: Final = frozenset("random shuffle sample choice choices randint randperm permutation rand randn uniform normal multinomial integers".split())
 _SMALL_LOOP: Final = 64  # a loop of so many rounds goes over splits or parts of a sample, not over samples

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from oomlint.ast_trees import tree_of
 from oomlint.finding import Resource, Severity
+from oomlint.frameworks import BACKWARDS, RUNS, RUNS_TRAINING
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
@@ -41,9 +42,6 @@ _SHOWS: Final = re.compile(
     r"^(matplotlib\.pyplot|matplotlib\.pylab|pylab)\.(show|savefig)$|^cv2\.imshow$|^open3d\.visualization\.|^mayavi\.mlab\.(show|savefig)$|^pyvista\.|^plotly\."
 )
 _MAY_SHOW: Final = re.compile(r"pyplot|pylab|imshow|open3d|mayavi|pyvista|plotly")
-_BACKWARDS: Final = frozenset({"backward", "manual_backward"})
-_TRAINERS: Final = re.compile(r"^(lightning|pytorch_lightning|transformers|accelerate|ignite|fastai|skorch|catalyst|mmengine|mmcv|deepspeed)\.")
-_RUNS: Final = frozenset("fit fit_one_cycle train run validate test predict evaluate train_batch".split())
 # What leaves results behind, by the names that libraries give it.
 _WRITES: Final = frozenset(
     "save savez savez_compressed savetxt dump tofile to_csv to_json to_pickle to_parquet to_hdf create_dataset writerow writerows writelines write write_text "
@@ -172,7 +170,7 @@ class Drivers:
     def _does(self, module: Module, scope: Scope, call: cst.Call) -> Does:
         last = names.last_name(call.func)
         method = isinstance(call.func, cst.Attribute)
-        if last in _BACKWARDS and method:
+        if last in BACKWARDS and method:
             return Does.TRAINS
         if last in _ASKS:
             return Does.ASKS
@@ -181,9 +179,9 @@ class Drivers:
         frame = self.evaluator.calls.plain_frame(module, scope)
         if any(isinstance(alt.value, External) and _SHOWS.match(alt.value.name) for alt in self.evaluator.values(call.func, frame)[:2]):
             return Does.SHOWS
-        if isinstance(call.func, cst.Attribute) and last in _RUNS:
+        if isinstance(call.func, cst.Attribute) and last in RUNS:
             made = (alt.value for alt in self.evaluator.values(call.func.value, frame)[:2])
-            if any(isinstance(value, ExternalCall) and _TRAINERS.match(value.name) for value in made):
+            if any(isinstance(value, ExternalCall) and RUNS_TRAINING.match(value.name) for value in made):
                 return Does.TRAINS
         return Does.WRITES if last in _WRITES and not any(True for _ in self._targets(module, scope, call)) else Does.NOTHING
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.frameworks import LIBRARIES, LOSS_METHODS, TRAINING_METHOD
 from oomlint.memory.buffers.hooks import hooks_in
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop, loader_like
@@ -35,12 +36,7 @@ if TYPE_CHECKING:
 # Other frameworks: what they call a model, and evaluate, records no graph of torch.
 _OTHER: Final = re.compile(r"^\s*(?:import|from)\s+(?:paddle|tensorflow|keras|mxnet|jax|flax|mindspore|chainer)\b", re.MULTILINE)
 _TORCH: Final = re.compile(r"^\s*(?:import|from)\s+.*torch", re.MULTILINE)
-_LIBRARIES: Final = frozenset(
-    {"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"}
-)
 _MOST_FRAMES: Final = 4
-_TRAINING: Final = re.compile(r"^(on_)?train|^compute_loss$")
-_DIFFERENTIATED: Final = frozenset({"training_step", "compute_loss"})  # what a framework goes backward from
 
 
 class Runs:
@@ -122,9 +118,9 @@ class Runs:
             frame = self.evaluator.calls.frames(module, scope, most=1)[0]
             params = [p.name.value for p in names.parameters(scope)]
             batch = params[position] if len(params) > position else ""
-            training = _TRAINING.search(scope.name) is not None
+            training = TRAINING_METHOD.search(scope.name) is not None
             known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), not training, batch_of=batch or "batch")
-            if differentiated and scope.name in _DIFFERENTIATED:
+            if differentiated and scope.name in LOSS_METHODS:
                 _differentiate(known)
         return known
 
@@ -199,12 +195,12 @@ def _speaks_of_torch(module: Module) -> bool:
     for scope in module.walk.scopes:
         for effects in scope.effects.values():
             for effect in effects:
-                if effect.kind == "import" and isinstance(effect.node, cst.ImportAlias) and names.dotted(effect.node.name).split(".")[0] in _LIBRARIES:
+                if effect.kind == "import" and isinstance(effect.node, cst.ImportAlias) and names.dotted(effect.node.name).split(".")[0] in LIBRARIES:
                     return True
                 if effect.kind in {"from", "star"}:
                     statement = effect.statement if effect.kind == "from" else effect.node
                     if isinstance(statement, cst.ImportFrom) and (
-                        statement.relative or names.dotted(statement.module).split(".")[0] in _LIBRARIES or effect.kind == "star"
+                        statement.relative or names.dotted(statement.module).split(".")[0] in LIBRARIES or effect.kind == "star"
                     ):
                         return True
                     if isinstance(statement, cst.ImportFrom) and module.project.locate(module.path, names.dotted(statement.module)) is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.api_names import WRAPPERS
+from oomlint.frameworks import BACKWARDS, STEPPED
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, is_epoch_loop, loader_like
@@ -27,7 +28,6 @@ Loop = cst.For | cst.While
 Path = tuple[str, tuple["Accessor", ...]]
 
 _SETS = frozenset({"assign", "for", "with", "unknown", "import", "from", "clear", "pop", "delete"})
-_STEPS = re.compile(r"optim|scaler|trainer|(^|[._])opt(_\w+)?$|engine|accelerator", re.IGNORECASE)
 _ONLY_AT_FIRST = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
 SHORT = 10  # rounds that are few enough
 
@@ -127,7 +127,7 @@ def is_backward(call: cst.Call, module: Module) -> bool:
     if not isinstance(call.func, cst.Attribute):
         return False
     name = call.func.attr.value
-    return name in {"backward", "manual_backward"} or (name == "step" and _STEPS.search(module.code(call.func.value)) is not None)
+    return name in BACKWARDS or (name == "step" and STEPPED.search(module.code(call.func.value)) is not None)
 
 
 def trains(loop: Loop, module: Module, *, itself: bool = False) -> bool:
