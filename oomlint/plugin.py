@@ -164,9 +164,9 @@ def values(module: Module, project: Project, node: cst.BaseExpression) -> tuple[
 def batch_loop(module: Module, project: Project, node: cst.CSTNode) -> LoopFact | None:
     """The loop over batches that a node stands in, if it does."""
     from oomlint.memory.facts import loop_fact  # noqa: PLC0415 - as above
-    from oomlint.memory.shared import step_contexts  # noqa: PLC0415
+    from oomlint.memory.shared import batch_loops  # noqa: PLC0415
 
-    loop = step_contexts.batch_loop(project, node, module, module.walk.scope_at(node))
+    loop = batch_loops.batch_loop(project, node, module, module.walk.scope_at(node))
     return None if loop is None else loop_fact(module, loop, LoopKind.BATCH)
 
 

@@ -18,9 +18,9 @@ from oomlint.memory.datasets.samples import length_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.content_kinds import PAYLOAD
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.loop_kinds import LoaderLike, loops_around
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
-from oomlint.memory.shared.training_loops import loops_over, rounds
+from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import arguments, names
 from oomlint.model.held import Device, Storage
 from oomlint.model.held import Size as Much
@@ -214,7 +214,7 @@ class Growing:
                 if made is not None and made.item is not None and value not in counted and (made.exact is None or made.exact >= _LARGE):
                     yield Held(f"`{bound[0]}`", Size((*named(made.dimensions, ""), made.item)), Certainty.EXACT, entry.place(call), frozenset(Moment))
                 continue
-            loops = list(loops_over(call, entry, frame.scope)) if _appends(call) else []
+            loops = list(loops_around(call, entry, frame.scope)) if _appends(call) else []
             word = names.dotted(cst.ensure_type(call.func, cst.Attribute).value) if loops else ""
             content = self.datasets.contents.of(call.args[0].value, frame) if word and word not in seen else None
             if content is not None and content.kind in PAYLOAD:

@@ -10,7 +10,8 @@ import libcst as cst
 from oomlint.finding import Consequence, Fix, LoopKind, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import ON_DEVICE
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.shared.step_contexts import batch_loop, library_name, project_function, runs_each_round
+from oomlint.memory.shared.batch_loops import batch_loop, runs_each_round
+from oomlint.memory.shared.library_names import library_name, project_function
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text

@@ -10,9 +10,11 @@ from oomlint.finding import Confidence, Consequence, LoopKind, Message, Resource
 from oomlint.memory.buffers.optimizer_models import in_the_callers_words, optimized, renewed, renewed_in_function
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loop_kinds import conditional_in, is_over_loader, loops_around
-from oomlint.memory.shared.step_contexts import counts_epochs, library_name, makes_steps
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.library_names import library_name
+from oomlint.memory.shared.loop_kinds import conditional_in, is_epoch_loop, loops_around
 from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.memory.shared.training_loops import trains
 from oomlint.model.names import last_name, parameters
 from oomlint.rule import Rule
 from oomlint.syntax.nodes import descend
@@ -113,7 +115,7 @@ class OptimizerRebuilt(Rule):
             yield from self._through_callers(module, project, call, scope, model)
 
     def _finding(self, module: Module, call: cst.Call, other: Module, loop: cst.For | cst.While, confidence: Confidence) -> Finding:
-        often = "epoch" if counts_epochs(loop, other) else "round"
+        often = "epoch" if is_epoch_loop(loop, other) else "round"
         message = Message(
             f"Each {often} builds a new optimizer for the same model", "its state is lost, and two optimizers are in memory while the new one is built"
         )
@@ -124,9 +126,8 @@ class OptimizerRebuilt(Rule):
 
     @staticmethod
     def _repeats(project: Project, loop: cst.For | cst.While, module: Module, scope: Scope) -> bool:
-        if counts_epochs(loop, module):
-            return True
-        return isinstance(loop, cst.For) and makes_steps(loop, module) and is_over_loader(project, loop, module, scope)
+        runs = runs_of(project)
+        return runs.epochs(loop, module, scope) or (trains(loop, module, itself=True) and runs.over_batches(loop, module, scope))
 
     @staticmethod
     def _is_optimizer(module: Module, project: Project, call: cst.Call, scope: Scope) -> bool:
@@ -145,7 +146,7 @@ class OptimizerRebuilt(Rule):
             return
         for site in evaluator_of(project).calls.sites(module, scope):
             loop = next(iter(loops_around(site.call, site.module, site.scope)), None)
-            if loop is None or not counts_epochs(loop, site.module) or conditional_in(site.call, loop, site.module):
+            if loop is None or not runs_of(project).epochs(loop, site.module, site.scope) or conditional_in(site.call, loop, site.module):
                 continue
             given = in_the_callers_words(site.call, scope, model)
             if given is not None and not renewed(given, loop, site.module, site.scope):

@@ -21,7 +21,7 @@ from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocated
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.loop_kinds import is_over_loader
+from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import Instance
@@ -87,7 +87,7 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call
         for call in rooms if every else ():
             around = set(module.walk.ancestors(call))  # what a round makes for itself is gone with it
             loops = [loop for _, loop in every.get(_name_of(module, call), ()) if isinstance(loop, cst.For) and loop not in around]
-            if any(is_over_loader(project, loop, module, scope) for loop in loops):
+            if any(runs_of(project).over_batches(loop, module, scope) for loop in loops):
                 plain = evaluator.calls.plain_frame(module, scope)
                 size = allocated(call, evaluator, plain)
                 if size is not None and len(size.dimensions) > 1 and isinstance(size.dimensions[0], str):
@@ -236,7 +236,7 @@ def _source(project: Project, module: Module, scope: Scope, fill: _Fill, loop: L
     target = _target_of(fill)
     row = isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index)
     reads = {read.node for read in read_calls_of(project).in_scope(module, scope)}
-    of_loader = isinstance(loop, cst.For) and is_over_loader(project, loop, module, scope)
+    of_loader = isinstance(loop, cst.For) and runs_of(project).over_batches(loop, module, scope)
     drawn = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
     for node, other in parts(module, scope, fill.value, loop):
         if node in reads:

@@ -16,7 +16,8 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.training_loops import SHORT, along_axis, batch_loader, loops_over, made_anew, rounds, says_first, within
+from oomlint.memory.shared.loop_kinds import batch_loader, loops_around
+from oomlint.memory.shared.training_loops import SHORT, along_axis, made_anew, rounds, says_first, within
 from oomlint.model import names
 from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
@@ -100,7 +101,7 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
         return None
     library, _, function = name.partition(".")
     function = function.rpartition(".")[2]
-    if next(loops_over(statement, module, scope), None) is None:
+    if next(loops_around(statement, module, scope), None) is None:
         called = _called(module, project, statement, call, path, added, scope)
         return Growth(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
     where = _loop(module, project, statement, call, path, target, added, scope)
@@ -184,7 +185,7 @@ def _loop(
     """The innermost loop that grows the target round after round, and goes round often."""
     growing = {statement, *_other_growing(scope, path, module)}
     of_module = _of_module(project, module, scope)
-    for loop in loops_over(statement, module, scope):
+    for loop in loops_around(statement, module, scope):
         if made_anew(path, loop, module, scope, growing):
             return None
         if _bounded(statement, loop, path, module):

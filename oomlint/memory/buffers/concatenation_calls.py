@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.training_loops import loops_over, made_anew, sets_at_first
+from oomlint.memory.shared.loop_kinds import loops_around
+from oomlint.memory.shared.training_loops import made_anew, sets_at_first
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.nodes import descend, path_of
@@ -37,7 +38,7 @@ def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], modul
         owner = path_of(site.call.func.value) if isinstance(site.call.func, cst.Attribute) else None
         if owner is None:
             continue
-        for loop in loops_over(site.call, site.module, site.scope):
+        for loop in loops_around(site.call, site.module, site.scope):
             if made_anew(owner, loop, site.module, site.scope, set()) or _asks(loop, str(attribute[0][1]), restarts):
                 break
             yield site, loop

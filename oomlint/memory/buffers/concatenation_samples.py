@@ -13,7 +13,8 @@ from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_reads import Reads
-from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, rounds, within
+from oomlint.memory.shared.loop_kinds import loops_around
+from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, within
 from oomlint.model import names
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS
 from oomlint.model.values import External, FunctionRef
@@ -41,7 +42,7 @@ class _Round:
         self.project, self.loop, self.scope, self.module = project, loop, scope, module
         most = rounds(project, loop, module, scope)
         self.often = most is None or most >= _OFTEN
-        around = [one for one in loops_over(loop, module, scope) if one is not loop]
+        around = [one for one in loops_around(loop, module, scope) if one is not loop]
         self.per_sample = bool(around) and constructions_of(project).per_item(module, scope)  # rounds of rounds are many; a round for each class is not
         self.calls = read_calls_of(project)
         self.evaluator = evaluator_of(project)
@@ -125,7 +126,7 @@ def adds_samples(project: Project, added: Iterable[cst.BaseExpression], loop: Lo
 
 def in_groups(project: Project, path: Path, loop: Loop, growing: set[cst.CSTNode], scope: Scope, module: Module) -> bool:
     """Whether a loop around makes again what grows, so that it ends with one group of many: the objects of a room, the slices of a patient."""
-    for outer in loops_over(loop, module, scope):
+    for outer in loops_around(loop, module, scope):
         most = rounds(project, outer, module, scope)
         if (most is None or most > SHORT) and made_anew(path, outer, module, scope, growing):
             return True

@@ -14,8 +14,9 @@ from msgspec import Struct
 from oomlint.frameworks import CALLS_BACK
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.memory.shared.training_loops import loops_over, rounds
+from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, External, Frame, FunctionRef
 from oomlint.syntax.nodes import descend
@@ -89,7 +90,7 @@ class Figures:
         number = arguments.argument_for(call, "num", place=0 if names.last_name(call.func) == "figure" else -1)
         if number is None:
             return arguments.has_stars(call)
-        targets = {n.value for loop in loops_over(call, module, scope) if isinstance(loop, cst.For) for n in descend(loop.target) if isinstance(n, cst.Name)}
+        targets = {n.value for loop in loops_around(call, module, scope) if isinstance(loop, cst.For) for n in descend(loop.target) if isinstance(n, cst.Name)}
         if any(isinstance(node, cst.Name) and node.value in targets for node in descend(number)):
             return False  # each round has a number of its own
         found = self.evaluator.values(number, self.evaluator.calls.plain_frame(module, scope))
@@ -100,7 +101,7 @@ class Figures:
         here = way[-1]
         if self._is_asked(here) or (here.gives and self._handed_over(here)):
             return None
-        loops = list(loops_over(here.call, here.module, here.scope))
+        loops = list(loops_around(here.call, here.module, here.scope))
         if self._ends(here, loops[0] if loops else None):
             return None
         for loop in loops:
@@ -154,7 +155,7 @@ class Figures:
             bases = self.evaluator.lineage(ClassRef(way.module, owner))
             if any(isinstance(base, External) and CALLS_BACK.match(base.name) for base in bases):
                 return True
-        for node in loops_over(way.call, way.module, way.scope):
+        for node in loops_around(way.call, way.module, way.scope):
             loop = runs_of(self.project).loop(node, way.module, way.scope)
             if loop is not None and (loop.batches or loop.holds or loop.steps or loop.trains):
                 return True

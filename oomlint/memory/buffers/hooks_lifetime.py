@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, STACKS, TAKES_OUT
-from oomlint.frameworks import STEPS
 from oomlint.memory.buffers.hooks import container_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
-from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, is_over_loader, loops_around
-from oomlint.memory.shared.training_loops import within
+from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loops_around
+from oomlint.memory.shared.training_loops import trains, within
 from oomlint.model import arguments, names
 from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.values import Bound, ClassRef
@@ -70,12 +69,8 @@ def is_round(loop: cst.CSTNode, module: Module, scope: Scope, project: Project) 
     """Whether a loop runs the model again and again: epochs, batches of a loader, steps of an optimizer."""
     if not isinstance(loop, cst.For | cst.While):
         return False
-    if runs_of(project).epochs(loop, module, scope):
-        return True
-    for node in descend(loop.body, into_scopes=False):
-        if isinstance(node, cst.Call) and (word := names.last_name(node.func)) in STEPS and (word != "step" or not node.args):
-            return True
-    return isinstance(loop, cst.For) and is_over_loader(project, loop, module, scope)
+    runs = runs_of(project)
+    return runs.epochs(loop, module, scope) or trains(loop, module) or runs.over_batches(loop, module, scope)
 
 
 def loops_in(scope: Scope) -> Iterator[Loop]:

@@ -11,8 +11,8 @@ from msgspec import Struct
 from oomlint.api_names import CONTAINERS, TAKES_OUT
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.loop_kinds import conditional_in
-from oomlint.memory.shared.training_loops import SHORT, batch_loader, loops_over, made_anew, rounds, trains, within
+from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
+from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, trains, within
 from oomlint.model import names
 from oomlint.model.values import Const, External, ExternalCall, Instance
 from oomlint.syntax.nodes import descend, path_of
@@ -70,7 +70,7 @@ def snapshots(module: Module, project: Project) -> Iterator[Snapshot]:
 
 def _snapshot(module: Module, project: Project, effect: Effect, scope: Scope) -> Snapshot | None:
     kept = _kept(effect)
-    if kept is None or next(loops_over(effect.statement, module, scope), None) is None:
+    if kept is None or next(loops_around(effect.statement, module, scope), None) is None:
         return None
     stored, path = kept
     finder = _Copies(module, project, scope)
@@ -214,7 +214,7 @@ def _loop(module: Module, project: Project, effect: Effect, path: Path, copied: 
     """The training loop whose rounds each add a copy, and what a round is called."""
     if _limited(path, scope):
         return None
-    for loop in loops_over(effect.statement, module, scope):
+    for loop in loops_around(effect.statement, module, scope):
         # A population has a model of its own in each round.
         if made_anew(path, loop, module, scope, {effect.statement}) or _cut(loop, path, module) or _another_model(copied, loop, module, scope):
             return None
@@ -234,7 +234,7 @@ def _per(module: Module, project: Project, loop: Loop, scope: Scope) -> str | No
         return "epoch"
     if not trains(loop, module):
         return None
-    if isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None:
+    if runs_of(project).over_batches(loop, module, scope):
         return "batch"
     counted = isinstance(loop, cst.While) or (
         names.last_name(loop.iter.func if isinstance(loop.iter, cst.Call) else loop.iter) in _COUNTS and not _MEMBERS.search(module.code(loop.target))

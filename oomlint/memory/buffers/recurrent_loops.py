@@ -13,8 +13,8 @@ from oomlint.finding import Fix, Safety
 from oomlint.frameworks import BACKWARDS, TRAINING_STEP
 from oomlint.memory.buffers.recurrent_state import steps_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.flow_runs import records_graph
-from oomlint.memory.shared.loop_kinds import is_over_loader, loops_around
+from oomlint.memory.shared.flow_runs import records_graph, runs_of
+from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
 from oomlint.syntax.edits import Text
@@ -93,7 +93,7 @@ def _goes_over_batches(loop: Loop, module: Module, scope: Scope, project: Projec
     if isinstance(iterated, cst.Call) and names.last_name(iterated.func) == "range":
         wide = len(iterated.args) == 3 and not isinstance(iterated.args[2].value, cst.Integer | cst.UnaryOperation)  # noqa: PLR2004
         return wide and scope.name != "forward" and _takes_window(loop, own)
-    return is_over_loader(project, loop, module, scope)
+    return runs_of(project).over_batches(loop, module, scope)
 
 
 def _takes_window(loop: cst.For, own: cst.Call | None) -> bool:

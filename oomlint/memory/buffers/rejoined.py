@@ -10,7 +10,8 @@ from msgspec import Struct
 from oomlint.memory.buffers.concatenation import resolved, role
 from oomlint.memory.buffers.concatenation_scalars import scalars
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, rounds, says_first, within
+from oomlint.memory.shared.loop_kinds import loops_around
+from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, says_first, within
 from oomlint.model import names
 from oomlint.scout.forms import JOINS
 from oomlint.syntax.nodes import descend, path_of
@@ -75,7 +76,7 @@ def _around(module: Module, scope: Scope, call: cst.Call) -> Iterator[Loop]:
             break
         if isinstance(here, cst.While) and any(part is call for part in descend(here.test)):
             yield here
-    yield from loops_over(call, module, scope)
+    yield from loops_around(call, module, scope)
 
 
 def _longer(scope: Scope, path: Path) -> Iterator[Effect]:

@@ -11,8 +11,7 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.loop_kinds import is_over_loader
-from oomlint.memory.shared.step_contexts import library_name
+from oomlint.memory.shared.library_names import library_name
 from oomlint.model import arguments, names
 from oomlint.model.held import Kind, Size
 from oomlint.model.values import FunctionRef
@@ -188,19 +187,13 @@ class Gathers:
         if effect.value is None or _is_scalar(effect.value):
             return False
         loops = [a for a in module.walk.ancestors(effect.statement) if isinstance(a, cst.For | cst.While)]
-        return any(self._goes_through_batches(module, scope, loop) for loop in loops) and not self._is_number(module, scope, effect)
+        return any(runs_of(self.project).over_batches(loop, module, scope) for loop in loops) and not self._is_number(module, scope, effect)
 
     def _is_number(self, module: Module, scope: Scope, effect: Effect) -> bool:
         """Whether a number, or one for each sample, is put in, for all that the flow tells."""
         puts = [store for record in runs_of(self.project).records(module, scope) for store in record.stores if store.expression is effect.value]
         leaves = [leaf for store in puts for leaf in store.value.leaves()]
         return bool(leaves) and all(leaf.size <= Size.SMALL or leaf.kind is Kind.PLAIN for leaf in leaves)
-
-    def _goes_through_batches(self, module: Module, scope: Scope, loop: cst.For | cst.While) -> bool:
-        if isinstance(loop, cst.For) and is_over_loader(self.project, loop, module, scope):
-            return True
-        found = runs_of(self.project).loop(loop, module, scope)
-        return found is not None and found.batches
 
     # -- who reads it ------------------------------------------------------------------------------------------------------
 

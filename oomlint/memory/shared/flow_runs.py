@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.frameworks import LIBRARIES, LOSS_METHODS, TRAINING_METHOD
 from oomlint.memory.buffers.hooks import hooks_in
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loop_kinds import is_epoch_loop, loader_like
+from oomlint.memory.shared.loop_kinds import batch_loader, is_epoch_loop, loader_like
 from oomlint.model import names
 from oomlint.model.events import Backward
 from oomlint.model.flow import Flow
@@ -91,6 +91,13 @@ class Runs:
     def loop(self, node: cst.CSTNode, module: Module, scope: Scope) -> Loop | None:
         """What a loop of a function repeats, where some way of calling the function tells."""
         return max(self._ways_through(node, module, scope), key=lambda loop: (loop.proven, loop.batches, loop.holds, loop.steps), default=None)
+
+    def over_batches(self, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
+        """Whether a loop goes through batches: by the loader that it goes over, or by what its rounds do."""
+        if isinstance(node, cst.For) and batch_loader(self.project, node.iter, module, scope) is not None:
+            return True
+        found = self.loop(node, module, scope)
+        return found is not None and found.batches
 
     def epochs(self, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
         """Whether each round of a loop trains the same modules on the same batches again; by its words where no training is in sight."""

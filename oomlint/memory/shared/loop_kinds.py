@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import WRAPPERS
-from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, loaders_of
+from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, evaluator_of, loaders_of
 from oomlint.model import names
 from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unknown
 from oomlint.syntax.nodes import descend, path_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _LOADER_NAME = re.compile(r"(^|_)(data_?)?loader\d*$|(^|_)dl\d*$|dataloader\d*$|(^|_)loader(_\w+)?$", re.IGNORECASE)
-_EPOCH = re.compile(r"epoch", re.IGNORECASE)
+_EPOCH = re.compile(r"(?<!per_)epoch", re.IGNORECASE)
 
 
 class LoaderLike(Struct, frozen=True):
@@ -100,22 +100,28 @@ def _counts(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name | cst.Attribute) and _EPOCH.search(names.last_name(node)) is not None
 
 
-def is_over_loader(project: Project, loop: cst.For, module: Module, scope: Scope) -> bool:
-    """Whether a loop goes through a loader, wrapped or zipped or not."""
-    return any(loader_like(project, node, module, scope) is not None for node in _iterated(loop.iter))
-
-
-def _iterated(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    while isinstance(node, cst.Call) and node.args:
-        written = names.last_name(node.func)
-        if written == "zip":
-            for arg in node.args:
-                yield from _iterated(arg.value)
-            return
-        if written not in WRAPPERS:
-            break
-        node = node.args[0].value
-    yield node
+def batch_loader(project: Project, node: cst.BaseExpression, module: Module, scope: Scope, depth: int = 0) -> LoaderLike | None:
+    """The loader that a loop goes over, taken out of ``tqdm``, ``enumerate``, ``zip`` and their like."""
+    if isinstance(node, cst.Call):
+        name = names.last_name(node.func)
+        if name in WRAPPERS and node.args:
+            return batch_loader(project, node.args[0].value, module, scope, depth)
+        if name in {"zip", "zip_longest"}:
+            found = (batch_loader(project, arg.value, module, scope, depth) for arg in node.args)
+            return next((one for one in found if one is not None), None)
+        last = node.args[-1].value if name in {"range", "trange"} and node.args else None
+        if isinstance(last, cst.Call) and names.last_name(last.func) == "len" and len(last.args) == 1:
+            return batch_loader(project, last.args[0].value, module, scope, depth)  # the body takes `next(iterator)`
+    like = loader_like(project, node, module, scope)
+    if like is not None or depth or not isinstance(node, cst.Name):
+        return like
+    # A progress bar around a loader, bound to a name.
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:4]:
+        value = alt.value
+        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] in WRAPPERS and value.call.args and value.frame.module is module:
+            return batch_loader(project, value.call.args[0].value, module, value.frame.scope, depth + 1)
+    return None
 
 
 def goes_often(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
@@ -124,7 +130,7 @@ def goes_often(project: Project, node: cst.CSTNode, module: Module, scope: Scope
         return True
     if not isinstance(node, cst.For):
         return False
-    return _counts(node.iter) or is_over_loader(project, node, module, scope)
+    return _counts(node.iter) or batch_loader(project, node.iter, module, scope) is not None
 
 
 def loops_around(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cst.For | cst.While]:

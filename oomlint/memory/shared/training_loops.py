@@ -11,9 +11,8 @@ from oomlint.api_names import WRAPPERS
 from oomlint.frameworks import BACKWARDS, STEPPED
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loop_kinds import LoaderLike, is_epoch_loop, loader_like
+from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
-from oomlint.model.values import ExternalCall
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -30,41 +29,6 @@ Path = tuple[str, tuple["Accessor", ...]]
 _SETS = frozenset({"assign", "for", "with", "unknown", "import", "from", "clear", "pop", "delete"})
 _ONLY_AT_FIRST = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
 SHORT = 10  # rounds that are few enough
-
-
-def loops_over(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[Loop]:
-    """Loops of the scope around a node, innermost first."""
-    child = node
-    for here in module.walk.ancestors(node):
-        if here is scope.node:
-            return
-        if isinstance(here, cst.For | cst.While) and child is here.body:
-            yield here
-        child = here
-
-
-def batch_loader(project: Project, node: cst.BaseExpression, module: Module, scope: Scope, depth: int = 0) -> LoaderLike | None:
-    """The loader that a loop goes over, taken out of ``tqdm``, ``enumerate``, ``zip`` and their like."""
-    if isinstance(node, cst.Call):
-        name = names.last_name(node.func)
-        if name in WRAPPERS and node.args:
-            return batch_loader(project, node.args[0].value, module, scope, depth)
-        if name in {"zip", "zip_longest"}:
-            found = (batch_loader(project, arg.value, module, scope, depth) for arg in node.args)
-            return next((one for one in found if one is not None), None)
-        last = node.args[-1].value if name in {"range", "trange"} and node.args else None
-        if isinstance(last, cst.Call) and names.last_name(last.func) == "len" and len(last.args) == 1:
-            return batch_loader(project, last.args[0].value, module, scope, depth)  # the body takes `next(iterator)`
-    like = loader_like(project, node, module, scope)
-    if like is not None or depth or not isinstance(node, cst.Name):
-        return like
-    # A progress bar around a loader, bound to a name.
-    evaluator = evaluator_of(project)
-    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:4]:
-        value = alt.value
-        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] in WRAPPERS and value.call.args and value.frame.module is module:
-            return batch_loader(project, value.call.args[0].value, module, value.frame.scope, depth + 1)
-    return None
 
 
 def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Scope, frame: Frame | None = None) -> int | None:

@@ -1,4 +1,4 @@
-"""Batch loops and what a statement in them runs under: how often it runs, and after what."""
+"""Qualified names of what libraries give, and functions of the project that an expression stands for."""
 
 from __future__ import annotations
 
@@ -8,78 +8,21 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loop_kinds import is_epoch_loop, is_over_loader, loops_around
 from oomlint.model import names
 from oomlint.model.readings import finder
 from oomlint.model.values import ClassRef, External, FunctionRef
-from oomlint.syntax.nodes import children_of, descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
 MODULES = frozenset({"torch.nn.Module", "pytorch_lightning.LightningModule", "transformers.PreTrainedModel"})
-_OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
-_DEVICE = re.compile(r"cuda|device|gpu|is_available|\bmps\b|\bxpu\b", re.IGNORECASE)
-_COUNTER = re.compile(r"%|<|>|epoch|step|iter|rank|memory|batch", re.IGNORECASE)
 # What rules look for by a library's name, apart from classes; and where it is given another name: `self.read = torch.load`.
 _ASKED = frozenset("load collect empty_cache init_process_group initialize spawn fully_shard all_gather_object all_gather".split())
 _ALIAS = re.compile(rb"(?:\.|[=:] ?)(?:load|collect|empty_cache|init_process_group|initialize)\b(?! *[(=])")
 _BOUND = re.compile(rb"(\w+)[\"']? *[=:]")
 _BUILDERS = frozenset({"parameters", "named_parameters"})
-
-
-def batch_loop(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> cst.For | cst.While | None:
-    """The loop over batches that holds the node: one over a loader, or one whose own body makes optimizer steps."""
-    for loop in loops_around(node, module, scope):
-        if counts_epochs(loop, module):
-            return None
-        if (isinstance(loop, cst.For) and is_over_loader(project, loop, module, scope)) or makes_steps(loop, module):
-            return loop
-    return None
-
-
-def counts_epochs(loop: cst.For | cst.While, module: Module) -> bool:
-    """Whether a loop counts epochs, not the steps of one (``steps_per_epoch``)."""
-    head = loop.iter if isinstance(loop, cst.For) else loop.test
-    return is_epoch_loop(loop, module) and "per_epoch" not in module.code(head)
-
-
-def makes_steps(loop: cst.For | cst.While, module: Module) -> bool:
-    """Whether the loop's own body, not a loop inside it, goes backward or makes an optimizer step."""
-    for node in _own(loop.body):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            method = node.func.attr.value
-            if method == "backward" or (method == "step" and _OPTIMIZER.search(module.code(node.func.value))):
-                return True
-    return False
-
-
-def _own(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Nodes of a block without the loops, functions and classes inside it."""
-    stack = [body]
-    while stack:
-        here = stack.pop()
-        yield here
-        stack.extend(child for child in children_of(here) if not isinstance(child, cst.For | cst.While | cst.FunctionDef | cst.ClassDef | cst.Lambda))
-
-
-def runs_each_round(node: cst.CSTNode, loop: cst.For | cst.While, module: Module) -> bool:
-    """Whether nothing but a test for the device decides if the node runs in a round of the loop; what an exception leads to is no round."""
-    child = node
-    for here in module.walk.ancestors(node):
-        if here is loop:
-            return True
-        if isinstance(here, cst.ExceptHandler | cst.ExceptStarHandler | cst.Finally | cst.Match | cst.IfExp | cst.BooleanOperation):
-            return False
-        if isinstance(here, cst.If) and child is not here.test:
-            test = module.code(here.test)
-            if child is not here.body or not _DEVICE.search(test) or _COUNTER.search(test):
-                return False
-        child = here
-    return False
 
 
 def library_name(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> str:
