@@ -93,11 +93,11 @@ class Runs:
         return max(self._ways_through(node, module, scope), key=lambda loop: (loop.proven, loop.batches, loop.holds, loop.steps), default=None)
 
     def over_batches(self, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
-        """Whether a loop goes through batches: by the loader that it goes over, or by what its rounds do."""
-        if isinstance(node, cst.For) and batch_loader(self.project, node.iter, module, scope) is not None:
-            return True
+        """Whether a loop goes through batches: by what its rounds do, or by the loader that it goes over where no run comes by."""
         found = self.loop(node, module, scope)
-        return found is not None and found.batches
+        if found is not None:
+            return found.batches
+        return isinstance(node, cst.For) and batch_loader(self.project, node.iter, module, scope) is not None
 
     def epochs(self, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
         """Whether each round of a loop trains the same modules on the same batches again; by its words where no training is in sight."""

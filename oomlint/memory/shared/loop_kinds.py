@@ -12,6 +12,7 @@ from oomlint.api_names import WRAPPERS
 from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, evaluator_of, loaders_of
 from oomlint.model import names
 from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unknown
+from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Effect, Scope
 
-_LOADER_NAME = re.compile(r"(^|_)(data_?)?loader\d*$|(^|_)dl\d*$|dataloader\d*$|(^|_)loader(_\w+)?$", re.IGNORECASE)
 _EPOCH = re.compile(r"(?<!per_)epoch", re.IGNORECASE)
 
 
@@ -52,7 +52,7 @@ def loader_like(project: Project, node: cst.BaseExpression, module: Module, scop
     loaders = loaders_of(project)
     evaluator = loaders.evaluator
     code = _plain_name(node)
-    named = _LOADER_NAME.search(code) is not None
+    named = LOADER_NAME.search(code) is not None
     # Who calls the function matters only where the name lets one think of a loader; to look for callers is not cheap.
     frames = evaluator.calls.frames(module, scope, most=4) if named else [evaluator.calls.plain_frame(module, scope)]
     for frame in frames:
