@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.model.round_modules import calls_target
 from oomlint.model.rounds import body_of, is_chained, takes
 from oomlint.syntax.nodes import block_of, descend
 
@@ -25,7 +26,8 @@ def decide(record: Record) -> None:
     passes = frozenset(node for event in record.forwards for node in (event.node, *(via.call for via in event.via)))
     for loop in record.loops:
         loop.passes = passes
-    chains = {loop for event in record.forwards for loop in event.loops if is_chained(loop, event)}
+    # A loop whose steps are one chain, or which calls what it goes over: layers of one pass.
+    chains = {loop for event in record.forwards for loop in event.loops if is_chained(loop, event) or (not loop.named and calls_target(loop, event))}
     for event in record.forwards:
         # The outermost loop whose round the module's input comes from, but not through what an inner loop goes over: the loops inside run within that round.
         loaders = [number for number, loop in enumerate(event.loops) if loop.named]
