@@ -287,7 +287,8 @@ class ReadCalls:
             return Reader(kind, gives[kind], by[kind], tuple(where[kind]))
         # `with open(path) as f:` and a parser of its own.
         opened = [c for c in scope.calls if names.last_name(c.func) == "open" and c.args and self._speaks(c.args[0].value, paths) and not _writes(c)]
-        places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True))
+        # The open file itself, as an opener gives it, holds nothing of what is in it.
+        places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True) - kept.returned(module, c, sure=True))
         if places:
             parsed = any(names.last_name(c.func) in {"load", "loads", "reader", "DictReader"} for c in scope.calls)
             return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places, "open", ((module, opened[0]),))
