@@ -24,8 +24,8 @@ class RoomForAllSamples(Rule):
     Checks for `np.zeros`, `np.empty`, `torch.zeros` and the like with a first dimension that nobody bounds, where a loop puts something into one row
     after the other:
 
-    - the windows or patches of an array (`rows[i] = series[i : i + width]`), which a dataset, a loop that trains or evaluates, or an object that hands out
-      batches keeps, or that are written once all are there. What overlaps is in memory as often as it does;
+    - the windows or patches of an array, along any axis (`rows[i] = series[i : i + width]`), which a dataset, a loop that trains or evaluates, or an object
+      that hands out batches keeps, or that are written once all are there. What overlaps is in memory as often as it does;
     - what is read from a file in each round, or the samples of a dataset, where all of it is written by one call; what a function makes of a sample, if
       that has two dimensions or more;
     - an image or a map of each sample that a model gives (two dimensions a sample or more), until the loop over the loader is through.

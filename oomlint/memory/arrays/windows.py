@@ -74,8 +74,8 @@ def parts(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds
 
 
 def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscript, rounds: Rounds) -> bool:
-    """Whether an expression takes rows between two bounds that move with the rounds, and that need not begin where the last ones ended."""
-    part = node.slice[0].slice
+    """Whether an expression takes rows, or steps of a later axis, between two bounds that move with the rounds, and need not begin where the last ended."""
+    part = next((one.slice for one in node.slice if not _is_all(one.slice)), node.slice[0].slice)
     if not _is_there(module, scope, node.value, rounds):
         return False
     if isinstance(part, cst.Index) and isinstance(part.value, cst.BinaryOperation) and isinstance(part.value.operator, cst.Add | cst.Subtract):
@@ -87,6 +87,11 @@ def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscrip
     return all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)) and not (
         _apart(module, part, rounds) or _side_by_side(module, scope, node, part, rounds) or _by_library(project, module, scope, part, rounds)
     )
+
+
+def _is_all(part: cst.BaseSlice) -> bool:
+    """Whether an index takes all of an axis: ``:``, or ``...`` for several."""
+    return part.lower is part.upper is part.step is None if isinstance(part, cst.Slice) else isinstance(part.value, cst.Ellipsis)  # type: ignore[attr-defined]
 
 
 def _is_there(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds) -> bool:
