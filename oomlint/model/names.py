@@ -79,6 +79,11 @@ def last_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+def adds_axis(node: cst.CSTNode) -> bool:
+    """Whether an index makes a new axis and picks nothing: ``None``, ``np.newaxis``."""
+    return last_name(node) in {"None", "newaxis"}
+
+
 def written_as(node: cst.BaseExpression) -> str:
     """The last name of what is called, ``TABLE[]`` where it is taken out of a table: ``TABLE["train"]``, ``m.TABLE[key]["train"]``."""
     table = node

@@ -31,7 +31,7 @@ def part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: l
         lists = sum(held.kind is not Kind.PLAIN for held in index)
         return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=max(base.dims - lists + 1, 0) if base.dims else 0)
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
-    named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not _is_new(item.value))]
+    named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not names.adds_axis(item.value))]
     dims = max(max(base.dims, len(named)) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
     # Axes that are named are there, whatever it is called; those of a few elements make nothing large.
     long = sum(isinstance(item, cst.Slice) and (_count(item) or _MANY) > _FEW_OF_AXIS for item in named)
@@ -45,11 +45,6 @@ def part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: l
         size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
     return base.having(view=base.view or (not whole and base.size >= Size.UNKNOWN), size=size, home=(), dims=dims)
-
-
-def _is_new(node: cst.BaseExpression) -> bool:
-    """Whether an index makes a new axis: ``None``, ``np.newaxis``."""
-    return names.last_name(node) in {"None", "newaxis"}
 
 
 def _count(item: cst.Slice) -> int | None:

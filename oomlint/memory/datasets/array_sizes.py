@@ -173,7 +173,7 @@ class Sizes(ArrayCalls):
             return None
         if isinstance(item.value, cst.Ellipsis):
             return "all"
-        if names.last_name(item.value) in {"None", "newaxis"}:
+        if names.adds_axis(item.value):
             return "new"
         one: Part = self.of(item.value, frame)
         one = stacked(one, 0) if isinstance(one, Group | Many) else one

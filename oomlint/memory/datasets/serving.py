@@ -198,7 +198,7 @@ def _computed(node: cst.BaseExpression) -> bool:
         return _computed(node.expression)
     if isinstance(node, cst.Tuple):
         return any(_computed(element.value) for element in node.elements)
-    return not isinstance(node, cst.BaseNumber | cst.BaseString | cst.Ellipsis | cst.Comparison | cst.BooleanOperation)
+    return not (isinstance(node, cst.BaseNumber | cst.BaseString | cst.Ellipsis | cst.Comparison | cst.BooleanOperation) or names.adds_axis(node))
 
 
 def serving_of(project: Project) -> Serving:

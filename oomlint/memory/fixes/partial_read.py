@@ -105,7 +105,7 @@ def _of_entry(entry: cst.BaseSlice, case: ItemRead, project: Project) -> Safety 
         stepped = entry.step is not None and not (isinstance(entry.step, cst.Integer) and entry.step.value != "0")
         return None if stepped or case.read.form is Form.LIST else Safety.SAFE
     inner = entry.value if isinstance(entry, cst.Index) else None
-    if inner is None or (isinstance(inner, cst.Name) and inner.value == "None") or names.last_name(inner) == "newaxis":
+    if inner is None or names.adds_axis(inner):
         return None
     if isinstance(inner, cst.Ellipsis):
         return Safety.SAFE

@@ -143,7 +143,7 @@ def _indexed(module: Module, scope: Scope, node: cst.Subscript, depth: int) -> A
 
 
 def _adds_axis(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Ellipsis) or names.last_name(node) in {"None", "newaxis"}
+    return isinstance(node, cst.Ellipsis) or names.adds_axis(node)
 
 
 def _cuts(part: cst.Slice) -> bool:
