@@ -88,9 +88,9 @@ class _Round:
         return False
 
     def _window(self, node: cst.Subscript) -> bool:
-        """Whether both ends of a slice along the first axis are what the round says: ``x[i : i + width]``."""
+        """Whether both ends of a slice along the first axis are what the round says: ``x[i : i + width]``. Of what the round made, it leaves out the ends."""
         rows = node.slice[0].slice
-        ends = (rows.lower, rows.upper) if self.often and isinstance(rows, cst.Slice) else ()
+        ends = (rows.lower, rows.upper) if self.often and isinstance(rows, cst.Slice) and not self._varies(node.value) else ()
         return bool(ends) and all(end is not None and self._varies(end) for end in ends)
 
     def _picked(self, node: cst.Subscript) -> bool:
