@@ -30,6 +30,8 @@ _SMALL_FUNCTIONS: Final = frozenset(
     "warning warn error allclose array_equal isnan isfinite isinf histogram where argwhere nonzero searchsorted ndim shape size format summary hasattr "
     "getattr set linspace".split(),
 )
+# Of these words and those that put into a container, what NumPy and torch mean by something else: they give an array for one.
+_BY_LIBRARY: Final = frozenset({"append", "insert", "log", "where"})
 # Methods, and functions outside of NumPy and torch, that give about as much as they are asked of.
 KEEPS: Final = frozenset(
     "convert resize imresize cvtColor astype copy float double half numpy asarray array transpose permute reshape view crop to clone squeeze unsqueeze "
@@ -114,7 +116,8 @@ class KeptCalls(KeptNames):
         last = names.last_name(call.func)
         going = replace(going, cut=True) if last in _PICKS else going
         walk = module.walk
-        if isinstance(call.func, cst.Attribute) and last in PUTS_IN and not self._is_own(module, call):
+        of_arrays = last in _BY_LIBRARY and self._is_of_arrays(module, call)
+        if isinstance(call.func, cst.Attribute) and last in PUTS_IN and not of_arrays and not self._is_own(module, call):
             position = 0 if last not in {"insert", "setdefault"} else 1
             if arg.keyword is None and list(call.args).index(arg) != position:
                 return None
@@ -134,7 +137,11 @@ class KeptCalls(KeptNames):
             return None
         if last in _SAVING and search.inside is None:
             self._saved(search, module, call, arg, going)
-        if (last in _SMALL_FUNCTIONS and not (going.part and keeps_axes(call, of=1))) or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
+        if of_arrays and last == "where" and (len(call.args) == 1 or call.args[0] is arg):
+            return None  # places in an array, or which of two arrays a number is taken from
+        if last in _SMALL_FUNCTIONS and not of_arrays and not (going.part and keeps_axes(call, of=1)):
+            return None
+        if isinstance(call.func, cst.Attribute) and last in _LOOKS_UP:
             return None
         if last in SCALARS and (not going.part or makes_array(search.start)):
             return None  # of an array that is made there, even a part is a number then
@@ -233,6 +240,11 @@ class KeptCalls(KeptNames):
         return any(
             (isinstance(one, External) and names.canonical(one.name) in _OBJECTS) or (isinstance(one, Const) and one.value in {"O", "object"}) for one in found
         )
+
+    def _is_of_arrays(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call is of NumPy or torch: ``np.log(x)``, and not ``logger.log(x)``."""
+        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))[:2]
+        return any(isinstance(alt.value, External) and alt.value.name.startswith(("numpy.", "torch.")) for alt in found)
 
     def _is_own(self, module: Module, call: cst.Call) -> bool:
         """Whether a method is one of the project: what it does with its arguments stands there, whatever it is called."""
