@@ -12,6 +12,7 @@ from oomlint.finding import ContentKind, Resource
 from oomlint.memory.arrays.kept import READING
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.computed import Computed, computed, is_computing
 from oomlint.memory.shared.content_kinds import Content, Kind
 from oomlint.memory.shared.known_reads import LAZY
 from oomlint.model import names
@@ -117,6 +118,10 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
         if found is not None:
             return found
     content = datasets_of(project).contents.of_value(value)
+    made = value.whole if isinstance(value, Element) and all(how == "item" for how, _ in value.accessors) else value
+    if content.kind is Kind.UNKNOWN and isinstance(made, ExternalCall) and made.name.startswith("torch.") and is_computing(made.name):
+        array = computed(made.name.rpartition(".")[2], made.call, before=1) is Computed.ARRAY
+        return Heavy("a tensor", 1, of=Resource.TENSORS) if array else None
     return _content(content, value)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import COLLECTIONS, DRAWS
+from oomlint.api_names import COLLECTIONS, DRAWS, REDUCTIONS
 from oomlint.memory.shared.byte_size import Size, allocated
+from oomlint.memory.shared.computed import Computed, computed
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import External, ExternalCall, Frame
@@ -17,13 +18,10 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _ARRAY_METHODS = frozenset(
-    "astype reshape copy transpose squeeze flatten ravel swapaxes view T repeat clip round mean sum to_numpy values numpy cumsum take".split(),
-)
-_TENSOR_METHODS = frozenset(
-    "float long int double half bool byte to cpu cuda clone detach contiguous permute reshape view transpose squeeze unsqueeze type t share_memory_ expand "
-    "pin_memory type_as repeat flatten narrow index_select".split(),
+    "astype reshape copy transpose squeeze flatten ravel swapaxes view T repeat clip round to_numpy values numpy cumsum take".split(),
 )
 _VIEWS = frozenset("detach permute reshape view transpose squeeze unsqueeze t share_memory_ expand flatten narrow".split())  # no copy
+_TRANSFORMS = ("torchvision.transforms.", "torchaudio.transforms.")  # objects that make a picture of a picture, a signal of a signal
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
 _DRAWS = DRAWS | {"choice", "permutation"}
 
@@ -129,6 +127,9 @@ class WrittenForms(Classifier):
         made = [one.name for one in called if isinstance(one, ExternalCall)]
         if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
             return Content(Kind.TENSOR, "a tensor", module, node)
+        if node.args and any(name.startswith(_TRANSFORMS) for name in made):
+            base = self.of(node.args[0].value, frame)
+            return replace(base, size=Size()) if base.kind in {Kind.ARRAY, Kind.TENSOR} else NOTHING
         return Content(Kind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
 
     def _is_of(self, library: str, node: cst.BaseExpression, frame: Frame) -> bool:
@@ -159,14 +160,26 @@ def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Con
             return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
         return replace(base, module=module, node=node)
     if base.kind in {Kind.ARRAY, Kind.ARRAYS} and method in _ARRAY_METHODS:
-        return replace(base, size=Size()) if method in {"mean", "sum"} else base
+        return base
+    if base.kind is Kind.ARRAY and method in REDUCTIONS:
+        return _worked_out(base, method, node)
     if base.kind is Kind.SHARED and method in _VIEWS:
         return base
     if base.kind is Kind.TENSOR and method != "item":
         if method == "numpy":
             return Content(Kind.ARRAY, "a NumPy array", module, node, size=base.size)
-        return base if method in _TENSOR_METHODS else NOTHING
+        return _worked_out(base, method, node)
     return None
+
+
+def _worked_out(base: Content, method: str, node: cst.Call) -> Content:
+    """What a method computes of an array."""
+    match computed(method, node, before=0):
+        case Computed.ARRAY:
+            return base
+        case Computed.NUMBER:
+            return Content(Kind.SCALAR, "a number", numbers=True)
+    return NOTHING
 
 
 def _of_any(method: str, base: Content, module: Module, node: cst.Call) -> Content:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import Size, allocated
-from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind
+from oomlint.memory.shared.computed import Computed, computed, is_computing
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External
 
@@ -135,6 +136,21 @@ class Libraries(Classifier):
         for beginning, kind, words in _FAMILIES:
             if name.startswith(beginning):
                 return Content(kind, words, module, call)
+        return self._computed(last, call, frame, torch=name.startswith("torch.")) if is_computing(name) else NOTHING
+
+    def _computed(self, last: str, call: cst.Call, frame: Frame, *, torch: bool) -> Content:
+        """What a function computes of arrays that it is given."""
+        given = worst([self.of(arg.value, frame) for arg in call.args if not arg.star])
+        if torch and given.kind is Kind.BLOB:
+            given = replace(given, doubt=1)  # torch computes with tensors alone
+        elif given.kind not in {Kind.ARRAY, Kind.TENSOR}:
+            return NOTHING
+        match computed(last, call, before=1):
+            case Computed.ARRAY:
+                kind, words = (Kind.TENSOR, "a tensor") if torch else (Kind.ARRAY, "a NumPy array")
+                return replace(given, kind=kind, words=words, module=frame.module, node=call)
+            case Computed.NUMBER:
+                return Content(Kind.SCALAR, "a number", numbers=True)
         return NOTHING
 
     def _maps(self, call: cst.Call, frame: Frame) -> bool:
