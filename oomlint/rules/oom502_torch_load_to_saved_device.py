@@ -14,7 +14,7 @@ from oomlint.memory.arrays.torch_load import Loaded, chosen_by_device, falls_bac
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.add_argument import added_argument
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.ranks.checkpoint_devices import goes_to_device
+from oomlint.memory.ranks.checkpoint_devices import goes_to_device, saved_from_host
 from oomlint.memory.ranks.checkpoints import LOADS, kept_while_training, released
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.library_names import library_name
@@ -46,7 +46,8 @@ class TorchLoadToSavedDevice(Rule):
     Checks for `torch.load` without `map_location` whose result is a checkpoint: it goes to `load_state_dict`, or an entry such as
     `state_dict` or `model` is taken out of it. It is a warning where the script runs in several processes with CUDA: it makes a
     `DistributedDataParallel` or a process group, or has a `local_rank`. There Lightning's `load_from_checkpoint` counts, too, also beside
-    a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing. What
+    a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing, and neither does what
+    reads the states that the same class, or the file where there is none, writes as copies in host memory (`v.cpu()`). What
     only another script calls, which never makes the group, is run by one process. With one process it is a note.
 
     A checkpoint that is sent to an accelerator (`map_location="cuda"`, `f"cuda:{rank}"`, `lambda storage, _: storage.cuda()`) counts where
@@ -133,7 +134,7 @@ class TorchLoadToSavedDevice(Rule):
             if not self._is_open(call, module, project, scope):
                 if not whole and goes_to_device(module, scope, call, project):
                     yield from self._stays(call, module, scope, project)
-            elif not chosen_by_device(module, call) and not falls_back(module, call):
+            elif not chosen_by_device(module, call) and not falls_back(module, call) and (whole or not saved_from_host(module, scope, project)):
                 yield from self._saved(call, found, module, scope, project)
 
     def _saved(self, call: cst.Call, found: Loaded, module: Module, scope: Scope, project: Project) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
-from oomlint.model.values import Const, Display, ExternalCall, Written
+from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Written
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,56 @@ def goes_to_device(module: Module, scope: Scope, call: cst.Call, project: Projec
     if isinstance(where, cst.Lambda):
         return isinstance(where.body, cst.Call) and names.last_name(where.body.func) == "cuda"
     return any(map(_is_accelerator, _words(module, scope, where, project)))
+
+
+def saved_from_host(module: Module, scope: Scope, project: Project) -> bool:
+    """Whether all states that the class around writes, or the file where there is none, are copies in host memory: ``save({k: v.cpu() for ...}, path)``."""
+    owner = scope.parent if scope.parent is not None and scope.parent.is_class else None
+    writers = [one for one in module.walk.scopes if owner is None or one.parent is owner]
+    found: list[bool] = []
+    for writer in writers:
+        frame = evaluator_of(project).calls.plain_frame(module, writer)
+        for call in writer.calls:
+            if names.last_name(call.func) == "save" and call.args and _is_torch(call.func, frame, project):
+                found += [_is_host(state, module, frame, project) for state in _states(call.args[0].value, writer, frame, project)]
+    return bool(found) and all(found)
+
+
+def _is_torch(func: cst.BaseExpression, frame: Frame, project: Project) -> bool:
+    return any(isinstance(alt.value, External) and alt.value.name.startswith("torch.") for alt in evaluator_of(project).values(func, frame)[:2])
+
+
+def _states(saved: cst.BaseExpression, writer: Scope, frame: Frame, project: Project) -> Iterator[cst.Call]:
+    """The calls of ``state_dict`` in what is saved, also where a name stands for it; those of a library's own settings hold few tensors."""
+    parts = [saved]
+    if isinstance(saved, cst.Name):
+        parts = [effect.value for effect in writer.effects.get(saved.value, ()) if effect.kind == "assign" and effect.value is not None]
+    for node in (one for part in parts for one in descend(part)):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "state_dict":
+            of = evaluator_of(project).values(node.func.value, frame)[:2]
+            if not any(isinstance(alt.value, External) for alt in of):
+                yield node
+
+
+def _is_host(state: cst.Call, module: Module, frame: Frame, project: Project) -> bool:
+    """Whether what stands around a state copies it to the host, or the model is there: ``to_host(model.state_dict())``, ``model.cpu().state_dict()``."""
+    if _copies(state.func):
+        return True
+    for here in module.walk.ancestors(state):
+        if isinstance(here, cst.DictComp) and _copies(here.value):
+            return True
+        if isinstance(here, cst.Call) and here.func is not state.func:
+            called = [alt.value for alt in evaluator_of(project).values(here.func, frame)[:2]]
+            if any(isinstance(one, FunctionRef) and any(map(_copies, one.scope.calls)) for one in called):
+                return True
+        if isinstance(here, cst.BaseSmallStatement):
+            break
+    return False
+
+
+def _copies(node: cst.CSTNode) -> bool:
+    """Whether an expression puts a tensor into host memory."""
+    return any(isinstance(one, cst.Call) and isinstance(one.func, cst.Attribute) and one.func.attr.value == "cpu" for one in descend(node))
 
 
 def _is_accelerator(word: str) -> bool:
