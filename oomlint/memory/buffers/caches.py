@@ -404,6 +404,9 @@ def _sample(effect: Effect, module: Module, scope: Scope, project: Project) -> H
         return None
     if datasets_of(project).contents.of(effect.value, evaluator_of(project).calls.plain_frame(module, scope)).kind in _SMALL:
         return None
+    end = scope.returns[-1].value if scope.returns else None
+    if isinstance(effect.value, cst.Tuple) and isinstance(end, cst.Tuple) and len(effect.value.elements) != len(end.elements):
+        return None  # a sample has other parts: what ends early says which one failed
     kept = module.code(effect.value).strip()
     stored = module.code(effect.node).strip()
     if any(r.value is not None and module.code(r.value).strip().strip("()") in {kept.strip("()"), stored} for r in scope.returns):

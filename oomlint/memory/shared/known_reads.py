@@ -34,7 +34,8 @@ BY_NAME: Final = {
             Reads.ARRAY,
             (
                 "numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load "
-                "xarray.load_dataset xarray.load_dataarray xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr anndata.read_h5ad"
+                "xarray.load_dataset xarray.load_dataarray xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr anndata.read_h5ad "
+                "dgl.load_graphs dgl.data.load_graphs dgl.data.utils.load_graphs dgl.data.graph_serialize.load_graphs"
             ),
         ),
         (Reads.TORCH, "torch.load"),
@@ -63,7 +64,7 @@ BY_NAME: Final = {
             ),
         ),
         (Reads.SAMPLE, " ".join(sorted(DECODERS))),
-        (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel"),
+        (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel pandas.read_json"),
         (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
     )
     for name in listed.split()
