@@ -202,6 +202,13 @@ def test_a_folder_of_data_is_not_the_package_of_its_name(tmp_path: Path) -> None
     assert means(tmp_path, "tools/train.py", "models.net") == "models/net.py"
 
 
+def test_a_package_named_like_an_installed_one_is_not_what_its_modules_import(tmp_path: Path) -> None:
+    write(tmp_path, {"spread/__init__.py": "", "spread/torch/__init__.py": "", "spread/torch/ops.py": "", "spread/torch/more/ops.py": "", "train.py": ""})
+    assert means(tmp_path, "spread/torch/ops.py", "torch") is None
+    assert means(tmp_path, "spread/torch/more/ops.py", "torch") is None
+    assert means(tmp_path, "train.py", "spread.torch.ops") == "spread/torch/ops.py"
+
+
 # What is opened for it
 
 

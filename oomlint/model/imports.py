@@ -169,7 +169,7 @@ class Locator:
             if (package and package != parts[0]) or (installed and packaged and root == own):
                 continue
             found = self._descend(root, parts[1:] if package else parts)
-            if found is None or found == importer:
+            if found is None or found == importer or (installed and self._is_around(found, importer, root)):
                 continue
             if not found.endswith(os.sep):
                 return found
@@ -181,6 +181,11 @@ class Locator:
                 return next((file for file in files if file is not None and file.endswith(".py")), found)
             spare = spare or found
         return spare
+
+    def _is_around(self, found: str, importer: str, root: str) -> bool:
+        """Whether it is the importer's own package, inside another: `import torch` in `package/torch/ops.py` means the installed one."""
+        inner = root != self._project.root and self._is_file(os.path.join(root, "__init__.py"))
+        return inner and os.path.basename(found) == "__init__.py" and importer.startswith(os.path.join(os.path.dirname(found), ""))
 
     def _holds_python(self, folder: str) -> bool:
         """Whether a folder without ``__init__.py`` is a package, rather than one of data that has its name."""
