@@ -28,7 +28,9 @@ class H5HandleCacheUnbounded(Rule):
     ## What it does
 
     Checks for open `h5py.File` handles, or groups and `h5py.Dataset` objects of them, in a dictionary or list that only grows: filled by
-    `__getitem__` or a method or function that it calls, one for each path, or built in `__init__` over many files.
+    `__getitem__` or a method or function that it calls, one for each path, or built in `__init__` over many files, also by a method that is called for each.
+    Readers and datasets of one file count as well, where each keeps its file open and one is made for each file of a folder or each row of a table:
+    `ConcatDataset([Recording(path) for path in paths])`.
 
     It is silent where something bounds the collection (a size that is tested, `popitem`, `pop` with `close`, a cache with a `maxsize`), where the
     files are closed again in the same function, and where it holds a few files that the code names one by one.

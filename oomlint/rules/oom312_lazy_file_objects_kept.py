@@ -25,7 +25,8 @@ class LazyFileObjectsKept(Rule):
     ## What it does
 
     Checks for lists and dictionaries of what opens a file and reads it later, for each path of many: `Image.open(path)`, `np.load` of an `.npz` file or
-    with `mmap_mode`, `open(path)`, `rasterio.open(path)`, `gdal.Open(path)`, `tifffile.TiffFile(path)`, `openslide.OpenSlide(path)`.
+    with `mmap_mode`, `open(path)`, `rasterio.open(path)`, `gdal.Open(path)`, `tifffile.TiffFile(path)`, `openslide.OpenSlide(path)`. So do lists of readers,
+    and joined datasets of one file each, that keep what they have opened.
 
     It is silent where only the contents are kept (`Image.open(path).convert("RGB")`, `np.load(path)["x"]`, `open(path).read()`), where the files are closed
     again, where slides are given one cache (`set_cache`), and where there are a few of them that the code names.

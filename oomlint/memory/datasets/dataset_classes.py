@@ -51,7 +51,7 @@ DATASET_BASES = frozenset(
     },
 )
 _SUBSET, _SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
-_JOINED = frozenset({"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"})
+JOINED = frozenset({"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"})
 _DEEPEST = 4
 _MOST = 6
 
@@ -152,7 +152,7 @@ class Datasets:
         name = names.canonical(value.name)
         if name in {_SUBSET, _SPLIT}:
             return self._wrapper(value, 0, depth)
-        if name in _JOINED:
+        if name in JOINED:
             first = value.call.args[0].value if value.call.args else None
             if first is None:
                 return None
@@ -300,7 +300,7 @@ class Datasets:
         kept = (alt.value for name in names_read for alt in self.evaluator.attribute(value, name, ())[:3])
         found = [one for part in kept if _holds_others(part) and (one := self.of_value(part, depth + 1)) is not None]
         wrapper = self.evaluator.derives(value.cls, _SUBSET)
-        if not wrapper and not self.evaluator.derives(value.cls, *_JOINED):
+        if not wrapper and not self.evaluator.derives(value.cls, *JOINED):
             return found
         for first, frame in self._given_to_base(value):
             alone = (one for alt in self.evaluator.values(first, frame)[:3] if (one := self.of_value(alt.value, depth + 1)) is not None)
@@ -443,7 +443,7 @@ class Datasets:
 def _holds_others(value: Value) -> bool:
     """Whether a value is a dataset of torch that is made of other datasets."""
     whole = value.whole if isinstance(value, Element) else value
-    return isinstance(whole, ExternalCall) and names.canonical(whole.name) in {_SUBSET, _SPLIT, *_JOINED}
+    return isinstance(whole, ExternalCall) and names.canonical(whole.name) in {_SUBSET, _SPLIT, *JOINED}
 
 
 def _calls(scope: Scope, name: str) -> bool:

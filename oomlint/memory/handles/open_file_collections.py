@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import COLLECTIONS, CONTAINERS, H5PY
+from oomlint.api_names import H5PY
 from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_in, by_process
 from oomlint.memory.buffers.functools_caches import unbounded
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
+from oomlint.memory.handles.file_containers import LISTING, Holder, container_of, lasting
 from oomlint.memory.handles.h5_api import Grip
+from oomlint.memory.handles.objects_with_files import objects_with
 from oomlint.memory.handles.openings import Opening, Opens, opened_by, openings_of
 from oomlint.memory.handles.resource_flow import trail_from, trail_of
+from oomlint.memory.handles.resource_names import COMPREHENSIONS
 from oomlint.memory.handles.resource_state import End, Store
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
@@ -31,9 +34,8 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 MANY: Final = 100  # files: fewer are no harm
+_MOST_CLASSES: Final = 4  # that derive from one, and make its objects
 LAZY_FILES: Final = frozenset({Opens.NPZ, Opens.MEMMAP, Opens.FILE, Opens.IMAGE, Opens.ARCHIVE, Opens.VIDEO, Opens.RASTER, Opens.SLIDE})
-_COMPREHENSIONS = (cst.ListComp, cst.DictComp, cst.SetComp, cst.GeneratorExp)
-_LISTING = COLLECTIONS | CONTAINERS
 # What comes in a handful, whatever it is a handful of.
 _FEW = re.compile(
     r"(?<![a-z])(splits?|modal\w*|subsets?|domains?|cameras?|cams?|views?|tasks?|phases?|stages?|folds?|feat|feats|features?|channels?|levels?|sources?|args?|"
@@ -42,7 +44,7 @@ _FEW = re.compile(
 )
 # What is opened is no file of the disk.
 _STREAM = re.compile(r"BytesIO|StringIO|urlopen|requests|response|\.raw\b|extractfile|frombuffer|fileobj|buffer", re.IGNORECASE)
-_MANY_CALLS = frozenset("glob iglob rglob listdir scandir walk iterdir".split())
+_MANY_CALLS = frozenset("glob iglob rglob listdir scandir walk iterdir iterrows itertuples".split())
 
 
 class Kept(Struct, frozen=True, eq=False):
@@ -102,8 +104,8 @@ def _kept(opening: Opening, project: Project) -> Iterator[Kept]:
     if cached is not None:
         yield cached
         return
-    for store in _stores(opening, project):
-        found = _judged(opening, store, project)
+    for whole, store in (*((False, one) for one in _stores(opening, project)), *((True, one) for one in _of_objects(opening, project))):
+        found = _judged(opening, store, project, whole=whole)
         if found is not None:
             yield found
             return
@@ -142,24 +144,30 @@ def _stores(opening: Opening, project: Project) -> Iterator[Store]:
             yield from further.stores
 
 
-def _judged(opening: Opening, store: Store, project: Project) -> Kept | None:
+def _of_objects(opening: Opening, project: Project) -> Iterator[Store]:
+    """Where objects that keep the file are put. Images are closed when they are decoded."""
+    return iter(()) if opening.kind is Opens.IMAGE else objects_with(opening, project)
+
+
+def _judged(opening: Opening, store: Store, project: Project, *, whole: bool = False) -> Kept | None:
     module, scope = store.module, store.scope
     if store.grip not in {Grip.FILE, Grip.OBJECT} or _closes(scope):
         return None
-    base = _container(store)
+    base = container_of(store)
     if base is None:
         return None
-    found = _lasting(base, store, project)
+    found = lasting(base, store, project)
     if found is None:
         return None
-    loop = _loop(store)
     objects = store.grip is Grip.OBJECT
-    if loop is not None:
+    inside = [store] if _loop(store) is not None else list(_called_in_loops(store, found.owner, project)) if found.owner is not None else []
+    if inside:
         of_module = found.owner is None and scope.parent is None
-        if not of_module and (found.owner is None or not _is_dataset(found.owner, project)):
+        if not (of_module or found.joins) and (found.owner is None or not _is_dataset(found.owner, project)):
             return None
-        few, count = _count(loop, store, project)
-        if few or (of_module and count is None and not _from_folder(loop, store, project)):
+        count = next((count for few, count in (_count(here, project) for here in inside) if not few), 0)
+        sure = of_module or found.joins or whole
+        if count == 0 or (sure and count is None and not any(_from_folder(here, project) for here in inside)):
             return None
         return Kept(opening, found.words, store, per_item=False, objects=objects, count=count, name=found.name, owner=found.owner)
     if scope.parent is None or scope.name in {"__init__", "__setstate__"} or not isinstance(store.node, cst.Subscript | cst.Call):
@@ -171,97 +179,31 @@ def _judged(opening: Opening, store: Store, project: Project) -> Kept | None:
     return Kept(opening, found.words, store, per_item=True, objects=objects, count=None, name=found.name, owner=found.owner)
 
 
+def _called_in_loops(store: Store, owner: ClassRef, project: Project) -> Iterator[Store]:
+    """Calls, in loops of the code that makes such an object, of the method that stores, or of one that leads to it."""
+    evaluator = evaluator_of(project)
+    classes = [owner, *evaluator.calls.subclasses(owner)[:_MOST_CLASSES]]
+    making = {frame.scope for cls in classes for frame in datasets_of(project).building_frames(Instance(cls, None))}
+    queue = [(store.module, store.scope)] if store.scope in making else []
+    seen: set[Scope] = set()
+    while queue:
+        module, scope = queue.pop(0)
+        seen.add(scope)
+        for site in evaluator.calls.sites(module, scope, most=6):
+            here = Store(site.module, site.scope, site.call, store.grip)
+            if site.scope in making and _loop(here) is not None:
+                yield here
+            elif site.scope in making - seen:
+                queue.append((site.module, site.scope))
+
+
 def _is_dataset(cls: ClassRef, project: Project) -> bool:
     """Whether samples are read from it: also where a library calls its own method for them, as torch_geometric does."""
     line = evaluator_of(project).lineage(cls)
     return datasets_of(project).is_dataset(cls) or any(isinstance(base, External) and base.name.endswith("Dataset") for base in line)
 
 
-# -- the container -------------------------------------------------------------------------------------------------------
-
-
-class _Holder(Struct, frozen=True):
-    """What a container hangs on: an attribute of a class, or a name of the module where there is no ``owner``."""
-
-    name: str
-    words: str
-    owner: ClassRef | None
-
-
-def _container(store: Store) -> cst.BaseExpression | None:
-    """The list or dictionary that gets the file: the base of a subscript or of ``append``, or the comprehension itself."""
-    node = store.node
-    if isinstance(node, cst.Call):
-        return node.func.value if isinstance(node.func, cst.Attribute) else node
-    if isinstance(node, cst.Subscript):
-        return node.value
-    return node if isinstance(node, cst.BaseComp | cst.BaseExpression) and isinstance(node, _COMPREHENSIONS) else None
-
-
-def _lasting(base: cst.BaseExpression, store: Store, project: Project) -> _Holder | None:
-    """What the container is, or becomes; ``None`` where it goes with the function."""
-    module, scope = store.module, store.scope
-    if isinstance(base, cst.Call | cst.GeneratorExp | cst.ListComp | cst.DictComp | cst.SetComp):
-        return _made(base, module, scope, project)
-    while isinstance(base, cst.Subscript):
-        base = base.value
-    direct = _attribute(base, module, scope)
-    if direct is not None or not isinstance(base, cst.Name):
-        return direct
-    local = scope.is_function and scope.sets(base.value) and base.value not in scope.outer
-    if not local:
-        bound = any(p.name.value == base.value for p in names.parameters(scope))
-        return None if bound else _Holder(base.value, f"`{base.value}`", None)
-    this = names.self_name(scope)
-    for effect in scope.effects.get(this or "", ()):
-        if effect.kind == "assign" and len(effect.path) == 1 and isinstance(effect.value, cst.Name) and effect.value.value == base.value:
-            return _attribute(effect.node, module, scope)
-    if any(isinstance(one.value, cst.Name) and one.value.value == base.value for one in scope.returns):
-        return _of_callers(module, scope, project)
-    return None
-
-
-def _made(node: cst.BaseExpression, module: Module, scope: Scope, project: Project) -> _Holder | None:
-    """Where a container that one expression makes is put."""
-    walk = module.walk
-    above = walk.parents.get(node)
-    lazily = isinstance(node, cst.GeneratorExp | cst.Call)
-    while isinstance(above, cst.Arg):
-        call = walk.parents.get(above)
-        if not (isinstance(call, cst.Call) and names.last_name(call.func) in _LISTING):
-            return None
-        above, lazily = walk.parents.get(call), False
-    if lazily:
-        return None
-    if isinstance(above, cst.Return):
-        return _of_callers(module, scope, project)
-    if not isinstance(above, cst.Assign) or len(above.targets) != 1:
-        return None
-    target = above.targets[0].target
-    return _lasting(target, Store(module, scope, target, Grip.FILE), project) if isinstance(target, cst.Name | cst.Attribute | cst.Subscript) else None
-
-
-def _attribute(node: cst.CSTNode, module: Module, scope: Scope) -> _Holder | None:
-    while isinstance(node, cst.Subscript):
-        node = node.value
-    this = names.self_name(scope)
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this and scope.parent is not None:
-        return _Holder(node.attr.value, f"`{module.code(node)}`", ClassRef(module, scope.parent))
-    return None
-
-
-def _of_callers(module: Module, scope: Scope, project: Project) -> _Holder | None:
-    """The attribute that a caller of the function puts its result into."""
-    for site in evaluator_of(project).calls.sites(module, scope, most=6):
-        above = site.module.walk.parents.get(site.call)
-        if isinstance(above, cst.Assign) and len(above.targets) == 1:
-            found = _attribute(above.targets[0].target, site.module, site.scope)
-            if found is not None:
-                return found
-    return None
-
-
-def _is_bounded(store: Store, holder: _Holder, project: Project) -> bool:
+def _is_bounded(store: Store, holder: Holder, project: Project) -> bool:
     effect = _effect(store)
     evaluator = evaluator_of(project)
     if effect is None or by_process(effect, store.module) or bounded_here(effect, store.module, store.scope, evaluator):
@@ -277,7 +219,7 @@ def _is_bounded(store: Store, holder: _Holder, project: Project) -> bool:
 
 def _limits(value: Value) -> bool:
     """Whether it is an object, such as an LRU cache, that decides itself what it keeps."""
-    return isinstance(value, Instance) or (isinstance(value, ExternalCall) and value.name.rpartition(".")[2] not in {*_LISTING, "defaultdict"})
+    return isinstance(value, Instance) or (isinstance(value, ExternalCall) and value.name.rpartition(".")[2] not in {*LISTING, "defaultdict"})
 
 
 def _effect(store: Store) -> Effect | None:
@@ -303,7 +245,7 @@ def _closes(scope: Scope) -> bool:
 
 def _loop(store: Store) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
     """What the innermost loop that stores in each round goes through, and its target."""
-    if isinstance(store.node, _COMPREHENSIONS):
+    if isinstance(store.node, COMPREHENSIONS):
         return store.node.for_in.iter, store.node.for_in.target
     if isinstance(store.node, cst.Call) and names.last_name(store.node.func) == "map":
         return store.node.args[1].value, store.node.args[0].value
@@ -315,8 +257,11 @@ def _loop(store: Store) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
     return None
 
 
-def _count(loop: tuple[cst.BaseExpression, cst.CSTNode], store: Store, project: Project) -> tuple[bool, int | None]:
-    """Whether the loop has few rounds, and how many they are where that is known."""
+def _count(store: Store, project: Project) -> tuple[bool, int | None]:
+    """Whether the loop that stores has few rounds, and how many they are where that is known."""
+    loop = _loop(store)
+    if loop is None:
+        return True, None
     frame = evaluator_of(project).calls.plain_frame(store.module, store.scope)
     count = datasets_of(project).contents.count(loop[0], frame)
     if count is not None:
@@ -325,8 +270,11 @@ def _count(loop: tuple[cst.BaseExpression, cst.CSTNode], store: Store, project: 
     return _FEW.search(written) is not None or any(isinstance(a.value, Const) for a in evaluator_of(project).values(loop[0], frame)), None
 
 
-def _from_folder(loop: tuple[cst.BaseExpression, cst.CSTNode], store: Store, project: Project) -> bool:
-    """Whether the loop goes through the files of a folder."""
+def _from_folder(store: Store, project: Project) -> bool:
+    """Whether the loop that stores goes through the files of a folder."""
+    loop = _loop(store)
+    if loop is None:
+        return False
     if any(isinstance(node, cst.Call) and names.last_name(node.func) in _MANY_CALLS for node in descend(loop[0])):
         return True
     frame = evaluator_of(project).calls.plain_frame(store.module, store.scope)

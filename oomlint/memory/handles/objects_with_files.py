@@ -1,0 +1,99 @@
+"""Objects that keep a file open, each one of its own: readers, and datasets of one file, that somebody makes for each path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.sample_callers import readers
+from oomlint.memory.handles.lazy_open import cached
+from oomlint.memory.handles.resource_flow import trail_from, trail_of
+from oomlint.memory.handles.resource_state import End
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import names
+from oomlint.model.values import ClassRef, Instance
+from oomlint.syntax.nodes import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.handles.openings import Opening
+    from oomlint.memory.handles.resource_state import Store
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.scopes import Scope
+
+_MOST: Final = 6
+_DEEPEST: Final = 4  # functions that return the file, and objects that keep one another
+_ENDS: Final = frozenset({"__del__", "__exit__", "__getstate__", "__reduce__"})  # of the object, or of its copy
+
+
+def objects_with(opening: Opening, project: Project) -> Iterator[Store]:
+    """Where objects are put each of which keeps the file that a call opens for as long as it lives, or an object that does."""
+    evaluator = evaluator_of(project)
+    queue: list[tuple[cst.Call, Module, Scope, int, bool]] = [(opening.call, opening.module, opening.scope, 0, False)]
+    seen: set[cst.CSTNode] = set()
+    while queue:
+        call, module, scope, depth, whole = queue.pop(0)
+        if call in seen or depth > _DEEPEST:
+            continue
+        seen.add(call)
+        trail = trail_of(opening, project) if call is opening.call else trail_from(call, module, scope, opening.kind, project)
+        if End.CLOSED in trail.ends:
+            continue
+        if whole:
+            yield from trail.stores
+        keeps = [name for store in trail.stores if (name := _attribute(store)) is not None]
+        if End.RETURNED in trail.ends or (End.HANDED_OUT in trail.ends and cached(scope)):
+            if cached(scope):
+                keeps.append(scope.name)
+            elif scope.is_function:
+                queue += [(site.call, site.module, site.scope, depth + 1, whole) for site in evaluator.calls.sites(module, scope, most=_MOST)]
+        cls = ClassRef(module, scope.parent) if keeps and scope.parent is not None and scope.parent.is_class else None
+        if cls is None or not _while_it_lives(cls, scope, project) or any(_closes(cls, name, project) for name in keeps):
+            continue
+        for made in evaluator.calls.instances(cls.module, cls.scope)[:_MOST]:
+            if made.call is not None and made.at is not None:
+                queue.append((made.call, made.at.module, made.at.scope, depth + 1, True))
+
+
+def _attribute(store: Store) -> str | None:
+    """The attribute of the own object that a statement sets to the file."""
+    this, node = names.self_name(store.scope), store.node
+    own = isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this
+    return node.attr.value if own and isinstance(node, cst.Attribute) else None
+
+
+def _while_it_lives(cls: ClassRef, scope: Scope, project: Project) -> bool:
+    """Whether the object gets the file when it is made, or while samples are read."""
+    if cached(scope) or readers(project, cls.module, scope):
+        return True
+    classes = [cls, *evaluator_of(project).calls.subclasses(cls)[:_MOST]]
+    return any(frame.scope is scope for one in classes for frame in datasets_of(project).building_frames(Instance(one, None)))
+
+
+def _closes(cls: ClassRef, name: str, project: Project) -> bool:
+    """Whether a method that somebody calls closes the file of the object, or forgets it."""
+    evaluator = evaluator_of(project)
+    for one in evaluator.line(cls):
+        for method in one.scope.children:
+            this = names.self_name(method)
+            if this is None or method.name in _ENDS or not _ends(method, this, name):
+                continue
+            if method.name == "__getitem__" or evaluator.calls.sites(one.module, method, most=_MOST):
+                return True
+    return False
+
+
+def _ends(method: Scope, this: str, name: str) -> bool:
+    """Whether a method closes, deletes or empties an attribute."""
+    emptied = (
+        effect.kind == "delete" or (isinstance(effect.value, cst.Name) and effect.value.value == "None")
+        for effect in method.effects.get(this, ())
+        if effect.path == (("attr", name),)
+    )
+    if method.name != "__init__" and any(emptied):
+        return True
+    wanted = f"{this}.{name}.close"
+    return any(isinstance(node, cst.Attribute) and names.dotted(node) == wanted for node in descend(method.node))
