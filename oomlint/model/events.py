@@ -172,6 +172,7 @@ class Record(Struct):
     loops: list[Loop] = field(default_factory=list)
     made: dict[int, tuple[Loop, ...]] = field(default_factory=dict)  # activation number -> loops around its call
     returned: Held = field(default_factory=Held)
+    returns: dict[cst.Return, Held] = field(default_factory=dict)  # what each statement of the root gives
     frame: Frame | None = None
     proven: set[tuple[Scope, str]] = field(default_factory=set)  # expressions that are used as only tensors can be
     complete: bool = True  # False where the budget ran out

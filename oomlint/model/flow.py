@@ -103,6 +103,8 @@ class Flow(FlowLoops):
         elif isinstance(node, cst.Return):
             held = self.value(node.value, state) if node.value is not None else PLAIN
             self.act.returned = held if self.act.returned is None else join(self.act.returned, held)
+            if not self.act.via:
+                self.record.returns[node] = join(self.record.returns.get(node), held)
             state.mode = self.act.outside or state.mode
             self.act.left = joined(self.act.left, state)
             return None
@@ -244,7 +246,9 @@ class Flow(FlowLoops):
         after = joined(state, out) or state
         if out is not None and isinstance(node, cst.For):
             bound = ((path, held, state.env[path]) for path, held in out.env.items() if path in state.env)
-            after.env.update({path: held for path, held, old in bound if old.kind is Kind.PLAIN or (old.carries is Graph.NO and held.carries is Graph.YES)})
+            after.env.update(
+                {path: held for path, held, old in bound if old.kind is Kind.PLAIN or (old.carries is not Graph.YES and held.carries is Graph.YES)}
+            )
         if out is not None:
             after.evaluating, after.modules, after.mode = out.evaluating, out.modules, out.mode
         if node.orelse is not None:

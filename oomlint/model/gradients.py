@@ -235,8 +235,21 @@ class Gradients:
         for where in self.evaluator.project.mentioning((f".{method.name}(".encode(),), module.path):
             for call, around in where.walk.calls:
                 named = isinstance(call.func, cst.Attribute) and call.func.attr.value == method.name
-                if named and arguments.binds(method, call) and not self._is_of_library(call, where, around):
+                if (
+                    named
+                    and not self._is_of_others(call, where, around, method)
+                    and arguments.binds(method, call)
+                    and not self._is_of_library(call, where, around)
+                ):
                     yield call, where, around
+
+    def _is_of_others(self, call: cst.Call, where: Module, around: Scope, method: Scope) -> bool:
+        """Whether it is `super().method()` in a class that does not derive from the one of the method: it calls what that class takes over."""
+        held = call.func.value if isinstance(call.func, cst.Attribute) else None
+        if not (isinstance(held, cst.Call) and names.last_name(held.func) == "super") or around.parent is None or not around.parent.is_class:
+            return False
+        above = self.evaluator.lineage(ClassRef(where, around.parent))[1:]
+        return not any(isinstance(base, ClassRef) and base.scope is method.parent for base in above)
 
     def _is_of_library(self, call: cst.Call, where: Module, around: Scope) -> bool:
         """Whether the object of a method call is a module of torch: `self.model.train()` is no call of a method of the project."""

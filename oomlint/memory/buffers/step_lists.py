@@ -89,13 +89,14 @@ def step_records(project: Project, module: Module) -> Iterator[Record]:
         yield runs.step(module, loss, position=2)
     for step in _trainer_steps(project, module, TRAINING_STEP):
         record = runs.step(module, step, position=2, differentiated=False)
-        returned = next((statement for statement in step.returns if statement.value is not None), None)
-        told = any(id(store.node) in record.returned.all_tags for store in record.stores)  # where the step itself adds up what it returns
-        if returned is not None and record.loops and not told:
-            # The trainer adds what a step returns to the loss that it logs.
-            path = (("outputs", TRAINING_STEP),)
-            added = Store(returned, module, step, (record.loops[0],), (), Mode.ON, (), "augment", path, record.returned, returned.value)
-            yield replace(record, stores=[added])
+        # The trainer adds what a step returns, by whichever way, to the loss that it logs.
+        path = (("outputs", TRAINING_STEP),)
+        added = [
+            Store(statement, module, step, (record.loops[0],), (), Mode.ON, (), "augment", path, held, statement.value)
+            for statement, held in record.returns.items()
+            if statement.value is not None and record.loops
+        ]
+        yield replace(record, stores=added)
 
 
 def _trainer_steps(project: Project, module: Module, name: str) -> Iterator[Scope]:
