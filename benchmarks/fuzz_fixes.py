@@ -2,7 +2,7 @@
 
     python benchmarks/fuzz_fixes.py --files 10000 --seed 0
 
-Each file is a fixture with rows and tokens moved, doubled or dropped, or a call put in that a fix mends, and then with other line ends, form feeds, tabs,
+Each file is a fixture with rows and tokens moved, doubled or dropped, or a call put in that a fix fixes, and then with other line ends, form feeds, tabs,
 encodings, byte order marks or damaged bytes. It lies alone in a folder and is fixed there, every third one with unsafe fixes too. The figures:
 
 - internal errors: an exception, or a rule that failed;

@@ -49,7 +49,7 @@ _PATIENT: Final = (200_000, 20, 50)  # objects, then how often the older ones ar
 class Options(Struct, frozen=True):
     """How to run, apart from what the settings say."""
 
-    fix: bool = False  # mend what was found, in memory
+    fix: bool = False  # fix what was found, in memory
     unsafe_fixes: bool = False
     write: bool = True  # put what was mended on the disk
     force_exclude: bool = False

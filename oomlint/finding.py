@@ -1,4 +1,4 @@
-"""What a check says: findings, the places they name, and the edits that mend them.
+"""What a check says: findings, the places they name, and the edits that fix them.
 
 This room imports nothing else of the package: everything above it speaks in these nouns.
 """

@@ -74,7 +74,7 @@ def mend(
     severity is left out. ``digests`` stand for the contents that were checked: a file that has another one by now is not edited. ``foreign`` holds links that
     lead out of the project: they are not edited either, nor are files ``beside``, of which only findings are known. ``told`` holds files that
     are no code and may be edited. ``overlay`` holds contents that stand in for files (standard input). With ``approve``, a fix is applied only where all
-    findings that it mends are approved.
+    findings that it fixes are approved.
     """
     mender = _Mender(found, lint, digests or {}, foreign, beside, told, unsafe=unsafe, overlay=overlay or {}, approve=approve)
     mender.run()
@@ -82,7 +82,7 @@ def mend(
 
 
 class _Candidate(Struct):
-    """A set of edits and the findings that it mends."""
+    """A set of edits and the findings that it fixes."""
 
     edits: tuple[Edit, ...]
     findings: list[Finding]

@@ -133,7 +133,7 @@ class Trait(StrEnum):
     MODEL_HIDES = "model_hides"  # a stand-in of a model may hide the symptom
     LEARNS = "learns"  # an unsafe fix changes what is computed in a loop, on purpose
     RETYPES = "retypes"  # an unsafe fix leaves integers what they are
-    NUMBERS = "numbers"  # mends by hand take numbers out of tensors
+    NUMBERS = "numbers"  # fixes by hand take numbers out of tensors
     OTHER_KERNELS = "other_kernels"  # without gradients torch may choose other kernels
     RECORDS_GRAPH = "records_graph"  # nothing is shown where no graph is recorded
     COPIES_BYTES = "copies_bytes"  # nothing is shown where nothing is copied

@@ -93,7 +93,7 @@ class VerifySettings:
     command: Annotated[str | None, _About("A command of the project's own to run before and after a fix, such as `python train.py --epochs 1`.")] = None
     factory: Annotated[str | None, _About("A function of the project's that makes a dataset, as `package.module:function`.")] = None
     prepare: Annotated[str | None, _About("A command to run once in the copy of the project, before anything else, such as one that makes its data.")] = None
-    mends: Annotated[str | None, _About("A folder with files mended by hand, named as those that they replace, for findings without a fix to apply.")] = None
+    patches: Annotated[str | None, _About("A folder with files fixed by hand, named as those that they replace, for findings without a fix to apply.")] = None
     python: Annotated[str | None, _About("The interpreter that has the project's libraries; that of its virtual environment where absent.")] = None
     time_limit: Annotated[str, _About("The time that one run may take, such as `5s` or `2m`.")] = "5s"
     memory_cap: Annotated[str, _About("The memory that one run and all its processes may take, such as `2GiB`.")] = "2GiB"
@@ -220,7 +220,7 @@ def check_values(settings: Settings, given: Iterable[str]) -> None:
 def _check_verify(settings: VerifySettings) -> None:
     if settings.repeat < 1:
         raise ConfigError(f"verify.repeat: {settings.repeat} is less than 1")
-    for key in ("command", "prepare", "mends", "python"):
+    for key in ("command", "prepare", "patches", "python"):
         value = getattr(settings, key)
         if value is not None and not value.strip():
             raise ConfigError(f"verify.{key}: it is empty")

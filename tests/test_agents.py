@@ -39,7 +39,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "train.py").write_text(BAD)
-    (tmp_path / "train_mended.py").write_text(MENDED)
+    (tmp_path / "train_fixed.py").write_text(MENDED)
     (tmp_path / "datasets.py").write_text("NUMBERS = [1, 2]\n")
     return tmp_path
 
@@ -123,7 +123,7 @@ def test_what_a_baseline_knows_is_told_and_shown(folder: Path) -> None:
 def test_code_is_run_where_that_is_allowed(folder: Path) -> None:
     async def talk(client: ClientSession) -> None:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"check", "explain", "verify"}
-        failed, text = await ask(client, "verify", paths=["train.py:3"], after="train_mended.py", time_limit="20s")
+        failed, text = await ask(client, "verify", paths=["train.py:3"], after="train_fixed.py", time_limit="20s")
         assert not failed, text
         (entry,) = json.loads(text)["verdicts"]
         assert entry["verdict"]["outcome"] == "confirmed", entry["verdict"]

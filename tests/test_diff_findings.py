@@ -13,7 +13,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parent.parent
 SCRIPT: Final = ROOT / "benchmarks" / "diff_findings.py"
-# Reads its findings from a file of the project, and mends by putting its own word into each file.
+# Reads its findings from a file of the project, and fixes by putting its own word into each file.
 PROGRAM: Final = """
     import json, pathlib, sys
 
@@ -37,7 +37,7 @@ if not SCRIPT.exists():
 def finding(row: int, code: str = "OOM101", message: str = "it is so", **more: Any) -> dict[str, Any]:
     place = {"filename": "train.py", "cell": None, "location": {"row": row, "column": 1}, "end_location": {"row": row, "column": 9}}
     edit = {**place, "content": more.pop("content", "")}
-    fix = {"safety": more.pop("safety", "safe"), "message": "mend it", "edits": [edit]}
+    fix = {"safety": more.pop("safety", "safe"), "message": "fix it", "edits": [edit]}
     return {"code": code, "name": "a-rule", "message": message, "severity": "warning", "confidence": "high", **place, "related": [], "fix": fix, **more}
 
 

@@ -70,7 +70,7 @@ class Fake(Rule):
 
     def _finding(self, module: Module, row: int, match: re.Match[str]) -> Finding:
         place = module.source.place(row, match.start() + 1, row, match.end() + 1)
-        fix = Fix(Safety.SAFE, "take it out", (Edit(place, "#"),)) if "mend" in match[3] else None
+        fix = Fix(Safety.SAFE, "take it out", (Edit(place, "#"),)) if "fix" in match[3] else None
         return self.finding(place, Message(match[3]), severity=Severity(match[1]), confidence=Confidence(match[2]), fix=fix)
 
 
@@ -138,22 +138,22 @@ def test_one_place_is_told_once_whatever_comes_of_it(folder: Path, fake: Fake, m
 
 
 def test_what_is_said_of_copies_of_a_loop_is_said_once(folder: Path) -> None:
-    loop = "def train(x):\n    for epoch in x:\n        DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n"
+    loop = "def train(x):\n    for epoch in x:\n        DataLoader(x, num_workers=0)  # say: error high rebuilt, fix\n"
     (folder / "a.py").write_text(LOADER + loop)
     (folder / "b.py").write_text(LOADER + "\n\nSETTING = 1\n\n\n" + loop.replace("  #", "    # of this script\n        #"))
     (folder / "c.py").write_text(LOADER + "class Trainer:\n" + "".join(f"    {line}\n" for line in loop.splitlines()))
     (folder / "d.py").write_text(LOADER + loop.replace("num_workers=0", "num_workers=0, batch_size=2"))
-    (folder / "e.py").write_text(LOADER + "DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n")
+    (folder / "e.py").write_text(LOADER + "DataLoader(x, num_workers=0)  # say: error high rebuilt, fix\n")
     few = said(check(folder))
-    assert (few[0], len(few)) == (("a.py", 4, "rebuilt, mend: also in 1 more file"), 4)
+    assert (few[0], len(few)) == (("a.py", 4, "rebuilt, fix: also in 1 more file"), 4)
     for name in "fgh":
         (folder / f"{name}.py").write_text("\n" * ord(name) + LOADER + loop)
     report = check(folder)
     assert said(report) == [
-        ("a.py", 4, "rebuilt, mend: also in 4 more files"),
-        ("b.py", 10, "rebuilt, mend"),
-        ("d.py", 4, "rebuilt, mend"),
-        ("e.py", 2, "rebuilt, mend"),
+        ("a.py", 4, "rebuilt, fix: also in 4 more files"),
+        ("b.py", 10, "rebuilt, fix"),
+        ("d.py", 4, "rebuilt, fix"),
+        ("e.py", 2, "rebuilt, fix"),
     ]
     copies = [(os.path.basename(place.path), place.row, place.message) for place in report.findings[0].related]
     assert copies == [("c.py", 5, "a copy of it"), *((f"{name}.py", ord(name) + 4, "a copy of it") for name in "fgh")]
@@ -343,7 +343,7 @@ def test_the_cache_changes_nothing_and_saves_the_rules(folder: Path) -> None:
 def test_findings_come_back_from_the_cache_whole(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(folder / "a.py")
     place = Place(path, 0, 2, 1, 2, 9, "primary")
-    fix = Fix(Safety.UNSAFE, "mend", (Edit(replace(place, end_column=3), "new\udcff"),))
+    fix = Fix(Safety.UNSAFE, "fix", (Edit(replace(place, end_column=3), "new\udcff"),))
     weight = Weight(Consequence.MULTIPLIED, Resource.ARRAYS, ByteSize(None, "N * 4", 400), (Factor(Multiplier.WORKERS, 8),))
     related = (replace(place, cell=2, message="why"),)
     whole = Finding("OOM901", "fake", "words “quoted”", Severity.WARNING, Confidence.MEDIUM, place, related, fix, weight=weight)
@@ -450,7 +450,7 @@ def _kept(path: Path) -> Any:
 def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its digest is right, whoever has written it."""
     monkeypatch.setattr(cache, "_tool", lambda: "tool")
-    (folder / "a.py").write_text(program("say: error high words mend"))
+    (folder / "a.py").write_text(program("say: error high words fix"))
     (folder / "b.py").write_text("def f(:\n")
     aged(folder)
     check(folder, cache=True)
@@ -539,25 +539,25 @@ def test_an_excluded_overlay_is_left_out_where_excludes_are_forced(folder: Path)
 
 def test_fixes_are_written_and_what_is_left_is_reported(folder: Path) -> None:
     path = folder / "a.py"
-    path.write_text(program("say: error high mend me", "say: error high words"))
+    path.write_text(program("say: error high fix me", "say: error high words"))
     report = check(folder, fix=True)
     assert path.read_text() == program("", "say: error high words").replace("# \n", "#\n")
     assert said(report) == [("a.py", 3, "words")]
-    assert [item.message for item in report.fixed] == ["mend me"]
+    assert [item.message for item in report.fixed] == ["fix me"]
     assert check(folder, fix=True).changes == ()
 
 
 def test_without_leave_to_write_nothing_is_written(folder: Path) -> None:
     path = folder / "a.py"
-    path.write_text(program("say: error high mend me"))
+    path.write_text(program("say: error high fix me"))
     report = check(folder, fix=True, write=False)
     assert [change.path for change in report.changes] == [str(path)]
-    assert path.read_text() == program("say: error high mend me")
+    assert path.read_text() == program("say: error high fix me")
 
 
 def test_a_file_that_cannot_be_written_keeps_its_findings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "a.py").write_text(program("say: error high mend me"))
-    (folder / "b.py").write_text(program("say: error high mend me"))
+    (folder / "a.py").write_text(program("say: error high fix me"))
+    (folder / "b.py").write_text(program("say: error high fix me"))
 
     def fail(change: Change) -> None:
         if change.path.endswith("a.py"):
@@ -566,25 +566,25 @@ def test_a_file_that_cannot_be_written_keeps_its_findings(folder: Path, monkeypa
 
     monkeypatch.setattr(engine, "write", fail)
     report = check(folder, fix=True)
-    assert said(report) == [("a.py", 2, "mend me")]
+    assert said(report) == [("a.py", 2, "fix me")]
     assert [os.path.basename(item.place.path) for item in report.fixed] == ["b.py"]
     assert [notice.message for notice in report.notices] == ["fixes are not applied: No space left on device"]
 
 
 def test_a_fix_that_harms_another_file_is_left_out(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other file had no finding before, so that only checking it again tells."""
-    (folder / "a.py").write_text(program("say: error high mend me"))
+    (folder / "a.py").write_text(program("say: error high fix me"))
     (folder / "b.py").write_text(program("quiet"))
     alone = fake.check
 
     def together(module: Module, project: Project) -> Iterator[Finding]:
         yield from alone(module, project)
-        if module.path.endswith("b.py") and b"mend" not in project.raw(str(folder / "a.py")):
+        if module.path.endswith("b.py") and b"fix" not in project.raw(str(folder / "a.py")):
             yield fake.finding(Place(module.path, 0, 1, 1, 1, 2), Message("the other file has changed"))
 
     monkeypatch.setattr(fake, "check", together)
     report = check(folder, fix=True)
-    assert said(report) == [("a.py", 2, "mend me")]
+    assert said(report) == [("a.py", 2, "fix me")]
     assert [notice.message for notice in report.notices] == ["the fix of OOM901 at 2:31 is left out: it would add OOM901"]
 
 

@@ -61,7 +61,7 @@ class World:
                 edits = [Edit(place, new if isinstance(new, str) else new(match))]
                 if path in self.links:
                     edits.append(Edit(Place(self.links[path], 0, 1, 1, 1, 1), "# linked\n"))
-                found.append(Finding(code, "made-up", code, severity, Confidence.HIGH, place, fix=Fix(safety, "mend it", tuple(edits))))
+                found.append(Finding(code, "made-up", code, severity, Confidence.HIGH, place, fix=Fix(safety, "fix it", tuple(edits))))
         return found
 
     def mend(self, *, unsafe: bool = False) -> Outcome:

@@ -420,7 +420,7 @@ FORMS: Final = {
 
 
 def written(name: str, text: str, folder: Path) -> Pair:
-    """Lay out a form twice and mend the second."""
+    """Lay out a form twice and fix the second."""
     file = f"form_{'_'.join(name.replace('.', '_').split())}.py"
     for part in ("before", "after"):
         (folder / part).mkdir()

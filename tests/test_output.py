@@ -217,14 +217,14 @@ def test_a_very_long_row_is_cut_around_its_caret(folder: Path, view: View) -> No
 def test_a_place_in_a_notebook_names_its_cell(folder: Path, view: View) -> None:
     cells = [{"cell_type": "markdown", "source": "# x"}, {"cell_type": "code", "source": ["import x\n", "loader = 1"]}]
     notebook = json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}})
-    fix = Fix(Safety.UNSAFE, "Mend it", (Edit(Place(str(folder / "x.ipynb"), 2, 2, 10, 2, 11), "2"),))
+    fix = Fix(Safety.UNSAFE, "Fix it", (Edit(Place(str(folder / "x.ipynb"), 2, 2, 10, 2, 11), "2"),))
     assert plain(full.lines([of(folder, notebook, (2, 1, 2, 7), name="x.ipynb", cell=2, fix=fix)], view)) == snapshot("""\
 x.ipynb:cell 2:2:1: OOM901 warning message
   |
 2 | loader = 1
   | ^^^^^^
   |
-  = help: Mend it (unsafe fix)
+  = help: Fix it (unsafe fix)
   |
 2 - loader = 1
 2 + loader = 2

@@ -82,7 +82,7 @@ def put(case: Path, project: Path) -> None:
 
 
 def check(project: Path, code: str, fix: Safety | None = None) -> engine.Report:
-    """Check a project with everything of the code's family shown, and mend it on the disk up to the safety ``fix``."""
+    """Check a project with everything of the code's family shown, and fix it on the disk up to the safety ``fix``."""
     settings, root = load_settings(None, False, project)  # noqa: FBT003 - the engine's own signature
     settings = settings.with_overrides(select=[family(code)], preview=True, severity="note", exclude=[])
     options = engine.Options(fix=fix is not None, unsafe_fixes=fix is Safety.UNSAFE, cache=False, processes=1)
@@ -107,7 +107,7 @@ class Look(Protocol):
 
 @pytest.fixture(scope="session")
 def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """Each fixture is laid out and checked once for all tests that mend nothing, or first want to know what there is to mend."""
+    """Each fixture is laid out and checked once for all tests that fix nothing, or first want to know what there is to fix."""
     known: dict[Path, Found] = {}
 
     def found(case: Path) -> Found:

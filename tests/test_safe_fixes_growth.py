@@ -1,4 +1,4 @@
-"""What a safe fix of growing state must leave alone, and what it must keep where it mends.
+"""What a safe fix of growing state must leave alone, and what it must keep where it fixes.
 
 Each trap is a program with a place where the usual rewrite looks right and is not. One test holds that the safe fixes leave it alone, another that it is a
 trap: with the usual rewrite the program computes something else, or stops. The same forms without a trap are mended, and compute the same.

@@ -1,4 +1,4 @@
-"""Mends by hand of loaders: nothing is said of what they change beside the workers."""
+"""Fixes by hand of loaders: nothing is said of what they change beside the workers."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_what_differs_from_run_to_run_is_left_out(reason: str, words: str) -> No
         ("more than 2,048 MiB of memory", "--memory-cap"),
         ("no data was found that Rows reads: KeyError: 'x'", "--factory"),
         ("the row of the finding was not reached", "--command"),
-        ("autograd nodes fall; but the patch adds OOM219 at train.py:9: ...", "mend what the patch adds"),
+        ("autograd nodes fall; but the patch adds OOM219 at train.py:9: ...", "fix what the patch adds"),
         ("what OOM501 speaks of is not measured: that takes an accelerator, and code is run without one", "`oomlint trace -- python YOUR_SCRIPT.py`"),
     ],
 )

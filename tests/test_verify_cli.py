@@ -293,7 +293,7 @@ def test_mended_files_in_a_folder(folder: Path, run: Callable[..., Done], judge:
 
 @pytest.fixture
 def mine(folder: Path) -> Path:
-    """A folder of mends, beside the project, which has a second file with a finding."""
+    """A folder of fixes, beside the project, which has a second file with a finding."""
     (folder / "b.py").write_text(HEAD + BAD.format("four"))
     made = folder.parent / "mine"
     made.mkdir()
@@ -328,9 +328,9 @@ def test_a_mend_that_is_no_program(folder: Path, mine: Path, run: Callable[..., 
     assert run("verify", "b.py", "--after", "../mine") == (2, "", f"oomlint: error: --after: ../mine/{cause}\n")
     if name == "a.py":
         assert run("verify", "b.py", "--after", "../mine/a.py") == (2, "", f"oomlint: error: --after: ../mine/{cause}\n")
-    (folder / "pyproject.toml").write_text('[tool.oomlint]\nverify.mends = "../mine"\n')
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nverify.patches = "../mine"\n')
     for words in (("verify", "b.py"), ("verify", "--config", "pyproject.toml")):
-        assert run(*words) == (2, "", f"oomlint: error: verify.mends: ../mine/{cause}\n")
+        assert run(*words) == (2, "", f"oomlint: error: verify.patches: ../mine/{cause}\n")
     assert judge.cases == []
 
 
@@ -351,7 +351,7 @@ def test_mends_of_the_settings_lead_to_no_other_files(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("mine")
 def test_mends_that_the_settings_name(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
     (folder / "a.py").write_text(CYCLE)
-    settings = '[tool.oomlint]\nselect = ["OOM101", "OOM130"]\nverify.mends = "{}"\n'
+    settings = '[tool.oomlint]\nselect = ["OOM101", "OOM130"]\nverify.patches = "{}"\n'
     for name, cause in (
         ("gone", "gone: No such file or directory"),
         ("a.py", "a.py is not a folder"),
@@ -359,14 +359,14 @@ def test_mends_that_the_settings_name(folder: Path, run: Callable[..., Done], ju
     ):
         (folder / "pyproject.toml").write_text(settings.format(name))
         nearest.cache_clear()
-        assert run("verify").err.startswith(f"oomlint: error: verify.mends: {cause}")
-        assert run("check", "--fix", "--verify").err.startswith(f"oomlint: error: verify.mends: {cause}")
+        assert run("verify").err.startswith(f"oomlint: error: verify.patches: {cause}")
+        assert run("check", "--fix", "--verify").err.startswith(f"oomlint: error: verify.patches: {cause}")
     (folder / "mends").mkdir()
     (folder / "mends" / "b.py").write_text(HEAD + BAD.format("five"))
     (folder / "pyproject.toml").write_text(settings.format("mends"))
     nearest.cache_clear()
     assert run("verify").status == 0
-    assert [os.path.relpath(case.finding.place.path) for case in judge.cases] == ["a.py", "b.py"], "the mends are not what is to be verified"
+    assert [os.path.relpath(case.finding.place.path) for case in judge.cases] == ["a.py", "b.py"], "the fixes are not what is to be verified"
 
 
 # -- how it is run ----------------------------------------------------------------------------------------------------

@@ -422,7 +422,7 @@ def test_data_too_few_to_tell_are_replaced_by_others(tmp_path: Path, runner: San
     assert (tmp_path / "waves.npy").read_bytes() == was
 
 
-# -- mends by hand -----------------------------------------------------------------------------------------------------
+# -- fixes by hand -----------------------------------------------------------------------------------------------------
 
 TEXTS: Final = """\
 import json

@@ -1,4 +1,4 @@
-"""What oomlint mends safely in the fixtures that can be run is confirmed, or was harmless there; and a verdict does not depend on the day.
+"""What oomlint fixes safely in the fixtures that can be run is confirmed, or was harmless there; and a verdict does not depend on the day.
 
 With OOMLINT_ALL_FIXTURES=1 every such fixture is verified, else the first of each rule.
 """

@@ -36,7 +36,7 @@ def plan(code: str) -> LoopPlan:
 
 def finding(code: str, path: Path | str = "/p/train.py", row: int = 1, safety: Safety | None = Safety.SAFE) -> Finding:
     place = Place(str(path), 0, row, 1, row, 2)
-    fix = None if safety is None else Fix(safety, "mend it")
+    fix = None if safety is None else Fix(safety, "fix it")
     return Finding(code, "a-rule", "what it says", Severity.WARNING, Confidence.HIGH, place, fix=fix)
 
 

@@ -1,4 +1,4 @@
-"""Mends by hand of what adds up losses: optimizers of any name make steps, rounding is forgiven, and what the CPU does not show is told."""
+"""Fixes by hand of what adds up losses: optimizers of any name make steps, rounding is forgiven, and what the CPU does not show is told."""
 
 from __future__ import annotations
 

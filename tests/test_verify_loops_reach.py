@@ -1,4 +1,4 @@
-"""What a mend changes has to be run before anything is said of it: the comparison of two programs, and verdicts on what hides in branches."""
+"""What a fix changes has to be run before anything is said of it: the comparison of two programs, and verdicts on what hides in branches."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_changed_line_that_no_run_comes_to(judged: Judge) -> None:
     program = STEP.format(parameters="", more="while total is None: total = 0.0", end="return float(total)")
     verdict = mended(judged, program, SUM, ("total is None: total = 0.0", "total is None: total = 1.0"))
     assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
-    assert "line 13, `total = 1.0`, which the mend changes, was not run" in verdict.reason
+    assert "line 13, `total = 1.0`, which the fix changes, was not run" in verdict.reason
 
 
 def test_a_mend_of_another_function_is_told_and_does_not_stand_in_the_way(judged: Judge) -> None:
@@ -168,7 +168,7 @@ def test_a_mend_of_another_function_is_told_and_does_not_stand_in_the_way(judged
     program = STEP.format(parameters="", more="", end="return float(total)") + other
     verdict = mended(judged, program, SUM, ("model(x).mean()", "model(x).mean().item()"))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
-    assert verdict.left_out == ("line 20, `total += model(x).mean().item()`: the mend changes it as well, and it was not run",)
+    assert verdict.left_out == ("line 20, `total += model(x).mean().item()`: the fix changes it as well, and it was not run",)
 
 
 def test_a_decorated_function_has_run_though_a_statement_of_it_is_left_out(judged: Judge) -> None:
@@ -190,7 +190,7 @@ def test_a_decorated_function_has_run_though_a_statement_of_it_is_left_out(judge
 def test_what_reads_a_changed_value_and_is_not_run_is_told(judged: Judge) -> None:
     verdict = mended(judged, STEP.format(parameters="", more="while total is None: print(total)", end="return float(total)"), SUM)
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
-    assert "line 13, `print(total)`: reads what the mend changes, and was not run" in verdict.left_out
+    assert "line 13, `print(total)`: reads what the fix changes, and was not run" in verdict.left_out
 
 
 def test_batches_are_of_equal_size_where_the_loop_bears_no_other(judged: Judge) -> None:

@@ -226,9 +226,9 @@ def test_json(item: Item, view: View) -> None:
     first, second = json.loads(text)
     assert (first["code"], first["filename"], first["location"]) == ("OOM201", "train.py", {"row": 1, "column": 1})
     verdict = first["verdict"]
-    assert {key: verdict[key] for key in ("outcome", "mended", "fidelity", "python", "seconds", "cached")} == {
+    assert {key: verdict[key] for key in ("outcome", "has_fix", "fidelity", "python", "seconds", "cached")} == {
         "outcome": "confirmed",
-        "mended": True,
+        "has_fix": True,
         "fidelity": "your code on synthesised data",
         "python": PYTHON,
         "seconds": 1.234,
@@ -237,7 +237,7 @@ def test_json(item: Item, view: View) -> None:
     assert verdict["readings"][0] == {"name": "storages kept a step", "unit": "storages", "under": "10 steps", "before": [4, 4, 4], "after": [0, 0, 0]}
     assert verdict["timelines"][0]["after"] == [[0, 0], [0.8, 2e7]]
     assert len(verdict["left_out"]) == 7, "nothing is shortened for a program"
-    assert (second["verdict"]["outcome"], second["verdict"]["mended"], second["verdict"]["fidelity"]) == ("symptom not shown", False, None)
+    assert (second["verdict"]["outcome"], second["verdict"]["has_fix"], second["verdict"]["fidelity"]) == ("symptom not shown", False, None)
 
 
 def test_json_lines(item: Item, view: View) -> None:

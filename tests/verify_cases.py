@@ -39,7 +39,7 @@ def judge(runner: SandboxRunner, folder: Path, before: str, after: str | None, *
 
 
 def judge_by_hand(runner: SandboxRunner, folder: Path, before: str, after: str) -> Verdict:
-    """Verify a mend that was written by hand, at the mark."""
+    """Verify a fix that was written by hand, at the mark."""
     path = folder / FILE
     path.write_text(before, encoding="utf-8")
     return verify(runner, Case(marked(path), str(folder), {str(path): (before.encode(), after.encode())}, by_hand=True))

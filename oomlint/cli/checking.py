@@ -1,4 +1,4 @@
-"""What ``oomlint check`` does: checks, leaves out what is known, mends, and reports."""
+"""What ``oomlint check`` does: checks, leaves out what is known, fixes, and reports."""
 
 from __future__ import annotations
 

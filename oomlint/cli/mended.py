@@ -1,4 +1,4 @@
-"""`--after`: a mend written by hand, which stands in place of oomlint's own fixes."""
+"""`--after`: a fix written by hand, which stands in place of oomlint's own fixes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Mend(NamedTuple):
-    """What was found: the changes, the files of the project that there is a mend for, changed or not, and the folder that their names begin at."""
+    """What was found: the changes, the files of the project that there is a fix for, changed or not, and the folder that their names begin at."""
 
     changes: patches.Changes
     paths: set[str]
@@ -24,10 +24,10 @@ class _Mend(NamedTuple):
 
 
 def cases(after: str, findings: Sequence[Finding], known: Sequence[Finding], root: str, folders: Sequence[str]) -> list[Case]:
-    """A case for every finding, with the mend, which is for all that are known. Raises ConfigError.
+    """A case for every finding, with the fix, which is for all that are known. Raises ConfigError.
 
     A file stands for the one file that the findings are in. Of a folder every file stands for the one of the same relative name below the first of
-    ``folders`` that has any such file; a program that is new there is new in the mend. A finding whose file the folder does not hold has no mend.
+    ``folders`` that has any such file; a program that is new there is new in the fix. A finding whose file the folder does not hold has no fix.
     """
     whole = os.path.isdir(after)
     try:

@@ -41,8 +41,8 @@ class Own:
         if data is None or self._folder is None:
             return {}
         found: dict[str, Any] = load_own(Path(self._folder, _SETTINGS), data)
-        if "mends" in found:
-            found["mends"] = absolute(found["mends"], self._folder)
+        if "patches" in found:
+            found["patches"] = absolute(found["patches"], self._folder)
         if "python" in found:
             found["python"] = program(found["python"], self._folder) or absolute(found["python"], self._folder)
         if "read" in found:

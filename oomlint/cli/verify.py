@@ -31,7 +31,7 @@ class Arguments:
         "Run this command of yours, such as `python train.py --epochs 1`, in a copy of the project's root, before and after each fix.", _RUN, "COMMAND"
     )
     factory: str | None = text("Take the dataset that this function of yours makes.", _RUN, "MODULE:FUNCTION")
-    after: str | None = text("Judge this mended file, or the mended files below this folder, in place of oomlint's own fixes.", _RUN, "PATH")
+    after: str | None = text("Judge this edited file, or the edited files below this folder, in place of oomlint's own fixes.", _RUN, "PATH")
     time_limit: str | None = text("The time that one run may take, such as `500ms`, `5s` or `2m`; `5s` by default.", _RUN, "TIME")
     memory_cap: str | None = text("The memory that one run and all its processes may take, such as `2GiB`, the default.", _RUN, "SIZE")
     disk_cap: str | None = text("What one run may write to disk, such as `2GiB`, the default.", _RUN, "SIZE")

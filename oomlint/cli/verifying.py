@@ -149,9 +149,9 @@ def _kept(folder: str | None, root: str) -> str | None:
 def _cases(
     findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Arguments, around: Surroundings, paths: Sequence[str], *, nested: bool
 ) -> list[Case]:
-    if around.settings.verify.mends:
-        patches.of_setting(around.root, around.settings.verify.mends)  # wrong settings are told also where they would not be used
-        chosen = _besides(chosen, os.path.join(around.root, around.settings.verify.mends))
+    if around.settings.verify.patches:
+        patches.of_setting(around.root, around.settings.verify.patches)  # wrong settings are told also where they would not be used
+        chosen = _besides(chosen, os.path.join(around.root, around.settings.verify.patches))
     if arguments.after is None:
         return [case for case in cases_of(findings, around.root, around.settings, nested=nested) if case.finding in chosen]
     folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
@@ -160,7 +160,7 @@ def _cases(
 
 
 def _besides(findings: Sequence[Finding], folder: str) -> Sequence[Finding]:
-    """The findings that do not stand in a folder of mends, unless all do: then they are meant."""
+    """The findings that do not stand in a folder of fixes, unless all do: then they are meant."""
     top = os.path.join(os.path.abspath(folder), "")
     return [finding for finding in findings if not finding.place.path.startswith(top)] or findings
 

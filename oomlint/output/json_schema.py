@@ -74,7 +74,7 @@ def _verdict() -> dict[str, Any]:
             "outcome": _enum(Outcome),
             "reason": _TEXT,
             "next_step": {"type": ["string", "null"]},
-            "mended": {"type": "boolean", "description": "whether there was a fix to compare with"},
+            "has_fix": {"type": "boolean", "description": "whether there was a fix to compare with"},
             "fidelity": {"anyOf": [_enum(Fidelity), {"type": "null"}]},
             "readings": array_of(object_of(reading)),
             "timelines": array_of(object_of(timeline)),

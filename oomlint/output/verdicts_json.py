@@ -19,7 +19,7 @@ def verdict_entry(item: Item, python: str) -> dict[str, object]:
         "outcome": verdict.outcome.value,
         "reason": verdict.reason,
         "next_step": verdict.next_step or None,
-        "mended": case.mended,
+        "has_fix": case.mended,
         "fidelity": verdict.fidelity.value if verdict.fidelity else None,
         "readings": [_reading(reading) for reading in verdict.readings],
         "timelines": [_timeline(timeline) for timeline in verdict.timelines],

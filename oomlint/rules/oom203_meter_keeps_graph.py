@@ -113,7 +113,7 @@ class MeterKeepsGraph(Rule):
     `.detach()` is added to the value in the call. This is safe: the meter computes the same numbers, from a tensor as before. Where the
     value might be no tensor there is no fix.
 
-    The class is left alone. A test for a tensor in its `update` (`if torch.is_tensor(value): value = value.detach()`) mends all calls at once.
+    The class is left alone. A test for a tensor in its `update` (`if torch.is_tensor(value): value = value.detach()`) fixes all calls at once.
 
     ## References
 

@@ -67,7 +67,7 @@ class Case:
     by_hand: bool = False  # the changes are not a fix of oomlint's
     others: tuple[Place, ...] = ()  # of other findings that changes by hand are for as well: those nearest to one of them are judged with it
     beside: tuple[str, ...] = ()  # rules whose fixes are made both before and after: without them this one is not seen
-    unmended: str = ""  # why there are no changes although a mend by hand was asked for: nothing is run then
+    unmended: str = ""  # why there are no changes although a fix by hand was asked for: nothing is run then
 
     @property
     def code(self) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Cause(Enum):
     """What is missing, and what would help. Patterns are of the harness' own words and of Python's, the most telling kind first."""
 
-    ADDS = (r"the patch adds (OOM\d+)", "mend what the patch adds, too")
+    ADDS = (r"the patch adds (OOM\d+)", "fix what the patch adds, too")
     MEANT = (r"is for you to say", "compare both results: whether the difference is meant only you know")
     MODULE = (r"No module named '(\w+)|, and (\w+) is not installed", "install what provides the module `{}` for the interpreter that runs the code")
     TIME = (r"not at its end after|took more than [\d.]+ s\b|takes too long", "give it more time: `--time-limit 60`")

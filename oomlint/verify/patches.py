@@ -1,4 +1,4 @@
-"""Mends written by hand, which stand in place of oomlint's own fixes."""
+"""Fixes written by hand, which stand in place of oomlint's own fixes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def is_program(name: str) -> bool:
 
 @cache
 def of_setting(root: str, folder: str) -> Changes:
-    """The mends of the setting `verify.mends`, for the files of the project that they are named like. Raises ConfigError where there are none."""
+    """The fixes of the setting `verify.patches`, for the files of the project that they are named like. Raises ConfigError where there are none."""
     top = os.path.join(root, os.path.expanduser(folder))
-    label = f"verify.mends: {os.path.relpath(top)}"
+    label = f"verify.patches: {os.path.relpath(top)}"
     if not os.path.isdir(top):
         raise ConfigError(f"{label} is not a folder" if os.path.lexists(top) else f"{label}: No such file or directory")
     real = os.path.join(os.path.realpath(top), "")
@@ -55,15 +55,15 @@ def of_setting(root: str, folder: str) -> Changes:
             try:
                 changes[path] = (content(path), content(os.path.join(top, name)))
             except OSError as error:
-                raise ConfigError(f"verify.mends: {os.path.relpath(str(error.filename))}: {error.strerror}") from None
-            check("verify.mends", os.path.join(top, name), changes[path][1])
+                raise ConfigError(f"verify.patches: {os.path.relpath(str(error.filename))}: {error.strerror}") from None
+            check("verify.patches", os.path.join(top, name), changes[path][1])
     if not any(map(is_program, changes)):
         raise ConfigError(f"{label} holds no program that has the name of one of the project")
     return changes
 
 
 def check(label: str, path: str, data: bytes, name: str | None = None) -> None:
-    """Raise ConfigError where a mend is no program that could be run. ``name`` is that of the file that it mends, where it is another."""
+    """Raise ConfigError where a fix is no program that could be run. ``name`` is that of the file that it fixes, where it is another."""
     if not is_program(name or path):
         return
     try:

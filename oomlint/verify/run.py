@@ -51,7 +51,7 @@ class Store(Protocol):
 def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None = None, *, nested: bool = False) -> Iterator[Case]:
     """A case for every finding that came of a rule. Fixes that are advice count as none.
 
-    A mend by hand that the settings name stands in where there is no fix to apply. With ``nested`` a file belongs to the project of the settings file that is
+    A fix by hand that the settings name stands in where there is no fix to apply. With ``nested`` a file belongs to the project of the settings file that is
     nearest to it, else to ``root`` with ``settings``. Raises ConfigError for settings that cannot be used.
     """
     for finding in findings:
@@ -183,12 +183,12 @@ def _noted(case: Case) -> Iterator[str]:
     if case.beside:
         yield f"the fix of {' and '.join(case.beside)} in the same place is made on both sides"
     if case.by_hand and case.finding.place.path not in case.changes:
-        yield f"the mend leaves {os.path.basename(case.finding.place.path)} as it is"
+        yield f"the fix leaves {os.path.basename(case.finding.place.path)} as it is"
     for path in case.changes if case.others else ():
         own = of_case(case, path, script=True)[1]
         for item in of_case(replace(case, others=()), path, script=True)[1]:
             if item not in own:
-                yield f"{item.words}: the mend changes it for another finding"
+                yield f"{item.words}: the fix changes it for another finding"
 
 
 def _said(session: Session) -> Verdict:
@@ -240,17 +240,17 @@ def _instead(unheard: str, verdict: Verdict) -> Verdict:
 
 
 def _whole(case: Case, verdict: Verdict) -> Verdict:
-    """The verdict, unless a mend by hand changes loaders that were not run: what is cut out says nothing of the rest."""
+    """The verdict, unless a fix by hand changes loaders that were not run: what is cut out says nothing of the rest."""
     if not case.by_hand or verdict.outcome is not Outcome.CONFIRMED or verdict.fidelity is Fidelity.COMMAND:
         return verdict
     changed = [call for path in case.changes for call in _changed_loaders(case, path)]
     if len(changed) <= (1 if Trait.OF_LOADER in case.plan.traits and verdict.fidelity is Fidelity.SLICED else 0):
         return verdict
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but the mend also changes {changed[-1]}, which was not compared")
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but the fix also changes {changed[-1]}, which was not compared")
 
 
 def _changed_loaders(case: Case, path: str) -> list[str]:
-    """The loaders that a mend makes in another way, in the words of the program after."""
+    """The loaders that a fix makes in another way, in the words of the program after."""
     old, new = (
         Counter(ast.unparse(node) for item in items for node in item.walk() if isinstance(node, ast.Call) and callee(node).endswith("DataLoader"))
         for items in of_case(case, path, script=True)
@@ -259,18 +259,17 @@ def _changed_loaders(case: Case, path: str) -> list[str]:
 
 
 def _trivial(case: Case) -> Verdict | None:
-    """The verdict where there is nothing to run: no mend was found, or the fix leaves the program as it is, such as one of a comment."""
+    """The verdict where there is nothing to run: no fix was found, or the fix leaves the program as it is, such as one of a comment."""
     if case.unmended:
-        return Verdict(Outcome.INCONCLUSIVE, case.unmended, next_step="put the file there, as it is if the mend does not change it")
+        return Verdict(Outcome.INCONCLUSIVE, case.unmended, next_step="put the file there, as it is if the fix does not change it")
     if not case.mended:
         return None
     for path in case.changes:
         trees = [case.tree(part, path) for part in Part]
         if trees[0] is None or trees[1] is None or ast.dump(trees[0]) != ast.dump(trees[1]):
             return None
-    what = "mend" if case.by_hand else "fix"
     alike = all(before == after for before, after in case.changes.values())
-    return Verdict(Outcome.NO_EFFECT, f"the {what} is the same file" if alike else f"the {what} changes no statement: the program is the same")
+    return Verdict(Outcome.NO_EFFECT, "the fix is the same file" if alike else "the fix changes no statement: the program is the same")
 
 
 # -- what the fix makes of the files ---------------------------------------------------------------------------------
@@ -278,9 +277,9 @@ def _trivial(case: Case) -> Verdict | None:
 
 def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Settings | None) -> Case:
     edits = _edits(finding)
-    mend = patches.of_setting(root, settings.verify.mends) if settings and settings.verify.mends else {}
+    mend = patches.of_setting(root, settings.verify.patches) if settings and settings.verify.patches else {}
     if not edits:
-        # The rows of a finding hold in the file as it is: a mend of other files only says nothing of it.
+        # The rows of a finding hold in the file as it is: a fix of other files only says nothing of it.
         mended = finding.place.path in mend
         same = tuple(other.place for other in findings if mended and other.place != finding.place and not _edits(other))
         return Case(finding, root, mend if mended else {}, by_hand=mended, others=same)

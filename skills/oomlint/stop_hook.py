@@ -3,7 +3,7 @@
 
 The exit status is 2 where the agent has to go on, with the findings on standard error; 0 where it may stop; 1 where nothing could be checked, with the cause,
 which keeps nobody. What is known by the baseline of the settings is not new. An agent that has changed nothing in answer to the same findings may stop: a
-finding that it cannot mend does not keep it for ever.
+finding that it cannot fix does not keep it for ever.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> int:
         return 0
     told.write_text(done.stdout, encoding="utf-8")
     sys.stderr.write(
-        f"{done.stdout}`oomlint rule CODE` says what to write instead. Mend these, or silence what is wrong at its line, with the reason, and say so.\n"
+        f"{done.stdout}`oomlint rule CODE` says what to write instead. Fix these, or silence what is wrong at its line, with the reason, and say so.\n"
     )
     return GO_ON
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-    # An element that is stored, with what it holds, to the edits that mend it; None where it cannot be mended.
+    # An element that is stored, with what it holds, to the edits that fix it; None where it cannot be mended.
     Mend = Callable[[cst.BaseExpression, Held], list[Edit] | None]
 
 _READS_GRAPH = frozenset({"grad_fn", "requires_grad", "is_leaf", "retain_grad", "register_hook"})
@@ -210,7 +210,7 @@ def _mentions(node: cst.CSTNode, words: set[str]) -> bool:
 
 
 def fix(growth: Growth, module: Module, message: str, mend: Mend, safety: Callable[[Held], Safety]) -> Fix | None:
-    """The fix that mends every statement of a growth; ``None`` where one of them cannot be mended in place."""
+    """The fix that fixes every statement of a growth; ``None`` where one of them cannot be mended in place."""
     return _mended(growth.stores, module, message, mend, safety)
 
 

@@ -193,7 +193,7 @@ def _plain_to_see(saving: Saving) -> bool:
 def _wrapped(session: Session) -> tuple[str, str]:
     """What the fix makes of the value, as an expression over ``__data__``, and the file that it is in."""
     changes = {path: of_case(session.case, path, script=True) for path in session.case.changes}
-    several = session.case.by_hand and sum(len(come) for _, come in changes.values()) > 1  # one of several changes is not the mend
+    several = session.case.by_hand and sum(len(come) for _, come in changes.values()) > 1  # one of several changes is not the fix
     for path, (gone, come) in () if several else changes.items():
         for old, new in product((item.node for item in gone), (item.node for item in come)):
             if not isinstance(old, (ast.Assign, ast.AnnAssign)) or not isinstance(new, (ast.Assign, ast.AnnAssign)) or not isinstance(new.value, ast.Call):

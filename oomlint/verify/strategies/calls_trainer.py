@@ -34,14 +34,14 @@ def judge(session: Session) -> Verdict:
     judged = call_verdict.exceptions(own, before["runs"], after[0]["runs"] if after else None)
     other = _changed(session, site) if session.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     if other:
-        return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=f"the mend changes `{other}` as well, and training was not run")
+        return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=f"the fix changes `{other}` as well, and training was not run")
     said = "the loader is made of the arguments as `Trainer` makes it, over a stand-in dataset"
     missing = ["`transformers` is not installed: the loader is made of the call's own arguments, as version 5.23 does"] if before["missing"] else []
     return replace(judged, assumptions=(said, *missing))
 
 
 def _changed(session: Session, site: Site) -> str:
-    """An argument that the mend changes and that is not about loaders; empty where there is none."""
+    """An argument that the fix changes and that is not about loaders; empty where there is none."""
     here = site_in(session, Part.AFTER, site, session.case.finding.place.path)
     old, new = ({item.arg or "**": ast.unparse(item.value) for item in call.keywords} for call in (site.call, here.call if here is not None else site.call))
     return next((name for name in {**old, **new} if not name.startswith(_PREFIX) and old.get(name) != new.get(name)), "")

@@ -1,4 +1,4 @@
-"""Whether the runs of a loop have come to what its mend changes; and other ways to call the function, where they have not.
+"""Whether the runs of a loop have come to what its fix changes; and other ways to call the function, where they have not.
 
 Equal results say nothing of a line that neither program has run. Flags are turned over then, what is left out by default is stood in for, and at last the
 branches around such lines are taken whatever their condition says.
@@ -63,11 +63,11 @@ class Reach:
         self._around: dict[Key, list[Statement]] = {}  # functions that changed statements stand in
         self._ran: set[tuple[Part, str, tuple[int, ...]]] = set()
         self._failed: set[tuple[Part, str, tuple[int, ...]]] = set()
-        self._beyond = ""  # what the mend changes beside the statement of the finding
+        self._beyond = ""  # what the fix changes beside the statement of the finding
         self._blind = ""  # why equal results say nothing
         self._asides: list[str] = []
-        self.moves = False  # whether the mend moves tensors in another way, which is nothing on the CPU
-        self.drops = False  # whether the mend has to do with the last batch
+        self.moves = False  # whether the fix moves tensors in another way, which is nothing on the CPU
+        self.drops = False  # whether the fix has to do with the last batch
         self.ends = False  # whether it has to do with when a loop ends
         for path in case.changes:
             self._compare(case, path)
@@ -95,14 +95,14 @@ class Reach:
             self._around[key] = heads(text, {item.function for item in found})
 
     def _unseen(self, before: str, after: str, *, copies: bool, simulated: bool) -> None:
-        """What has no effect on the CPU, where the mend changes it."""
+        """What has no effect on the CPU, where the fix changes it."""
         name = precision(before, after)
         if name:
-            self._blind = self._blind or f"the mend adds or takes out `{name}`, of which nothing is seen on the CPU"
+            self._blind = self._blind or f"the fix adds or takes out `{name}`, of which nothing is seen on the CPU"
         if simulated:
             return
         if copies and copied(before, after):
-            self._blind = self._blind or f"the mend takes out `{copied(before, after)}`: what is kept may change afterwards, which these runs need not show"
+            self._blind = self._blind or f"the fix takes out `{copied(before, after)}`: what is kept may change afterwards, which these runs need not show"
         moved = moves(before, after)
         if moved:
             self.moves = True
@@ -155,28 +155,28 @@ class Reach:
 
     @property
     def gap(self) -> str:
-        """What the mend changes and no run has come to; empty where there is nothing."""
+        """What the fix changes and no run has come to; empty where there is nothing."""
         missing = [entry for entry in self._missing(self.changed) if not self._elsewhere(*entry)]
         if not missing:
             return (self._broken if self._by_hand else "") or self._blind
         (part, _), item = next((entry for entry in missing if entry[0][0] is Part.AFTER), missing[0])
         more = sum(entry[0][0] is part for entry in missing) - 1
         does = "changes" if part is Part.AFTER else "takes out"
-        return f"{item.words}, which the mend {does}, was not run{f', nor {more} more' if more else ''}"
+        return f"{item.words}, which the fix {does}, was not run{f', nor {more} more' if more else ''}"
 
     def unknown(self, left_out: Sequence[str]) -> str:
-        """What a mend by hand changes of which nothing is known, as something that it may depend on was left out; empty where there is nothing."""
+        """What a fix by hand changes of which nothing is known, as something that it may depend on was left out; empty where there is nothing."""
         missing = hidden(left_out) if self._by_hand else ""
-        return f"{self._beyond}, which the mend changes, may do otherwise than is seen here: {missing}" if missing and self._beyond else ""
+        return f"{self._beyond}, which the fix changes, may do otherwise than is seen here: {missing}" if missing and self._beyond else ""
 
     @property
     def _broken(self) -> str:
-        """What reads what the mend changes, and raises on stand-ins."""
+        """What reads what the fix changes, and raises on stand-ins."""
         failed = [item for key, item in self._missing(self.reading) if (*key, tuple(item.asked)) in self._failed]
-        return f"{failed[0].words}, which reads what the mend changes, could not be run" if failed else ""
+        return f"{failed[0].words}, which reads what the fix changes, could not be run" if failed else ""
 
     def _elsewhere(self, key: Key, item: Statement) -> bool:
-        """Whether it stands in another function, into which no run has come: a mend may do more than what the finding is about."""
+        """Whether it stands in another function, into which no run has come: a fix may do more than what the finding is about."""
         part, _ = key
         if item.function in {"", self._functions[part]} or len(self._missing(self.changed)) == sum(map(len, self.changed.values())):
             return False
@@ -184,12 +184,12 @@ class Reach:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was not run although the mend changes it or a value that it reads."""
+        """What was not run although the fix changes it or a value that it reads."""
         changed, reading = (
             [(self._elsewhere(key, item), item) for key, item in self._missing(items) if key[0] is Part.AFTER] for items in (self.changed, self.reading)
         )
-        other = [f"{item.words}: the mend changes it as well, and it was not run" for elsewhere, item in changed if elsewhere]
-        return (*self._asides, *other, *(f"{item.words}: reads what the mend changes, and was not run" for elsewhere, item in reading if not elsewhere))
+        other = [f"{item.words}: the fix changes it as well, and it was not run" for elsewhere, item in changed if elsewhere]
+        return (*self._asides, *other, *(f"{item.words}: reads what the fix changes, and was not run" for elsewhere, item in reading if not elsewhere))
 
     # -- other ways ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The statements that a mend changes: a comparison of two syntax trees, for a run to be asked whether it has come to each of them.
+"""The statements that a fix changes: a comparison of two syntax trees, for a run to be asked whether it has come to each of them.
 
 A statement is told by its head and by the head of what it stands in: what is only moved into another block has changed too. Imports, heads of functions
 and classes, docstrings and what cannot be reached are nothing that runs; for a changed head of a function any statement in it stands.

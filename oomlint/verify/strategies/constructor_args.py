@@ -1,4 +1,4 @@
-"""What the program passes to a dataset's constructor that is no constant, and what its class keeps in globals: two ways for a mend to go wrong unseen."""
+"""What the program passes to a dataset's constructor that is no constant, and what its class keeps in globals: two ways for a fix to go wrong unseen."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _known(node: ast.expr, defined: set[str]) -> bool:
 
 
 def kept_globally(runs: Runs) -> str:
-    """A name outside of the object that the class writes to after a mend and not before: all objects of the class share it. Empty where there is none."""
+    """A name outside of the object that the class writes to after a fix and not before: all objects of the class share it. Empty where there is none."""
     if runs.subject is None or not runs.session.case.mended:
         return ""
     found = [set(_globals(runs.session, part, runs.subject)) for part in Part]

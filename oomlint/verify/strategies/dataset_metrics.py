@@ -176,7 +176,7 @@ def copies(runs: Runs) -> Iterator[Sign]:
     shared = constructor_args.kept_globally(runs) if times > 1 else ""
     if shared:
         raise Stopped(
-            f"`{shared}` is shared by all datasets of the class after the mend, so one alone can be measured: {too_small(moved, ENOUGH, 'its objects')}"
+            f"`{shared}` is shared by all datasets of the class after the fix, so one alone can be measured: {too_small(moved, ENOUGH, 'its objects')}"
         )
     if moved * times < ENOUGH:
         raise TooSmall(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))

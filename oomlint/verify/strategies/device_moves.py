@@ -1,4 +1,4 @@
-"""What a mend changes that has no effect on the CPU: where tensors are, and mixed precision. Equal results say nothing of it there."""
+"""What a fix changes that has no effect on the CPU: where tensors are, and mixed precision. Equal results say nothing of it there."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _SCALING: Final = frozenset({"scale", "unscale_"})  # of an object that is calle
 
 
 def precision(before: str, after: str) -> str:
-    """What of mixed precision a mend adds or takes out; empty where it does neither."""
+    """What of mixed precision a fix adds or takes out; empty where it does neither."""
     old, new = (Counter(_precise(ast.parse(text))) for text in (before, after))
     return next((name for name in (*old, *new) if old[name] != new[name]), "")
 
 
 def copied(before: str, after: str) -> str:
-    """A way of copying of which a mend leaves none; empty where there is none, or another one."""
+    """A way of copying of which a fix leaves none; empty where there is none, or another one."""
     old, new = ([callee(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and callee(node) in _COPYING] for text in (before, after))
     return old[0] if old and not new else ""
 
 
 def moves(before: str, after: str) -> str:
-    """A way of moving tensors that a mend adds or takes out, as in ".cpu()"; empty where there is none."""
+    """A way of moving tensors that a fix adds or takes out, as in ".cpu()"; empty where there is none."""
     old, new = (Counter(_moved(ast.parse(text))) for text in (before, after))
     return next((name for name in (*new, *old) if old[name] != new[name]), "")
 

@@ -116,7 +116,7 @@ def judge(case: Case, plan: LoopPlan, way: Way, runs: Runs, expected: Expected =
 
 
 def _doubt(case: Case, sharing: Sequence[str]) -> str:
-    """Why other results after a mend by hand need not be its doing; empty where they are."""
+    """Why other results after a fix by hand need not be its doing; empty where they are."""
     if not case.by_hand:
         return ""
     if sharing:
@@ -150,7 +150,7 @@ def _judge(case: Case, plan: LoopPlan, way: Way, runs: Runs, expected: Expected)
 
 
 def _forgiven(case: Case, behaviour: Behaviour) -> tuple[str, ...]:
-    """What differs after a mend by hand and is taken for the same."""
+    """What differs after a fix by hand and is taken for the same."""
     if behaviour.plain:
         return (f"{behaviour.plain}: a number after, where it was a tensor of one number; what uses it takes either",)
     return (_ROUNDED,) if behaviour.rounding and case.by_hand else ()

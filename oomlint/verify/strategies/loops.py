@@ -41,10 +41,10 @@ _ALSO_HIDING: Final = ("object", "model")  # where the state of a model matters,
 _MORE: Final = (4, 4)  # dimensions
 _STEPS: Final = 4  # of an epoch whose results are compared
 _SETTLED: Final = frozenset({Outcome.CONFIRMED, Outcome.SHOWN})
-_SOUND: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})  # said of a mend that changes no behaviour
+_SOUND: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})  # said of a fix that changes no behaviour
 _TRIES: Final = 4  # ways to call the function, for its runs to come to all that is changed
 _REPEATED: Final = "the loop goes over its items again, as they are too few to tell"
-_CUT: Final = "the mend changes `drop_last`, and no run came to the last batch"
+_CUT: Final = "the fix changes `drop_last`, and no run came to the last batch"
 _ENDLESS: Final = "the patch has to do with when the loop ends, and no run came to its end"
 
 

@@ -1,4 +1,4 @@
-"""Whether a program asks of a value what only tensors have, where a mend makes a number of it."""
+"""Whether a program asks of a value what only tensors have, where a fix makes a number of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAKING: Final = frozenset({"stack", "cat", "isnan", "isfinite", "isinf", "all_r
 
 
 def asked_of(case: Case, names: str) -> str:
-    """What the file after the mend asks of those parts ("returned, self.total") and a number has not; empty where nothing."""
+    """What the file after the fix asks of those parts ("returned, self.total") and a number has not; empty where nothing."""
     tree, before = case.tree(Part.AFTER), case.tree(Part.BEFORE)
     if tree is None or before is None:
         return "its uses cannot be looked at"

@@ -1,4 +1,4 @@
-"""What a mend does to a function beside the statement that the finding is about: where runs leave something of the function out, nothing is known of it."""
+"""What a fix does to a function beside the statement that the finding is about: where runs leave something of the function out, nothing is known of it."""
 
 from __future__ import annotations
 

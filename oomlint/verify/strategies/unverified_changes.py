@@ -1,4 +1,4 @@
-"""What a mend changes beside a call or an expression that is cut out of the program: of that the run says nothing."""
+"""What a fix changes beside a call or an expression that is cut out of the program: of that the run says nothing."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ WORKERS: Final = NEEDS_WORKERS | {"num_workers"}
 
 
 def of_expression(session: Session, source: str) -> str:
-    """A statement that the mend changes and that is no part of the expression that is run; empty where there is none."""
+    """A statement that the fix changes and that is no part of the expression that is run; empty where there is none."""
     names = {callee(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)} - {"__loader__"}
     for part, item in _changed(session):
         if part is Part.BEFORE:
             continue
         called = {callee(node) for node in ast.walk(item.node) if isinstance(node, ast.Call)}
         if not called & names and item.function.rpartition(".")[2] not in names and getattr(item.node, "name", "") not in names:
-            return f"{item.words}, which the mend changes, was not run: only the expression was"
+            return f"{item.words}, which the fix changes, was not run: only the expression was"
     return ""
 
 
 def of_calls(session: Session, pieces: dict[Part, list[Cut]]) -> tuple[str, list[str]]:
-    """Something that the mend changes beside the workers of the calls that are run, so that nothing is known of them; empty where there is nothing.
+    """Something that the fix changes beside the workers of the calls that are run, so that nothing is known of them; empty where there is nothing.
 
     Also what it changes in functions that the calls do not lead to: that is only told.
     """
@@ -47,23 +47,23 @@ def of_calls(session: Session, pieces: dict[Part, list[Cut]]) -> tuple[str, list
         name = next((name for name in {**before, **after} if name not in WORKERS and before.get(name) != after.get(name)), "")
         if name:
             words = f"`{name}` of the call" if name.isidentifier() else "what the call unpacks"
-            return f"the mend changes {words} as well, and what that does to the batches was not compared", []
+            return f"the fix changes {words} as well, and what that does to the batches was not compared", []
         if old.head != new.head:
-            return "the mend changes the parameters of the function as well, and its callers were not run", []
+            return "the fix changes the parameters of the function as well, and its callers were not run", []
         if old.takers != new.takers:
-            return "the mend hands the loader to another call, which was not run", []
+            return "the fix hands the loader to another call, which was not run", []
     for part, item in _changed(session):
         text, cuts = ast.unparse(item.node), pieces[part]
         if item.name or any(text in map(ast.unparse, cut.around) for cut in cuts):
             continue
         around = {getattr(outer, "name", "") for piece in cuts for outer in piece.around}
         if item.function and not (around | _led_to(session, part, cuts, session.case.changes)) & set(item.function.split(".")):
-            aside += [f"{item.words}: the mend changes it as well, and it was not run"] if part is Part.AFTER else []
+            aside += [f"{item.words}: the fix changes it as well, and it was not run"] if part is Part.AFTER else []
             continue
         if not any(text in map(ast.unparse, cut.kept) for cut in cuts):
-            return f"{item.words}, which the mend changes, was not run: only the call was, and what it is given", []
+            return f"{item.words}, which the fix changes, was not run: only the call was, and what it is given", []
         if any(_feeds(item.node, cut) for cut in cuts) and not any(_items(item.node, name) for cut in cuts for name in _unpacked(cut)):
-            return f"{item.words}, which the mend changes, is about more than the workers, and what that does to the batches was not compared", []
+            return f"{item.words}, which the fix changes, is about more than the workers, and what that does to the batches was not compared", []
     return "", aside
 
 
@@ -155,7 +155,7 @@ def _of_workers(node: ast.stmt, mappings: list[str]) -> bool:
 
 
 def _changed(session: Session) -> Iterator[tuple[Part, Statement]]:
-    """The statements that a mend changes; those that it only moves are left out."""
+    """The statements that a fix changes; those that it only moves are left out."""
     for path in session.case.changes:
         trees = [session.case.tree(part, path) or ast.Module([], []) for part in Part]
         written = [{head(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)} for tree in trees]

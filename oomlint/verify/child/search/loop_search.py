@@ -46,7 +46,7 @@ class Found:
     state: State | None
     report: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
-    failing: State | None = None  # with which the loop runs into the graph that an earlier step has freed: no other input mends that
+    failing: State | None = None  # with which the loop runs into the graph that an earlier step has freed: no other input fixes that
 
 
 def trial(program: Program, state: State, steps: int = STEPS, limit: float = LIMIT, epochs: int = 1, asked: Asked | None = None) -> dict[str, Any]:
