@@ -268,6 +268,28 @@ def test_a_forward_pass_that_was_left_out_confirms_nothing(runner: SandboxRunner
     assert not verdict.readings
 
 
+SEEDED: Final = """
+import torch
+from torch import nn, ones
+
+seed = 3
+torch.manual_seed(seed)
+
+model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+batches = [ones(2, 4)] * 20
+kept = []
+for batch in batches:
+    kept.append(model(batch).exp().sum().item())
+"""
+
+
+def test_a_fix_that_is_the_first_to_name_torch_leaves_the_generators_as_they_are(runner: SandboxRunner, tmp_path: Path) -> None:
+    fix = SEEDED.replace("for batch in batches:\n    kept", "with torch.no_grad():\n    for batch in batches:\n        kept")
+    assert fix != SEEDED
+    verdict = judge(runner, tmp_path / "project", SEEDED, fix, code="OOM204")
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+
+
 MADE: Final = """
 import torch
 from torch import nn

@@ -28,6 +28,7 @@ KEPT_DECORATORS: Final = re.compile(r"^@?(torch\.(no_grad|inference_mode|enable_
 BATCHY: Final = re.compile(
     r"(loader|_dl\b|\bdl\b|_iter\b|batches|dataset|iterator|pbar|prefetch|\bbar\b|data_iter|generator\b|progress|_gen\b|\bdata\b|_data\b)", re.IGNORECASE
 )
+GENERATORS: Final = frozenset({"torch", "numpy", "random"})  # libraries whose generators, and whose gradient mode, are compared after a run
 EPOCHS: Final = re.compile(r"^(_?epochs?|e|ep|fold|trial|run|it_epoch|epoch_\w+|\w+_epoch|seed|phase|split|mode|stage|round)$")
 
 
@@ -249,10 +250,12 @@ class Cutter:
         at = next(index for index, item in enumerate(body) if item is spine)
         filled = set(filled_names(spine))
         own = {item.id for loop in self.chain if isinstance(loop, ast.For) for item in ast.walk(loop.target) if isinstance(item, ast.Name)}
+        # What sets generators tells on the loop whether or not this names the library, which a fix may be the first to do.
+        state = {name for item in body[:at] if isinstance(item, ast.Import) for name in _bound_to(item, GENERATORS)}
         wanted = loaded(spine) - own
         kept: list[ast.stmt] = [body[at]]
         for statement in reversed(body[:at]):
-            if self._wants(statement, wanted):
+            if self._wants(statement, wanted | state if isinstance(statement, ast.Expr) else wanted):
                 wanted |= loaded(statement)
                 kept.insert(0, statement)
         for statement in body[at + 1 :]:
@@ -329,6 +332,11 @@ def _holder(function: ast.FunctionDef) -> ast.FunctionDef:
     made = ast.FunctionDef(f"{HIDDEN}make", names, [inner, ast.Return(ast.Name(function.name, ast.Load()))], [], None, None)
     made.type_params = []  # type: ignore[attr-defined] # a field from Python 3.12 on
     return ast.copy_location(made, function)
+
+
+def _bound_to(statement: ast.Import, libraries: Collection[str]) -> list[str]:
+    """The names that stand for one of these libraries, or for a part of it, after an import."""
+    return [(item.asname or item.name).partition(".")[0] for item in statement.names if item.name.partition(".")[0] in libraries]
 
 
 def _plain(arguments: ast.arguments) -> ast.arguments:
