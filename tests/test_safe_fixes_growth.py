@@ -1687,6 +1687,12 @@ def test_a_loop_keeps_its_meaning(case: str, layout: str, tmp_path: Path) -> Non
     assert result.count("\r\n") == result.count("\r") == (result.count("\n") if "\r" in program else 0)
 
 
+def test_a_loop_keeps_its_own_step_where_the_rest_of_the_file_has_tabs(tmp_path: Path) -> None:
+    head = LAYOUTS["tabs"](HEAD) + "model.eval()\nhits = 0\n"
+    result = mended(head + "for x, y in val_loader:\n    hits += (model(x).argmax(1) == y).sum().item()\n", tmp_path)
+    assert result == head + "with torch.no_grad():\n    for x, y in val_loader:\n        hits += (model(x).argmax(1) == y).sum().item()\n"
+
+
 def test_a_generator_does_not_hand_its_gradient_mode_to_its_caller(tmp_path: Path) -> None:
     program = program_of("""
         def predictions(model, val_loader):

@@ -149,14 +149,21 @@ def _differentiated(found: Evaluation, project: Project) -> bool:
     return False
 
 
+def _step(node: cst.CSTNode, lead: str, module: Module) -> str:
+    """One step of indentation: that of the statement's own block where the statement stands so, which may differ from the one of most of the file."""
+    body = next((part for part in descend(node) if isinstance(part, cst.IndentedBlock)), None)
+    own = body.indent if body is not None else None
+    return module.tree.module.default_indent if own is None or lead.replace(own, "") else own
+
+
 def _wrapped(node: cst.CSTNode, module: Module, text: Text, header: str) -> list[Edit]:
     """The statement one level deeper, under a header. Lines inside of strings stay where they are."""
     start, end = text.span(node)
     first, _ = text.spot(start)
     last, _ = text.spot(max(start, end - 1))
-    unit = module.tree.module.default_indent
     line = text.starts[first - 1]
     lead = text.text[line:start]
+    unit = _step(node, lead, module)
     if lead.strip() or (lead and lead.replace(unit, "")):
         return []
     inside: set[int] = set()
