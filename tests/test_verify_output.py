@@ -329,3 +329,15 @@ def test_the_page_loads_and_runs_nothing(item: Item, view: View) -> None:
 
 def test_a_page_about_nothing(view: View) -> None:
     assert "Nothing to verify." in "".join(Page(verdicts_html.text([], view, PYTHON)).words)
+
+
+def test_a_chart_that_shows_no_difference_is_left_out(item: Item, view: View) -> None:
+    flat = tuple((float(step), 64.0) for step in range(1, 13))
+    nothing = tuple((step, 0.0) for step, _ in flat)
+    grown = Timeline("what grows", "bytes", "step", tuple((step, 8.0 * step) for step, _ in flat), flat)
+    case, verdict = other(
+        item, Outcome.INCONCLUSIVE, timelines=(Timeline("nothing", "nodes", "step", nothing, nothing), Timeline("level", "bytes", "step", flat, flat), grown)
+    )
+    shown = plain(verdicts_text.full([(case, verdict)], view, PYTHON))
+    assert [name for name in ("nothing, over", "level, over", "what grows, over") if name in shown] == ["what grows, over"]
+    assert "<h3>nothing</h3>" not in verdicts_html.text([(case, verdict)], view, PYTHON)

@@ -64,6 +64,8 @@ def _section(number: int, item: Item, view: View, python: str) -> Iterator[str]:
         yield f"<h3>{_name(reading)}</h3>\n{bars(reading)}\n"
     yield from _readings(verdict.readings)
     for timeline in verdict.timelines:
+        if not any(y for _, y in (*timeline.before, *timeline.after)):
+            continue  # nothing but zeros
         yield f"<h3>{page.prose(timeline.name)}</h3>\n{lines(timeline)}\n"
     if how(verdict, python):
         yield f"<h3>How it was run</h3>\n<p>{escape(how(verdict, python))}</p>\n"

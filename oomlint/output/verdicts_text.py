@@ -53,7 +53,7 @@ def full(items: Iterable[Item], view: View, python: str, *, plain: bool = False)
         for number, reading in enumerate(verdict.readings[: _MOST_ROWS + 1]):
             yield from _chart(reading, plain=plain) if number == 0 else _row(reading, plain=plain)
         yield from _more(len(verdict.readings) - _MOST_ROWS - 1, "readings")
-        for timeline in verdict.timelines[:_MOST_TIMELINES]:
+        for timeline in [line for line in verdict.timelines if _tells(line)][:_MOST_TIMELINES]:
             yield from _timeline(timeline, plain=plain)
         if how(verdict, python):
             yield (("  run: ", "cyan"), (how(verdict, python), ""))
@@ -102,6 +102,12 @@ def _row(reading: Reading, *, plain: bool) -> Iterator[Line]:
 def _value(values: Sequence[float], unit: str, *, plain: bool) -> str:
     text = measured(values, unit)
     return text.replace("±", "+/-") if plain else text
+
+
+def _tells(timeline: Timeline) -> bool:
+    """Whether its rows of blocks would show a difference: between before and after, or from one step to another."""
+    end, most = bounds((timeline.before, timeline.after))
+    return len(set(sparkline(timeline.before, end, most, _WIDTH) + sparkline(timeline.after, end, most, _WIDTH))) > 1
 
 
 def _timeline(timeline: Timeline, *, plain: bool) -> Iterator[Line]:
