@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import AS_ARRAY, SAME_PATH, STACKS
+from oomlint.api_names import AS_ARRAY, SAME_PATH, SIZES, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.sizes import Name, Size, named
@@ -18,12 +18,12 @@ from oomlint.finding import ContentKind
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_values import Parts
-from oomlint.memory.datasets.worker_copies import owner_of
 from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_shapes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Kind
 from oomlint.memory.shared.shaped import Array, Least, leaves
 from oomlint.model import names
+from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import ExternalCall, Written
 from oomlint.syntax.nodes import constant_key
 
@@ -77,22 +77,22 @@ class Containers:
         self.datasets = datasets_of(project)
         self.evaluator = self.datasets.evaluator
 
-    def of(self, dataset: Dataset) -> Iterator[Container]:
-        """The containers of a dataset and of those that it wraps."""
-        found: list[tuple[Holding, Container]] = []
+    def of(self, dataset: Dataset) -> Iterator[tuple[Dataset, Container]]:
+        """The containers of a dataset and of those that it wraps, each with the one that has it."""
+        found: list[tuple[Dataset, Holding, Container]] = []
         repeated = Counter(holding.name for holding in dataset.holdings)
-        for holding in dataset.every():
-            one = self._of(holding, owner_of(dataset, holding))
-            inner = list(self._arrays_in(holding, one, owner_of(dataset, holding))) if one is not None else []
+        for owner, holding in dataset.owned():
+            one = self._of(holding, owner)
+            inner = list(self._arrays_in(holding, one, owner)) if one is not None else []
             if one is not None and (inner or not _is_light(holding, one)):
-                found += [(holding, one), *((holding, part) for part in inner)]
-        found = [(holding, _told_apart(one, place)) if repeated[holding.name] > 1 else (holding, one) for place, (holding, one) in enumerate(found)]
-        first = {(one.owner, one.name): one.size.factors[0] for _, one in found if len(one.size.factors) > 1}
-        for holding, one in found:
-            factors = (self._same(part, holding, one.owner, first) if isinstance(part, Name) else part for part in one.size.factors)
-            yield replace(one, size=Size(tuple(factors)))
+                found += [(owner, holding, one), *((owner, holding, part) for part in inner)]
+        found = [(owner, holding, _told_apart(one, place) if repeated[holding.name] > 1 else one) for place, (owner, holding, one) in enumerate(found)]
+        first = {(id(owner), one.name): one.size.factors[0] for owner, _, one in found if len(one.size.factors) > 1}
+        for owner, holding, one in found:
+            factors = (self._same(part, holding, id(owner), first) if isinstance(part, Name) else part for part in one.size.factors)
+            yield owner, replace(one, size=Size(tuple(factors)))
 
-    def _same(self, part: Name, holding: Holding, owner: str, first: Mapping[tuple[str, str], Factor]) -> Factor:
+    def _same(self, part: Name, holding: Holding, owner: int, first: Mapping[tuple[int, str], Factor]) -> Factor:
         """The first dimension of another container, where a name stands for it: ``n = self.images.shape[0]``."""
         scope = holding.module.walk.scope_at(holding.effect.node) if holding.effect is not None else None
         effects = scope.effects.get(part.text, ()) if scope is not None else ()
@@ -117,12 +117,10 @@ class Containers:
             return None
         fact = holding_fact(holding, owner)
         if fact.holds not in COUNTED:
+            if not self._unrecognized(holding, owner):
+                return None
             unknown = Size((Name(fact.name, fact.owner),))
-            return (
-                Container(fact.name, fact.owner, fact.holds, "", unknown, Certainty.EXACT, fact.place, holding.read)
-                if self._unrecognized(holding, owner)
-                else None
-            )
+            return Container(fact.name, fact.owner, fact.holds, "", unknown, Certainty.EXACT, fact.place, holding.read, same=self._value(holding, owner))
         asked = self._asked(holding, owner)
         filed = self._matched(holding, owner, *asked) if asked is not None and self.files else None
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
@@ -166,7 +164,8 @@ class Containers:
             arrays = Name(f"arrays in one of {one.name}", one.owner)
         if arrays:
             count = holding.content.count if holding.content.count is not None else Name(f"len({one.name})", one.owner)
-            yield replace(one, name=f"arrays in {one.name}", kind=ContentKind.ARRAYS, items="", size=Size((count, arrays)), certainty=Certainty.AT_LEAST)
+            name, same = f"arrays in {one.name}", (one.same, "arrays") if one.same is not None else None
+            yield replace(one, name=name, kind=ContentKind.ARRAYS, items="", size=Size((count, arrays)), certainty=Certainty.AT_LEAST, same=same)
 
     def _sized(self, holding: Holding, dataset: Dataset, owner: str, items: str) -> tuple[Size, Certainty]:
         content = holding.content
@@ -327,7 +326,11 @@ class Containers:
         found = self.evaluator.values(node, self._frame_of(owner, holding.module, node))
         value = found[0].value if len(found) == 1 else None
         # A function that nobody knows the caller of may be called more than once.
-        return value if isinstance(value, ExternalCall) and (value.frame.scope.parent is None or value.frame.bound) else None
+        if isinstance(value, ExternalCall) and (value.frame.scope.parent is None or value.frame.bound):
+            return value
+        made = owner.instance
+        once = made is not None and made.at is not None and (made.at.scope.parent is None or made.at.bound)
+        return (made, holding.name, holding.effect) if once else None
 
     def _frame_of(self, owner: Dataset, module: Module, node: cst.CSTNode) -> Frame:
         """The frame in which the object is built, where the node stands in its code; else one with nothing known of its callers."""
@@ -354,6 +357,9 @@ def _is_light(holding: Holding, one: Container) -> bool:
 def _taken(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """What a method, a function of a module or a comprehension makes its value of."""
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        method = node.func.attr.value
+        if method in SIZES or (method in REDUCTIONS and not node.args):
+            return  # one number
         yield from (node.func.value, *(arg.value for arg in node.args[:1] if not isinstance(arg.value, cst.List | cst.Tuple)))
     elif isinstance(node, cst.BaseComp):
         yield node.for_in.iter

@@ -26,7 +26,7 @@ from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.values import FREE, Absent, Const, ExternalCall, Unknown, Written, is_usual
-from oomlint.syntax.nodes import constant_key
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -54,6 +54,7 @@ class Finder:
         self.evaluator = self.loaders.evaluator
         self.files = files
         self.containers = Containers(project, files)
+        self._met: dict[str, list[object]] = {}  # the datasets of each class that a program reads
 
     # -- which files -------------------------------------------------------------------------------------------------------
 
@@ -109,6 +110,7 @@ class Finder:
             runs.setdefault(cell, []).append((loader, frame, ways))
         ranks = ranks_of(self.project).of_file(entry)
         known: dict[object, Source] = {}
+        self._met.clear()
         phases, shared = Phases(self.project, reached), by_name(reached)
         programs: list[Program] = []
         for cell in sorted(runs):
@@ -242,17 +244,25 @@ class Finder:
 
     def _source(self, dataset: Dataset, known: dict[object, Source], cell: int) -> Source:
         core = _innermost(dataset)
-        key: object = core.instance if core.instance is not None else (core.module.path, core.node)
+        key = _key(core)
         found = known.get(key)
         if found is None:
-            again = sum(one.name == core.words.strip("`") for one in known.values())
             held = {one.same for other in known.values() for one in other.containers if one.same is not None}
-            containers = tuple(replace(one, size=_numbered(one.size, again + 1), counted=one.same in held) for one in _each_once(self.containers.of(dataset)))
+            numbered = (replace(one, size=_numbered(one.size, self._number_of(owner))) for owner, one in self.containers.of(dataset))
+            containers = tuple(replace(one, counted=one.same in held) for one in _each_once(numbered))
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
-            found = known[key] = Source(core.words.strip("`"), place, containers, cell, again + 1, tuple(opened(self.project, core)))
+            found = known[key] = Source(core.words.strip("`"), place, containers, cell, self._number_of(core), tuple(opened(self.project, core)))
         return found
+
+    def _number_of(self, dataset: Dataset) -> int:
+        """Which of the datasets of its class it is, in the order in which the program's loaders come to read them."""
+        same = self._met.setdefault(dataset.words, [])
+        key = _key(dataset)
+        if key not in same:
+            same.append(key)
+        return same.index(key) + 1
 
 
 def _each_once(found: Iterable[Container]) -> Iterator[Container]:
@@ -261,7 +271,7 @@ def _each_once(found: Iterable[Container]) -> Iterator[Container]:
     for number, one in enumerate(found):
         part = (one.file, one.owner) if one.file and one.certainty is Certainty.AT_MOST else None
         key = part or one.same or number
-        if key in seen and (part is not None or one.size.value is None):
+        if key in seen and (part is not None or one.size.value is None) and one.name not in seen[key].name.split(", "):
             seen[key] = replace(seen[key], name=f"{seen[key].name}, {one.name}")
         seen.setdefault(key, one)
     yield from seen.values()
@@ -291,7 +301,7 @@ def _numbered(size: Size, number: int) -> Size:
 def _name(module: Module, call: cst.Call, loader: Loader) -> str:
     """What a loader is bound to, else the function that gives it, else its class."""
     for root, path in module.walk.bound_to(call):
-        return ".".join([root, *(str(key) for _, key in path)])
+        return root + "".join(f".{key}" if kind == "attr" else "[...]" if key is UNKNOWN_KEY else f"[{key!r}]" for kind, key in path)
     return loader.scope.name if loader.scope.is_function and not loader.inherited else loader.written
 
 
@@ -311,6 +321,11 @@ def _literal(alt: Alternative) -> Place | None:
     step = alt.story[-1] if alt.story else None
     written = step is not None and isinstance(step.node, cst.Integer) and isinstance(alt.value, Const) and step.node.evaluated_value == alt.value.value
     return step.module.place(step.node) if written and step is not None and step.module is not None and step.node is not None else None
+
+
+def _key(dataset: Dataset) -> object:
+    """What is equal for one object."""
+    return dataset.instance if dataset.instance is not None else (dataset.module.path, dataset.node)
 
 
 def _innermost(dataset: Dataset) -> Dataset:

@@ -283,7 +283,8 @@ def _empties(node: cst.CSTNode, word: str) -> bool:
 
 
 def _target(store: Store) -> str:
-    return names.dotted(store.target) if isinstance(store.target, cst.BaseExpression) else ""
+    """What a statement stores into, as it is written."""
+    return " ".join(store.module.code(store.target).split()) if isinstance(store.target, cst.BaseExpression) else ""
 
 
 def _noun_of(loop: Loop, program: Program) -> LoaderNoun | None:

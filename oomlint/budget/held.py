@@ -40,6 +40,7 @@ _PEAKS: Final = {
     "OOM209": "the array, beside the one that is a round longer",
 }
 CODES: Final = tuple(sorted({*_GROWS, _CACHE, _SHUFFLE, *_EPOCHS, *_PEAKS}))
+_LONGEST: Final = 24  # of an expression in a row
 _PRODUCT: Final = re.compile(r"[^*]+(?: \* [^*]+)*")
 
 
@@ -149,7 +150,8 @@ def checkpoints(modules: Iterable[Module], project: Project, files: Sequence[Dat
             written = " ".join(module.code(call.args[0].value).split())
             known = [one for one in files if one.format == "pt" and one.held is not None]
             size = Size((known[0].held or 0,)) if len(known) == 1 else Size((Name("checkpoint"),))
-            yield Held(f"the checkpoint `{written[:40]}`, until the model has it", size, Certainty.EXACT, place, frozenset({Moment.CHECKPOINT}))
+            shown = written if len(written) <= _LONGEST else written[: _LONGEST - 3] + "..."
+            yield Held(f"the checkpoint `{shown}`, until the model has it", size, Certainty.EXACT, place, frozenset({Moment.CHECKPOINT}))
 
 
 def one_at_a_time(found: Sequence[Held]) -> tuple[Held, ...]:

@@ -87,12 +87,15 @@ class Dataset(Struct, frozen=True, eq=False):
     alternative: Alternative | None = None
     frame: Frame | None = None  # where a library's is made, or a list
 
+    def owned(self) -> Iterator[tuple[Dataset, Holding]]:
+        """Holdings of the dataset and of those that it wraps, each with the dataset that has it."""
+        yield from ((self, one) for one in self.holdings)
+        for one in self.inner:
+            yield from one.owned()
+
     def every(self) -> list[Holding]:
         """Holdings of the dataset and of those that it wraps."""
-        found = list(self.holdings)
-        for one in self.inner:
-            found.extend(one.every())
-        return found
+        return [holding for _, holding in self.owned()]
 
     @property
     def opens_files(self) -> bool:
