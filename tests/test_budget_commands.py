@@ -287,3 +287,30 @@ def test_a_command_of_a_group_is_what_is_run(budget: Budget, words: str, workers
     found = table(budget, f"python train.py {words}")
     assert [one["workers"] for one in found["loaders"]] == [workers]
     assert [row["bytes"] for row in found["rows"] if row["what"] == "`x` of Rows"] == [rows * 4000]
+
+
+FILE: Final = """
+import argparse
+import json
+from torch.utils.data import DataLoader
+
+def overwrite(options, path):
+    for name, value in json.load(open(path)).items():
+        setattr(options, name, value)
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--readers", type=int, default=1)
+parser.add_argument("--settings", default=None)
+options = parser.parse_args()
+if options.settings is not None:
+    overwrite(options, options.settings)
+loader = DataLoader([1], num_workers=options.readers)
+for x in loader:
+    pass
+"""
+
+
+@pytest.mark.parametrize(("line", "workers"), [("--readers 4", "4 workers"), ("--readers 4 --settings more.json", "workers unknown")])
+def test_a_file_overwrites_options_only_where_it_is_given(budget: Budget, line: str, workers: str) -> None:
+    Path("train.py").write_text(FILE, encoding="utf-8")
+    assert budget(f"python train.py {line}").out.startswith(f"train.py: {workers}")

@@ -179,6 +179,8 @@ class Definitions(Questions):
         for effect, where, call in reversed(self._handed(root, frame)):
             if start is not None and span(call)[:2] > start:
                 continue
+            if not self.where(call, frame):
+                continue  # `if args.config is not None: update(args, ...)`, and it is None
             depth = len(effect.path)
             if effect.kind == "merge":
                 found = self.sources.merged(effect, accessors, where)
