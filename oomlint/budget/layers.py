@@ -151,7 +151,7 @@ def kept_beside(name: str, plain: Sequence[Any], named: Given) -> int:
     """Bytes that a layer keeps at least and does not train: the running mean and variance of a batch norm, and its count."""
     given = options_of(name, plain, named)
     features, tracked = given.get("num_features"), given.get("track_running_stats", True)
-    return 2 * 4 * features + 8 if name in _BUFFERS and isinstance(features, int) and tracked in {True} else 0  # not where nobody knows
+    return 2 * 4 * features + 8 if name in _BUFFERS and isinstance(features, int) and tracked is True else 0  # not where nobody knows
 
 
 def shapes_of(name: str, given: Given) -> dict[str, tuple[int, ...] | None]:
