@@ -15,6 +15,7 @@ from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
 from oomlint.memory.arrays.said_small import axes_of, said_small
 from oomlint.memory.arrays.small_files import of_small_file
+from oomlint.memory.arrays.whole_passes import whole_passes_of
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.serving import is_target, picks_some
@@ -88,6 +89,7 @@ class Arrays:
         self.reads = read_calls_of(project)
         self.constructions = constructions_of(project)
         self.let_go = let_go_of(project)
+        self.whole = whole_passes_of(project)
         self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._handed: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
@@ -126,7 +128,7 @@ class Arrays:
                 # A script makes one array of what it has read of many files, whatever it does with it then.
                 joined = () if keepers or said else self._large(tuple(k for k in self.kept.joined(module, one.node) if k.many and not k.hazy))
                 keepers = keepers or joined
-                if keepers and self._is_told(module, scope, one.node):
+                if keepers and self._is_told(module, scope, one.node) and not self.whole.take(module, one.node):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one, joined=joined)
 
     def _serves_parts(self, keeper: Keeper) -> bool:
@@ -221,7 +223,7 @@ class Arrays:
                 if pooled:
                     found = (k for place in read.places for k in self.kept.pooled(module, read.node, place))
                     keepers = self._large(tuple(k for k in found if self._is_read(read, k)), read.kind)
-                if keepers and self._is_told(module, scope, read.node):
+                if keepers and self._is_told(module, scope, read.node) and not self.whole.take(module, read.node):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined, pooled=pooled)
 
     def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
