@@ -166,11 +166,11 @@ def makes_room(node: ast.Call) -> bool:
 
 
 def cuts(rounds: ast.stmt | ast.expr) -> bool:
-    """Whether what is done again and again takes a part with two bounds out of something: ``series[i : i + width]``."""
+    """Whether what is done again and again takes a part with two bounds out of something, along any axis: ``series[i : i + width]``."""
     for node in ast.walk(rounds):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
-            if isinstance(first, ast.Slice) and first.lower is not None and first.upper is not None:
+            axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else (node.slice,)
+            if any(isinstance(part, ast.Slice) and part.lower is not None and part.upper is not None for part in axes):
                 return True
     return False
 
