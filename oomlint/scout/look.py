@@ -64,7 +64,8 @@ if TYPE_CHECKING:
 # Calls that bring a file into memory, or keep it open.
 READS = frozenset(
     "imread mimread loadmat fromfile loadtxt genfromtxt load_npz load_file read_parquet read_hdf read_feather read_pickle memmap open_memmap open_file "
-    "VideoCapture VideoReader ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh read_point_cloud read_triangle_mesh "
+    "VideoCapture VideoReader OpenSlide open_slide TiffFile ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh "
+    "read_point_cloud read_triangle_mesh "
     "default_loader pil_loader open_dataset open_dataarray open_mfdataset open_zarr ReadAsArray EdfReader getdata volread read_h5ad "
     "read_csv read_table read_excel rdsamp rdrecord read_edf read_direct load_dataset load_from_disk concatenate_datasets".split(),
 )

@@ -53,9 +53,24 @@ def objects_with(opening: Opening, project: Project) -> Iterator[Store]:
         cls = ClassRef(module, scope.parent) if keeps and scope.parent is not None and scope.parent.is_class else None
         if cls is None or not _while_it_lives(cls, scope, project) or any(_closes(cls, name, project) for name in keeps):
             continue
-        for made in evaluator.calls.instances(cls.module, cls.scope)[:_MOST]:
-            if made.call is not None and made.at is not None:
-                queue.append((made.call, made.at.module, made.at.scope, depth + 1, True))
+        queue += [(made, where, around, depth + 1, True) for made, where, around in _made(cls, project)]
+
+
+def _made(cls: ClassRef, project: Project) -> Iterator[tuple[cst.Call, Module, Scope]]:
+    """Calls that make such objects, also by a function that says which class is meant: `reader_for(kind)(path)`."""
+    calls = evaluator_of(project).calls
+    for made in calls.instances(cls.module, cls.scope)[:_MOST]:
+        if made.call is not None and made.at is not None:
+            yield made.call, made.at.module, made.at.scope
+    for one in (cls, *calls.subclasses(cls)[:_MOST]):
+        for module in project.mentioning((one.scope.name.encode(),), one.module.path):
+            for scope in module.walk.scopes:
+                if not any(isinstance(each.value, cst.Name) and each.value.value == one.scope.name for each in scope.returns):
+                    continue
+                for site in calls.sites(module, scope, most=_MOST):
+                    above = site.module.walk.parents.get(site.call)
+                    if isinstance(above, cst.Call) and above.func is site.call:
+                        yield above, site.module, site.scope
 
 
 def _attribute(store: Store) -> str | None:
