@@ -104,7 +104,9 @@ def related(growth: Growth, module: Module) -> list[Place]:
     if isinstance(beside, list):
         found += [module.place(store.node, "kept as well") for store in beside]
     if growth.code in {"OOM219", "OOM220"}:
-        joined = (module.place(call, "joined here: until the list is gone, all of it is in memory twice") for call in joins_of(growth.stores, growth.loop))
+        calls = joins_of(growth.stores, growth.loop)
+        rows = {module.place(call).row: call for call in reversed(calls)}  # one place a row
+        joined = (module.place(rows[row], "joined here: until the list is gone, all of it is in memory twice") for row in sorted(rows))
         found[len(growth.others) :] = [*joined, *found[len(growth.others) :]]
     return found
 

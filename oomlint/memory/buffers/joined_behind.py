@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def joins_of(stores: Iterable[Store], loop: Loop) -> list[cst.Call]:
     """The first call behind the loop that joins what the stores have added to, for each of their containers, in the order of the code."""
     module = loop.module
-    found: dict[int, cst.Call] = {}
+    found: dict[cst.Call, None] = {}
     for store in stores:
         target = _container(store)
         call = next(_joining(module, loop, target), None) if target is not None and store.module is module else None
         if call is not None:
-            found.setdefault(module.place(call).row, call)
-    return [call for _, call in sorted(found.items())]
+            found.setdefault(call)
+    return sorted(found, key=module.tree.span)
 
 
 def _container(store: Store) -> cst.BaseExpression | None:
