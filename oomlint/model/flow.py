@@ -16,7 +16,7 @@ from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_loops import FlowLoops
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.freezing import frozen_by
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Storage, join
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Storage, either, join
 from oomlint.model.loops import decide
 from oomlint.syntax.nodes import block_of
 
@@ -138,7 +138,18 @@ class Flow(FlowLoops):
             if rest is not None:
                 other = self._if(rest, other) if isinstance(rest, cst.If) else self.block(block_of(rest.body), other)
             act.tests = tests
-        return joined(then, other)
+        return self._chosen(then, other)
+
+    @staticmethod
+    def _chosen(then: State | None, other: State | None) -> State | None:
+        """What holds behind an ``if``: a name that one way gives a batch on the device, and the other as the loader gave it, has that on the device."""
+        out = joined(then, other)
+        if out is not None and then is not None and other is not None:
+            for path, held in then.env.items():
+                known, found = other.env.get(path), out.env[path]
+                if known is not None and known is not held and len(path) == 1 and either(known, held).device is Device.ACCELERATOR:
+                    out.env[path] = found.having(device=Device.ACCELERATOR)
+        return out
 
     def _try(self, node: cst.Try | cst.TryStar, state: State) -> State | None:
         start, left = state.copy(), self._take_left()

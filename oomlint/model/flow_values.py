@@ -10,7 +10,7 @@ from oomlint.api_names import VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import State, instance_of, module_of, part_of
-from oomlint.model.held import MAP, PLAIN, SOME_LOADER, TOLD_PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, compared, join, mixed, pack
+from oomlint.model.held import MAP, PLAIN, SOME_LOADER, TOLD_PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, compared, either, join, mixed, pack
 from oomlint.model.narrowing import plain_names
 from oomlint.model.tensor_parts import names_axes, part
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
@@ -77,7 +77,7 @@ class FlowValues(FlowDefinitions):
                 return self.value(node.body if True in verdicts else node.orelse, state)
             sides = ((node.body, True), (node.orelse, False))
             then, other = (self.value(side, self.assuming(node.test, state, came_out=way)) for side, way in sides)
-            return join(then, other)
+            return either(then, other)
         if isinstance(node, cst.Tuple | cst.List | cst.Set):
             return self._display(node, state)
         if isinstance(node, cst.Dict):

@@ -268,6 +268,13 @@ def join(first: Held | None, second: Held | None, depth: int = 0) -> Held:
     )
 
 
+def either(first: Held, second: Held) -> Held:
+    """What a value is behind a choice: a batch that one way leaves as the loader gave it, and the other moves to the device, is there where there is one."""
+    found = join(first, second)
+    left = [held for held in (first, second) if held.device is not Device.ACCELERATOR]
+    return found.having(device=Device.ACCELERATOR) if len(left) == 1 and left[0].storage is Storage.LOADER else found
+
+
 def _either(first: Held | None, second: Held | None, depth: int) -> Held | None:
     """What one of two ways knows, or both, of an element; nothing where they go deeper than anybody looks."""
     if first is None or second is None or first == second:

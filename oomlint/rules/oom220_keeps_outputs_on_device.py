@@ -31,6 +31,7 @@ class KeepsOutputsOnDevice(Rule):
     Checks for a loop over a loader that stores dense outputs of a model on an accelerator beyond the step, without their graph: under
     `torch.no_grad()`, or by `.detach()`. The steps of Lightning are rounds of such a loop: what they keep on the module until the end of the
     epoch, or return for a hook that reads the outputs of the epoch. What the device goes on to compute with (a bank of features) says nothing.
+    A batch that goes to the device by a test (`if use_cuda:`) counts as there.
 
     So do the states of a class that derives from `torchmetrics.Metric`, where `update` appends the maps that it is given and `compute` moves them to
     the host one by one.
