@@ -138,11 +138,9 @@ class H5HandleCacheUnbounded(Rule):
             return
         for kept in kept_files(module, project, _KINDS):
             place = module.place(kept.opening.call)
-            spot = kept.store.module.place(kept.store.node, "kept here")
-            related = [] if spot.path == place.path and spot.row == place.row else [spot]
             fix = Fix(Safety.DISPLAY, _advice(kept))
             yield self.finding(
-                place, _message(kept), confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept), weighs=_weighs(kept)
+                place, _message(kept), confidence=confidence_of(kept.doubt), related=kept.places(), fix=fix, facts=container_facts(kept), weighs=_weighs(kept)
             )
 
 

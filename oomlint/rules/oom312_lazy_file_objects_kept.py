@@ -122,8 +122,6 @@ class LazyFileObjectsKept(Rule):
             limit = "each caches up to 32 MiB of decoded tiles" if slide else "each takes a file descriptor, of which a process often has only 1024"
             message = Message(f"{kept.words} keeps {kept.opening.kind.value} open for {times}", limit)
             place = module.place(kept.opening.call)
-            spot = kept.store.module.place(kept.store.node, "kept here")
-            related = [] if spot.path == place.path and spot.row == place.row else [spot]
             one_cache = ", or give all slides one cache by `set_cache`" if slide else ""
             fix = Fix(Safety.DISPLAY, f"store the paths, and open each file where it is read{one_cache}")
-            yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept))
+            yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=kept.places(), fix=fix, facts=container_facts(kept))

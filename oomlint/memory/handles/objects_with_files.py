@@ -8,9 +8,10 @@ import libcst as cst
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
+from oomlint.memory.handles.h5_api import Grip
 from oomlint.memory.handles.lazy_open import cached
 from oomlint.memory.handles.resource_flow import trail_from, trail_of
-from oomlint.memory.handles.resource_state import End
+from oomlint.memory.handles.resource_state import End, Store
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Instance
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.handles.openings import Opening
-    from oomlint.memory.handles.resource_state import Store
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -29,31 +29,32 @@ _DEEPEST: Final = 4  # functions that return the file, and objects that keep one
 _ENDS: Final = frozenset({"__del__", "__exit__", "__getstate__", "__reduce__"})  # of the object, or of its copy
 
 
-def objects_with(opening: Opening, project: Project) -> Iterator[Store]:
-    """Where objects are put each of which keeps the file that a call opens for as long as it lives, or an object that does."""
+def objects_with(opening: Opening, project: Project) -> Iterator[tuple[Store, tuple[Store, ...]]]:
+    """Where objects are put each of which keeps the file that a call opens for as long as it lives, or an object that does; and what keeps it."""
     evaluator = evaluator_of(project)
-    queue: list[tuple[cst.Call, Module, Scope, int, bool]] = [(opening.call, opening.module, opening.scope, 0, False)]
+    queue: list[tuple[cst.Call, Module, Scope, int, tuple[Store, ...]]] = [(opening.call, opening.module, opening.scope, 0, ())]
     seen: set[cst.CSTNode] = set()
     while queue:
-        call, module, scope, depth, whole = queue.pop(0)
+        call, module, scope, depth, by = queue.pop(0)
         if call in seen or depth > _DEEPEST:
             continue
         seen.add(call)
         trail = trail_of(opening, project) if call is opening.call else trail_from(call, module, scope, opening.kind, project)
         if End.CLOSED in trail.ends:
             continue
-        if whole:
-            yield from trail.stores
-        keeps = [name for store in trail.stores if (name := _attribute(store)) is not None]
+        if by:
+            yield from ((store, by) for store in trail.stores)
+        keeps = {name: store for store in trail.stores if (name := _attribute(store)) is not None}
         if End.RETURNED in trail.ends or (End.HANDED_OUT in trail.ends and cached(scope)):
             if cached(scope):
-                keeps.append(scope.name)
+                keeps[scope.name] = Store(module, scope, call, Grip.FILE)
             elif scope.is_function:
-                queue += [(site.call, site.module, site.scope, depth + 1, whole) for site in evaluator.calls.sites(module, scope, most=_MOST)]
+                queue += [(site.call, site.module, site.scope, depth + 1, by) for site in evaluator.calls.sites(module, scope, most=_MOST)]
         cls = ClassRef(module, scope.parent) if keeps and scope.parent is not None and scope.parent.is_class else None
         if cls is None or not _while_it_lives(cls, scope, project) or any(_closes(cls, name, project) for name in keeps):
             continue
-        queue += [(made, where, around, depth + 1, True) for made, where, around in _made(cls, project)]
+        kept = (*by, *list(keeps.values())[:1])
+        queue += [(made, where, around, depth + 1, kept) for made, where, around in _made(cls, project)]
 
 
 def _made(cls: ClassRef, project: Project) -> Iterator[tuple[cst.Call, Module, Scope]]:

@@ -29,6 +29,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.finding import Place
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
     from oomlint.syntax.scopes import Effect, Scope
@@ -58,6 +59,14 @@ class Kept(Struct, frozen=True, eq=False):
     count: int | None
     name: str = ""  # of the attribute or the variable
     owner: ClassRef | None = None  # whose attribute it is
+    by: tuple[Store, ...] = ()  # where the objects that it keeps get a file each
+
+    def places(self) -> list[Place]:
+        """Where it is kept, and by which objects, apart from the row that opens it."""
+        place = self.opening.module.place(self.opening.call)
+        spots = [self.store.module.place(self.store.node, "kept here")]
+        spots += [one.module.place(one.node, "each object keeps its own") for one in self.by]
+        return [spot for spot in spots if spot.path != place.path or spot.row != place.row]
 
     @property
     def doubt(self) -> int:
@@ -104,8 +113,8 @@ def _kept(opening: Opening, project: Project) -> Iterator[Kept]:
     if cached is not None:
         yield cached
         return
-    for whole, store in (*((False, one) for one in _stores(opening, project)), *((True, one) for one in _of_objects(opening, project))):
-        found = _judged(opening, store, project, whole=whole)
+    for store, by in (*((one, ()) for one in _stores(opening, project)), *_of_objects(opening, project)):
+        found = _judged(opening, store, project, by)
         if found is not None:
             yield found
             return
@@ -144,12 +153,12 @@ def _stores(opening: Opening, project: Project) -> Iterator[Store]:
             yield from further.stores
 
 
-def _of_objects(opening: Opening, project: Project) -> Iterator[Store]:
+def _of_objects(opening: Opening, project: Project) -> Iterator[tuple[Store, tuple[Store, ...]]]:
     """Where objects that keep the file are put. Images are closed when they are decoded."""
     return iter(()) if opening.kind is Opens.IMAGE else objects_with(opening, project)
 
 
-def _judged(opening: Opening, store: Store, project: Project, *, whole: bool = False) -> Kept | None:
+def _judged(opening: Opening, store: Store, project: Project, by: tuple[Store, ...]) -> Kept | None:
     module, scope = store.module, store.scope
     if store.grip not in {Grip.FILE, Grip.OBJECT} or _closes(scope):
         return None
@@ -166,10 +175,10 @@ def _judged(opening: Opening, store: Store, project: Project, *, whole: bool = F
         if not (of_module or found.joins) and (found.owner is None or not _is_dataset(found.owner, project)):
             return None
         count = next((count for few, count in (_count(here, project) for here in inside) if not few), 0)
-        sure = of_module or found.joins or whole
+        sure = of_module or found.joins or by
         if count == 0 or (sure and count is None and not any(_from_folder(here, project) for here in inside)):
             return None
-        return Kept(opening, found.words, store, per_item=False, objects=objects, count=count, name=found.name, owner=found.owner)
+        return Kept(opening, found.words, store, per_item=False, objects=objects, count=count, name=found.name, owner=found.owner, by=by)
     if scope.parent is None or scope.name in {"__init__", "__setstate__"} or not isinstance(store.node, cst.Subscript | cst.Call):
         return None
     if opening.kind in {Opens.IMAGE, Opens.VIDEO}:
