@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -181,13 +180,13 @@ class Checker:
         opened = sorted(name for name in reads if not name.endswith(".py") and beside(name) is not None)
         if not opened:
             return
-        from oomlint.model.beside_mistakes import programs_in, unread  # noqa: PLC0415 - few files have asked one
+        from oomlint.model.beside_mistakes import may_start, unread  # noqa: PLC0415 - few files have asked one
 
         project = self.projects.of(path)
-        names = {os.path.basename(name) for name in (path, *reads)}
+        programs = [path, *(name for name in reads if name.endswith(".py"))]
         for name in opened:
             data = project.text(name)
-            found = unread(name, data) if beside(name) is Beside.SETTINGS or not names.isdisjoint(programs_in(data)) else None
+            found = unread(name, data) if beside(name) is Beside.SETTINGS or may_start(name, data, programs) else None
             if found is not None:
                 yield replace(cannot_check(name, found[1], row=found[0]), name=UNREAD)
 

@@ -463,6 +463,19 @@ def test_a_broken_file_that_the_code_asks_for_is_told_in_a_line(project: Path, n
         assert not any(item.code is None for item in report.findings)
 
 
+def test_a_broken_file_is_told_where_it_may_be_about_the_program(tmp_path: Path) -> None:
+    """Many programs of a repository are called train.py."""
+    for folder in ("one/src", "one/scripts", "two/deploy"):
+        (tmp_path / folder).mkdir(parents=True)
+    program = "p = argparse.ArgumentParser()\np.add_argument('--workers', type=int)\nloader = DataLoader(range(9), num_workers=p.parse_args().workers)\n"
+    write(tmp_path, "one/src/train.py", f"import argparse\n\nfrom torch.utils.data import DataLoader\n\n{program}")
+    for name in ("one/compose.yaml", "two/compose.yaml", "two/deploy/compose.yaml"):
+        write(tmp_path, name, "services:\n  a:\n    command: [python, train.py\n")
+    write(tmp_path, "one/scripts/compose.yaml", "services:\n  a:\n    working_dir: /work/src\n    command: [python, train.py\n")
+    report = check(tmp_path, cache=False)
+    assert sorted(os.path.relpath(one.path, tmp_path) for one in report.notices) == ["one/compose.yaml", "one/scripts/compose.yaml"]
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("unused.yaml", "a: ["), ("compose.yaml", "services: [other.py"), ("run.sh", 'echo "'), ("Makefile", "all:\n\techo $(W\n"), ("cfg.ini", "[a")],

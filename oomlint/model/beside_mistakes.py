@@ -20,7 +20,7 @@ from oomlint.model.yaml_nodes import MOST_CHARACTERS
 from oomlint.source import PYTHON_LIMIT, SourceError, read_bytes, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _TEMPLATE: Final = re.compile(r"\{\{|\{%")  # of Helm, Jinja and the like: it becomes YAML later
 _OF_TOML: Final = re.compile(r"(.*) \(at line (\d+), column (\d+)\)", re.DOTALL)
@@ -74,6 +74,16 @@ def programs_in(data: bytes) -> frozenset[str]:
     """The names of the files of Python that a text may start, wherever they lie: of one that is broken nobody knows more."""
     text = data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8", "replace")
     return frozenset((*_SCRIPT.findall(text), *(f"{module.rpartition('.')[2]}.py" for module in _MODULE.findall(text))))
+
+
+def may_start(path: str, data: bytes, programs: Iterable[str]) -> bool:
+    """Whether a broken file may be about one of these programs: it has its name, and lies above it, beside it or below, or names its folder, too."""
+    names, here = programs_in(data), os.path.dirname(path)
+    for program in programs:
+        folder = os.path.dirname(program)
+        if os.path.basename(program) in names and (os.path.commonpath((here, folder)) in {here, folder} or os.path.basename(folder).encode() in data):
+            return True
+    return False
 
 
 def _refuse_wide(path: str, data: bytes) -> None:
