@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding, Place
 
-ALSO = "this loader has it, too"  # what is said at the places of others
-AGAIN = "and here"
+ALSO = "the same for this loader"  # what is said at the places of others
+AGAIN = "also here"
 COPY = "a copy of it"
-GIVEN = "it is also set here"
+GIVEN = "also set here"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
-LOADER = "it is for this loader"
+LOADER = "used by this loader"
 _MOST_GIVEN = 12
 _MOST_RELATED = 8
 _MANY = 5  # files with copies of the same code, for which one is told even where each stands for several loaders

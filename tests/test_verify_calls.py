@@ -52,7 +52,7 @@ def test_cut_keeps_what_the_arguments_hang_on() -> None:
     """)
     source = cut(site, frozenset()).source
     assert "kwargs.update(num_workers=workers)" in source
-    assert "Files" not in source, "the dataset is stood in for"
+    assert "Files" not in source, "the dataset is replaced by a stand-in"
     assert "print" not in source
     assert "announce" not in source
 

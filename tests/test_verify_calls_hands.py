@@ -198,8 +198,8 @@ def test_the_finding_may_be_about_the_loop_around() -> None:
     [
         ("line 26: `model.load_state_dict(state)` was left out", True),
         ("line 18: TypeError: cannot unpack non-iterable Linear object", True),
-        ("accelerate: stood in for", True),
-        ("tqdm: stood in for", False),
+        ("accelerate: replaced by a stand-in", True),
+        ("tqdm: replaced by a stand-in", False),
         ("line 28: the call of print, not run", False),
         ("the state of the random generators was not compared", False),
     ],

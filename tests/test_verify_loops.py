@@ -98,7 +98,7 @@ def test_no_growth_is_no_effect() -> None:
 def test_no_growth_says_nothing_where_a_library_was_stood_in_for() -> None:
     verdict = judged("OOM201", answer(), answer(), stubbed=("tqdm", "pointnet2_ops"))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "pointnet2_ops was stood in for" in verdict.reason
+    assert "pointnet2_ops was replaced by a stand-in" in verdict.reason
     assert judged("OOM201", answer(), answer(), stubbed=("tqdm",)).outcome is Outcome.NO_EFFECT
 
 
@@ -562,7 +562,7 @@ def test_a_stand_in_for_what_the_row_feeds_says_nothing(verified: Callable[[Prog
     program = "def train(model, loader, meter):\n    for x, y in loader:\n        loss = model(x).mean()\n        meter.update(loss)  # here\n"
     verdict = verified(Program("OOM203", program, ("update(loss)", "update(loss.detach())")))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "`meter` was stood in for" in verdict.reason
+    assert "`meter` was replaced by a stand-in" in verdict.reason
 
 
 METRIC = """

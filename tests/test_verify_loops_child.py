@@ -1,4 +1,4 @@
-"""Loops of programs that cannot be run as they stand: cut out, stood in for, measured."""
+"""Loops of programs that cannot be run as they stand: cut out, replaced by a stand-in, measured."""
 
 from __future__ import annotations
 

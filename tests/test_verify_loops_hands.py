@@ -171,4 +171,4 @@ def test_a_library_that_is_missing_matters_where_the_code_leads_to_it(used: bool
     before = MISSING.replace("return x * 2", "return x * WEIGHTS(2)") if used else MISSING
     verdict = judged(before, before.replace("append(loss)", "append(loss.detach())").replace("zero_grad()", "zero_grad(set_to_none=True)"))
     assert verdict.outcome is (Outcome.INCONCLUSIVE if used else Outcome.CONFIRMED), told(verdict)
-    assert any("not_there_at_all: stood in for" in item for item in (*verdict.left_out, verdict.reason)) is used, told(verdict)
+    assert any("not_there_at_all: replaced by a stand-in" in item for item in (*verdict.left_out, verdict.reason)) is used, told(verdict)

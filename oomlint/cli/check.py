@@ -85,7 +85,7 @@ class Arguments:
     sort: Sort | None = choice(
         "The order of findings: `place`, or `weight`, the gravest and heaviest first; `place` unless the settings say otherwise.", _OUTPUT, Sort
     )
-    limit: str | None = text("Show at most so many findings; how many are left out is told.", _OUTPUT, "N")
+    limit: str | None = text("Show at most so many findings; the number left out is shown.", _OUTPUT, "N")
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", variable="OOMLINT_OUTPUT_FILE", short="-o")
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
     watch: bool = flag("Check again whenever a file has changed; needs the extra `watch`.", _OUTPUT, "-w")

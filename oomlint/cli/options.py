@@ -89,7 +89,7 @@ def rest(text: str, metavar: str) -> Any:
 
 
 def _with(text: str, variable: str | None) -> str:
-    return f"{text} `{variable}` in the environment stands in for it." if variable else text
+    return f"{text} `{variable}` in the environment does the same." if variable else text
 
 
 def with_environment(record: _Record) -> _Record:

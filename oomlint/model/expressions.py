@@ -221,7 +221,9 @@ class Expressions(Questions):
         for alt in self.values(node.expression, frame):
             if isinstance(node.operator, cst.Minus) and isinstance(alt.const, int | float):
                 value = -alt.const
-                out.append(Alternative(Const(value), (Step(frame.module, node, f"{value!r} here", kind="constant"),), alt.picks, alt.doubt, alt.reach))
+                out.append(
+                    Alternative(Const(value), (Step(frame.module, node, f"the value is {value!r} here", kind="constant"),), alt.picks, alt.doubt, alt.reach)
+                )
             else:
                 out.append(Alternative(UNKNOWN, (), alt.picks))
         return out

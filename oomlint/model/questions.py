@@ -244,7 +244,7 @@ class Questions(ABC):
 
 def constant(value: object, node: cst.CSTNode, frame: Frame) -> Alternative:
     """A literal that stands at ``node``."""
-    return Alternative(Const(value), (Step(frame.module, node, f"{value!r} here", kind="constant"),))
+    return Alternative(Const(value), (Step(frame.module, node, f"the value is {value!r} here", kind="constant"),))
 
 
 def written(node: cst.BaseExpression, frame: Frame, picks: Picks = FREE) -> Alternative:

@@ -106,7 +106,7 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     A memory map that is only read becomes a path that is mapped on first use in each process, with a `__getstate__` that drops the map: unsafe.
     A worker that was sent a copy could write to it, and `copy.deepcopy` gave one too; what the worker maps is read-only, and the file must still be there.
 
-    An array is kept as `torch.from_numpy(...)`, which is moved to shared memory once, and a property gives it as the array that it was, whoever reads it:
+    An array is kept as `torch.from_numpy(...)`, which is moved to shared memory once, and a property returns it as the array that it was to every reader:
     unsafe, because the workers then read the same memory, where each had a copy that it could write to. There is no fix where the class writes to the array
     or to what it has read of it, or where its elements are not proven to be numbers.
 

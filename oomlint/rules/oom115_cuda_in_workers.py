@@ -29,7 +29,7 @@ class CudaInWorkers(Rule):
     Checks for a `DataLoader` with workers whose dataset or `collate_fn` moves what it gives to a CUDA device (`.cuda()`, `.to(device)`,
     `device=device`), or takes samples from a tensor that its constructor has put there.
 
-    It is silent without workers, where a test stands around the call, and where nobody knows what the device is.
+    It is silent without workers, where a test guards the call, and where the device is unknown.
 
     ## Why is this bad
 

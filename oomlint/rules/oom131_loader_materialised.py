@@ -42,7 +42,7 @@ class LoaderMaterialised(Rule):
 
     So does a loop that keeps a part of each batch, where that is known to have two axes or more for each sample (images, maps, tables of
     coordinates): `x` of `for x, y in loader`, `batch["image"]`, their copies, and `x.tolist()`. Where each part also holds shared memory of a
-    worker, OOM207 tells it; where the loop keeps what a model gives, OOM219 and OOM220.
+    worker, OOM207 reports it; where the loop keeps what a model gives, OOM219 and OOM220.
 
     `list(loaders.values())`, `len(loader)` and a single `next(iter(loader))` say nothing. Nor do labels, and what is kept of a few batches only.
 

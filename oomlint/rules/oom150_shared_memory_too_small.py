@@ -99,7 +99,7 @@ class SharedMemoryTooSmall(Rule):
 
     ## Fix safety
 
-    Advice only: how much memory a container may take is for whoever runs it to say.
+    Advice only: how much memory a container may take is for the person who runs it to say.
 
     ## References
 

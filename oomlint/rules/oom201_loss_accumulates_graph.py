@@ -26,7 +26,7 @@ class LossAccumulatesGraph(Rule):
     ## What it does
 
     Checks for `total += loss`, `total = total + loss`, `average = 0.9 * average + 0.1 * loss` and `sums["loss"] += loss` in a loop over batches, and
-    for dictionaries and lists that are made anew with each entry added to (`{k: sums[k] + v for k, v in parts.items()}`), where `loss` still carries
+    for dictionaries and lists that are created again with each entry added to (`{k: sums[k] + v for k, v in parts.items()}`), where `loss` still carries
     its graph and the sum is set up outside the loop. So it is with what a `training_step` of a `transformers.Trainer` returns, which the trainer adds
     to the loss that it logs.
 

@@ -34,7 +34,7 @@ class QuadraticConcat(Rule):
     Checks for `x = torch.cat([x, y])`, `np.append(x, y)`, `np.concatenate`, `vstack`, `hstack` and `pd.concat` with the assigned name,
     attribute or element among the inputs, in a loop over a loader, over epochs or training steps, over the files or scenes of a dataset
     that a model runs on, or in a counted loop of a thousand rounds and more. Other loops of more than ten rounds count where a round adds an
-    array that it reads from a file, unless that is one of many groups (the objects of a room). Those of which nobody knows how often they go
+    array that it reads from a file, unless that is one of many groups (the objects of a room). Those of which it is unknown how often they go
     round also count where a round adds a window (`x[i : i + width]`), or an array of three and more axes with a row for each of its samples.
     Guards for the first round (`if x is None: x = y`) are seen through. A list that such a loop makes longer, and that each round joins into
     one array again, is the same. So is `np.r_[x, y]`, a table's own `append`, and a method that grows an attribute of its object so, where such
@@ -44,7 +44,7 @@ class QuadraticConcat(Rule):
     empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or
     fewer, and in methods of a module, unless they go over a loader. Where each sample adds one number or a few, it is a note; so is `np.append`
     without an axis, which leaves one row of numbers, unless maps are known to go into it. In
-    `__getitem__`, rows that an array picks count too, where one loop stands in another.
+    `__getitem__`, rows that an array picks count too, where one loop is inside another.
 
     ## Why is this bad
 
@@ -145,6 +145,6 @@ class QuadraticConcat(Rule):
             first, *others = found
             square = "time grows quadratically, and memory holds the parts and the result at once"
             message = Message(f"The loop over {first.over} joins all of `{first.written}` each round", square)
-            related = [module.place(first.added.statement, "longer here"), *(module.place(one.call, f"so is `{one.written}`") for one in others)]
+            related = [module.place(first.added.statement, "grows here"), *(module.place(one.call, f"so is `{one.written}`") for one in others)]
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
             yield self.finding(module.place(first.call), message, confidence=confidence, related=related, fix=_BEHIND, facts=rejoin_facts(module, found))

@@ -30,7 +30,7 @@ class CtxAttribute(Rule):
 
     Sizes, shapes, numbers, flags, devices, modules and one-element tensors belong on `ctx` and say nothing. So does an attribute that backward
     deletes or sets to `None`, and a parameter of a module, which lives anyway. An input that backward returns `None` for (an index, a mask) is a
-    note, not shown by default: whoever made it mostly keeps it anyway.
+    note, not shown by default: its maker mostly keeps it anyway.
 
     ## Why is this bad
 

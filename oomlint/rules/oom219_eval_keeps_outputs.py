@@ -26,7 +26,7 @@ class EvalKeepsOutputs(Rule):
     Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images), or what the model is
     given, in a list or a dictionary, on the host, also as fields of objects, or hands them to an object that does so. The validation and test
     steps of Lightning are rounds of such a loop, unless a `validation_step_end` or `test_step_end` puts something else in the place of what they
-    return. Where the list becomes one array is told with it.
+    return. The place where the list becomes one array is reported with it.
 
     Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor do the parts of one sample at a time (a room, a
     volume) in a list that starts again with the next, its windows along a third axis or a later one (`range(0, x.shape[2], width)`), a list that
@@ -34,7 +34,7 @@ class EvalKeepsOutputs(Rule):
     that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 
     It is a warning where each sample is known to have an array of two axes or more: a mask, a picture, a sequence. What has one axis (features,
-    scores of classes), or nobody knows how many, is a note: 2,048 numbers a sample are 8 KiB, and a set must be large for that to weigh. Axes are
+    scores of classes), or of which the number is unknown, is a note: 2,048 numbers a sample are 8 KiB, and a set must be large for that to weigh. Axes are
     known by the layers of the model, by how the value is indexed, viewed and resized, and by what makes it (`ToTensor`, pictures as `uint8`).
 
     ## Why is this bad

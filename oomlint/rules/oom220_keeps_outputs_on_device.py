@@ -37,11 +37,11 @@ class KeepsOutputsOnDevice(Rule):
     the host one by one.
 
     So does a loop without gradients that makes each state of the one before with a module, as a diffusion makes its images (`img = step(img)`), and
-    keeps each on the device: where it goes round 64 times or more. Where nobody knows how often, it is a note. `deque(maxlen=n)` says nothing.
+    keeps each on the device: where it goes round 64 times or more. Where it is unknown how often, it is a note. `deque(maxlen=n)` says nothing.
 
     Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing. Nor
     does what is written with `json.dump` as it is: JSON takes no tensor, so that none is held. The scores of classes, which the loop brings to a
-    scale (`softmax`) or takes the best of, are a note unless they are known to be maps. Where the list becomes one array is told with it.
+    scale (`softmax`) or takes the best of, are a note unless they are known to be maps. The place where the list becomes one array is reported with it.
 
     ## Why is this bad
 

@@ -26,7 +26,7 @@ class StateKeepsGraph(Rule):
     `self.x = m * self.x + y`, where `y` comes from a layer or a parameter.
 
     It is silent under `torch.no_grad()`, for `self.x.data` and `y.detach()`, where somebody makes the tensor again or cuts it off, where a test
-    lets it happen the first time only, for `self.x = y`, which lets go of the graph before, where the modules that `y` comes from are frozen
+    lets it happen the first time only, for `self.x = y`, which releases the graph before, where the modules that `y` comes from are frozen
     (`requires_grad_(False)`), and where nothing in the project trains anything.
 
     ## Why is this bad
@@ -111,7 +111,7 @@ class StateKeepsGraph(Rule):
     ## Fix safety
 
     Unsafe: `.detach()` is written behind what is stored, where nothing reads the buffer behind it. Where the same pass returns the buffer, or computes
-    its output of it, the loss may need the gradient of what was written, and the fix is only told: `0.9 * self.x.detach() + 0.1 * y`.
+    its output of it, the loss may need the gradient of what was written, and the fix is only described: `0.9 * self.x.detach() + 0.1 * y`.
 
     ## References
 
@@ -134,5 +134,5 @@ class StateKeepsGraph(Rule):
             message = Message(f"Each forward pass writes {what} without detaching", "it keeps the graphs of all earlier passes")
             place = module.place(found.store.node)
             facts: list[Fact] = [StoreFact(place, f"self.{found.name}", StoreKind.ASSIGN), AttributeFact(found.name, found.cls.scope.name, place=place)]
-            related = [module.place(other.node).saying("and here", Role.AGAIN) for other in found.others]
+            related = [module.place(other.node).saying("also here", Role.AGAIN) for other in found.others]
             yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=found.fix, facts=facts)

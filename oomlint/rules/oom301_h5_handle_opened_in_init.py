@@ -111,7 +111,7 @@ class H5HandleOpenedInInit(Rule):
 
     The path is kept instead of the file, a property opens it on first use in each process, and `__getstate__` drops it: safe for a file that is only
     read. All uses of the attribute stay as they are. The path is kept as `os.path.abspath(path)`, so that it still holds after a change of directory.
-    The property lets go of an inherited file before it opens its own: as long as that is held, HDF5 goes on with the descriptor of the main process.
+    The property releases an inherited file before it opens its own: as long as that is held, HDF5 goes on with the descriptor of the main process.
     Groups and `h5py.Dataset` objects that are kept beside the file, `self.frames = self.file["frames"]`, become properties too.
 
     It is unsafe where the file may not be there later, or may be another one: where a file of the project that builds the dataset, or the class, speaks of

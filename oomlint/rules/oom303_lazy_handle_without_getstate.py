@@ -112,7 +112,7 @@ class LazyHandleWithoutGetstate(Rule):
     each worker. It is unsafe for an LMDB environment, because py-lmdb 3.0 opens no second one of the same file in a process, and so none for a copy of
     the dataset; and where the project may move or delete files, or hands over something else than a path.
 
-    There is no fix where a flag beside the handle tells whether it is open, where the class or one of its bases already says how it is pickled, where
+    There is no fix where a flag beside the handle says whether it is open, where the class or one of its bases already says how it is pickled, where
     objects of the file are kept beside it or by a cached property, or where the attribute is not `None` at first.
 
     ## References

@@ -24,7 +24,7 @@ class FullReadInInit(Rule):
     ## What it does
 
     Checks for a `Dataset` whose `__init__` reads all of an HDF5 dataset (or of a zarr array): `f["x"][:]`, `[()]`, `[...]`, `.value`,
-    `np.array(f["x"])`, `np.asarray(f["x"])`, `.read_direct(...)`, and the same over all keys or files. The read may stand in a method or a function
+    `np.array(f["x"])`, `np.asarray(f["x"])`, `.read_direct(...)`, and the same over all keys or files. The read may be in a method or a function
     that `__init__` calls, in another file, or in the `setup()` of a data module; or the array is read for a training loop that indexes it itself, for
     a generator of batches, into a global variable that a `Dataset` reads, or into an attribute of any object, an environment for one, of which
     another method takes one row after the other.

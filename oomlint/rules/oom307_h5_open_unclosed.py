@@ -107,7 +107,7 @@ class H5OpenUnclosed(Rule):
     (`f["x"][:]`, `f["x"].shape`, `list(f.keys())`), and unsafe elsewhere: an `h5py.Dataset` or a group that leaves is of no use after the `with`, although
     it is valid without one for as long as somebody holds it, and a file without a name is closed later than before.
 
-    Where an object of the file is known to leave, where functions inside the function use the file, or where its uses stand in several blocks, the fix is
+    Where an object of the file is known to leave, where functions inside the function use the file, or where its uses are in several blocks, the fix is
     advice only.
 
     ## References

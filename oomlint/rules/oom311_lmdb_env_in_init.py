@@ -122,7 +122,7 @@ class LmdbEnvInInit(Rule):
     That is unsafe, and offered only for an environment that is opened with `readonly=True`: py-lmdb 3.0 refuses a second environment of the same file in
     a process, `already open in this process`. It does so for a copy of the dataset (`copy.copy`), for two threads that read for the first time at
     once, and for a forked worker while anything else still holds the inherited environment (`env = dataset.env`) or a transaction of it. The property
-    lets go of what the dataset itself has inherited before it opens its own.
+    releases what the dataset itself has inherited before it opens its own.
 
     A transaction or cursor that is kept beside the environment, `self.txn = self.env.begin()`, becomes a property too.
 

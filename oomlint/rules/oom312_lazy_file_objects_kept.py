@@ -93,7 +93,7 @@ class LazyFileObjectsKept(Rule):
 
     ## Fix safety
 
-    Advice only: keep the paths, and open each file where it is read. `Image.open(path).copy()` lets go of the descriptors as well, but then the decoded
+    Advice only: keep the paths, and open each file where it is read. `Image.open(path).copy()` releases the descriptors as well, but then the decoded
     images are all in memory.
 
     ## References

@@ -30,7 +30,7 @@ class LoadListThenStack(Rule):
     not matter what they are made of (so with `np.array`, where all of them are made of one shape). A tensor that a dataset keeps, made of the rows of
     objects that are still there, is such a copy, too.
 
-    What an evaluation joins of all that it has kept is told where it is kept (OOM219, OOM220).
+    What an evaluation joins of all that it has kept is reported where it is kept (OOM219, OOM220).
 
     It is silent where the list is one sample (in `__getitem__`), where the array is proven small or has only references (`dtype=object`, rows of an
     array and a number), for labels and the like, for what a loop computes of the numbers that it counts through, and in scripts that write each file on

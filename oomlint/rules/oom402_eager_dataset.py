@@ -29,13 +29,13 @@ class EagerDataset(Rule):
 
     Checks for a `Dataset` whose `__init__` reads the samples themselves and keeps them: a loop or a comprehension of `np.load`, `Image.open`,
     `cv2.imread`, `torch.load`, `pickle.load`, `nib.load`, `pd.read_csv` and the like, one file with all samples (`np.load("train.npy")`,
-    `dict(np.load("train.npz"))`, `pickle.load`), a corpus that is read line by line into lists. The read may stand in a method or a function that
+    `dict(np.load("train.npz"))`, `pickle.load`), a corpus that is read line by line into lists. The read may be in a method or a function that
     `__init__` calls, in another file, or in a factory that passes the result to the dataset. No `Dataset` is needed:
     an array that a training loop indexes itself or draws from (`random.choice`), that a generator of batches slices, or that a `Dataset` finds in
     a global variable is there as long; so are the decoded files that any other object of a project that trains keeps.
 
     A script that decodes many files into one container, to write it when the last one is there or whatever it does with it, does the same, without a
-    dataset: where the container is made once, outside of the loop, and no round empties it. What stands in a loop over a dataset that decodes a file for
+    dataset: where the container is made once, outside of the loop, and no round empties it. What is in a loop over a dataset that decodes a file for
     each sample (one of the project, `ImageFolder` and the like), or is taken from it by an index, is read as well. So does a script that
     reads a whole `.npy` of three or more dimensions for a loop that takes slices of it, or copies it into a memory map, and one that unpickles
     everything for a loop that needs one array of it at a time, or no more than how long they are, and one that goes through the pictures or maps of an

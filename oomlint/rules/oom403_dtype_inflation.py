@@ -29,7 +29,7 @@ class DtypeInflation(Rule):
     types where they are known: what is of `float32` stays so, and torch makes `float32` of bytes.
 
     It is silent for a single sample in `__getitem__`, where the array is proven small, and where `float64` is what is wanted. What is only converted
-    is a note where nobody knows how large it is.
+    is a note where its size is unknown.
 
     ## Why is this bad
 

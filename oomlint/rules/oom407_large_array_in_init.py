@@ -27,7 +27,7 @@ class LargeArrayInInit(Rule):
     at least 256 MiB (a setting), or where its first dimension is the number of samples and each sample is more than a few numbers. The shape
     can show that, or the dataset: its `__len__` gives the length of the array, or its `__getitem__` takes the element at the index from it. The
     message gives the bytes, or the formula. So it is with arrays that are made one for each sample and all kept: labels of each frame of a video,
-    embeddings of the words of a text. An array that is known to have 1 GiB and more counts whoever keeps it: a replay buffer, a script.
+    embeddings of the words of a text. An array that is known to have 1 GiB and more counts wherever it is kept: a replay buffer, a script.
 
     It is silent below that, for one number a sample, for positional encodings and the other buffers of a model of usual size, on the `meta`
     device, and for files that are mapped.

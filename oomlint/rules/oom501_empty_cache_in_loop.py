@@ -124,7 +124,7 @@ class EmptyCacheInLoop(Rule):
             else:
                 again = "it gives PyTorch no memory, and the next step asks the driver for the same blocks again"
                 message = Message(f"`{last_name(call.func)}()` runs for every batch", again)
-            related = [module.place(other).saying("and here", Role.AGAIN) for other, _ in others]
+            related = [module.place(other).saying("also here", Role.AGAIN) for other, _ in others]
             fix = self._deletion(module, [c for c, _ in calls])
             yield self.finding(module.place(call), message, related=related, fix=fix, facts=[loop_fact(module, around, LoopKind.BATCH)])
 

@@ -134,7 +134,7 @@ class DatasetOnEveryRank(Rule):
             if holding.effect is not None:
                 related.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}"))
             if holding.content.module is not None and holding.content.node is not None:
-                related.append(holding.content.module.place(holding.content.node, f"{holding.content.words} is made here"))
+                related.append(holding.content.module.place(holding.content.node, f"made here: {holding.content.words}"))
             related.extend(module.place(other.loader.call).saying("read here, too", Role.AGAIN) for other in others)
             facts: list[Fact] = [loader_fact(found.loader), holding_fact(holding, found.dataset), *dataset_facts(found.dataset)]
             if found.ranks is not None:

@@ -144,7 +144,7 @@ class Verdict:
     readings: tuple[Reading, ...] = ()  # the one that decided comes first
     timelines: tuple[Timeline, ...] = ()
     assumptions: tuple[str, ...] = ()  # what was put in for what could not be known: "`num_workers` swept over 0 and 2"
-    left_out: tuple[str, ...] = ()  # what of the user's code was not run: "line 12: failed with FileNotFoundError", "tqdm: stood in for"
+    left_out: tuple[str, ...] = ()  # what of the user's code was not run: "line 12: failed with FileNotFoundError", "tqdm: replaced by a stand-in"
     seconds: float = 0.0
     sandbox: str = ""  # what kept the code in; empty where nothing did, or nothing was run
     next_step: str = ""  # of an inconclusive one: what would tell more

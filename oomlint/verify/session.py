@@ -93,9 +93,9 @@ class Session:
         return self._trees.without_data()
 
     def stood_in(self, path: str, name: str, answer: Mapping[str, Any]) -> list[str]:
-        """What an answer says of libraries that were stood in for, as far as the code under a name of a file has to do with them."""
+        """What an answer says of libraries that were replaced by a stand-in, as far as the code under a name of a file has to do with them."""
         used = imported_by(self.project, path, name.partition(".")[0])
-        return [f"{library}: stood in for" for library in answer.get("stubbed", ()) if used is None or library.partition(".")[0] in used]
+        return [f"{library}: replaced by a stand-in" for library in answer.get("stubbed", ()) if used is None or library.partition(".")[0] in used]
 
     def answer(self, part: Part, call: str, arguments: dict[str, Any], **how: Any) -> dict[str, Any]:
         """What a function answers that is run as by :meth:`run`. Raises Stopped where there is no answer."""

@@ -73,7 +73,7 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
                 if call not in told:
                     found.setdefault(one.loop, []).append(one)
         for first, *others in found.values():
-            beside = tuple(module.place(other.node, "so does this") for other in others)
+            beside = tuple(module.place(other.node, "the same happens here") for other in others)
             yield replace(first, related=(*first.related[:1], *beside, *first.related[1:]))
     yield from _of_lists(module, project)
 
@@ -106,8 +106,8 @@ def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
         base = " ".join(module.code(window.value).split())
         repeats = f"overlapping parts are stored many times; {_until(keeper, call)}"
         message = Message(f"`{names.dotted(call.func)}` makes one array of all windows of `{base}`", repeats, "cut each window in `__getitem__`")
-        beside = dict.fromkeys(module.place(other, "so does this") for other, _, _ in others)
-        related = [module.place(window, "cut here"), *(place for place in beside if place.row != module.place(call).row)]
+        beside = dict.fromkeys(module.place(other, "the same happens here") for other, _, _ in others)
+        related = [module.place(window, "sliced here"), *(place for place in beside if place.row != module.place(call).row)]
         related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
         yield Filled(call, scope.node, message, tuple(related), (allocation_fact(module, call), *keeper_facts(keeper)))
 
@@ -164,7 +164,7 @@ def _filled(project: Project, module: Module, scope: Scope, call: cst.Call, loop
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
     sites = evaluator_of(project).calls.sites(module, scope) if scope.is_function else []
-    related += [site.module.place(site.call, "all of it comes from here") for site in sites[:_MOST_SITES]]
+    related += [site.module.place(site.call, "all of the data comes from here") for site in sites[:_MOST_SITES]]
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
     return Filled(call, loop, message, tuple(related), facts)
 

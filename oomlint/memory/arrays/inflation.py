@@ -298,7 +298,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
         groups.setdefault(key, []).append(one)
     for group in groups.values():
         first, *others = sorted(group, key=lambda one: -(one.axes or 0))
-        again = tuple(module.place(one.node).saying("so does this", Role.AGAIN) for one in others)
+        again = tuple(module.place(one.node).saying("the same happens here", Role.AGAIN) for one in others)
         yield msgspec.structs.replace(first, related=(*again, *first.related)) if again else first
 
 

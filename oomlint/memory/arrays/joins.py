@@ -88,9 +88,9 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
         groups.setdefault((scope, frozenset(_round_of(module, load) for load in near)), []).append((node, near))
     for (node, loads), *others in groups.values():
         spots = [module.place(load.node, "read here") for load in loads[:1]]
-        beside = [module.place(other, "so does this") for other, _ in others]
+        beside = [module.place(other, "the same happens here") for other, _ in others]
         first = loads[0].keeper
-        put = [first.put[0].place(first.put[1], "put with the others here")] if first.put is not None and first.put[1] is not node else []
+        put = [first.put[0].place(first.put[1], "added to the others here")] if first.put is not None and first.put[1] is not node else []
         kept = [first.module.place(first.node, f"{first.words} keeps it")] if first.node is not node else []
         spots += [*(module.place(load.node, "read here") for load in loads[1:]), *beside, *put, *kept]
         facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
@@ -141,7 +141,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
         if found:
             (node, keeper), *others = found
             made_of = dict.fromkeys(place for call, _ in found for place in _origins(project, module, scope, call))
-            spots = [*made_of, *(module.place(call, "so does this") for call, _ in others)]
+            spots = [*made_of, *(module.place(call, "the same happens here") for call, _ in others)]
             kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
             yield Join(node, names.dotted(node.func), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
 
@@ -172,8 +172,8 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
                 found.append((call, keeper))
         if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
             (node, keeper), *others = found
-            put = [module.place(effect.statement, "put with the others here") for call, _ in found for effect in _puts(module, scope, call)]
-            beside = [module.place(call, "so does this") for call, _ in others]
+            put = [module.place(effect.statement, "added to the others here") for call, _ in found for effect in _puts(module, scope, call)]
+            beside = [module.place(call, "the same happens here") for call, _ in others]
             where = f"`{keeper.saver}` writes all of it" if keeper.saver else f"{keeper.words} keeps it"
             kept_at = [keeper.module.place(keeper.node, where)] if keeper.node is not node else []
             spots = list(dict.fromkeys((*put[:1], *beside, *put[1:])))[: _MOST_RELATED - 1]

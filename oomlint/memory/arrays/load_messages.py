@@ -73,7 +73,7 @@ def related(load: Load) -> list[Place]:
     for keeper in (*_each_once(load.keepers), *(one for one in load.joined if one not in load.keepers)):
         if keeper.put is not None:
             room = _room(*keeper.put)
-            into = keeper.put[0].place(keeper.put[1], "put with the others here")
+            into = keeper.put[0].place(keeper.put[1], "added to the others here")
             made = [keeper.put[0].place(room, "made for all of them here")] if room is not None else []
             found.extend(one for one in (*made, into) if (one.path, one.cell, one.row) != (own.path, own.cell, own.row) and one not in found)
         keeps = f"it stays in {keeper.words}" if keeper.live else f"{keeper.words} keeps it"

@@ -68,7 +68,7 @@ def _told(module: Module, found: list[tuple[cst.Call, cst.BaseExpression, Keeper
     goes = f"; it stays in {keeper.words}" if keeper is not None and not keeper.saver else ""
     name = names.last_name(call.func)
     message = Message(f"`{name}` makes all of the sparse `{what}` dense", f"zeros then take as much memory as the stored values{goes}")
-    related = [module.place(other, "so does this") for other, _, _ in others]
+    related = [module.place(other, "the same happens here") for other, _, _ in others]
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
     return Dense(call, message, tuple(related), (allocation_fact(module, call), *(keeper_facts(keeper) if keeper is not None else ())))

@@ -227,7 +227,7 @@ def _case(
     if holding.effect is not None:
         spots.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {content.words}"))
     if content.module is not None and content.node is not None:
-        spots.append(content.module.place(content.node, f"{content.words} is made here"))
+        spots.append(content.module.place(content.node, f"made here: {content.words}"))
     spots.extend(story_places(place, workers))
     if dataset.alternative is not None:
         spots.extend(story_places(place, dataset.alternative))

@@ -256,7 +256,7 @@ def _pickled(before: Sequence[Run], after: Sequence[Run] | None, started: Sequen
         failing = next((run for run in started if run.get("error")), None)
         if failing is not None and not failing.get("built", True):
             return Verdict(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(failing)}")
-        return Verdict(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which is stood in for here")
+        return Verdict(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which is replaced by a stand-in here")
     said = cause(stuck[0]["error"])
     spawned = [run for run in started if run.get("method") in {"spawn", "forkserver"}]
     if after is None:

@@ -125,7 +125,7 @@ def _compared(session: Session, target: Target) -> Verdict:
         if [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
             judged = Verdict(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", readings=judged.readings)
     notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
-    assumptions = (*values.assumptions, "a stand-in dataset that tells its indices", *_swept(before["runs"], values), *dict.fromkeys(notes))
+    assumptions = (*values.assumptions, "a stand-in dataset that returns its indices", *_swept(before["runs"], values), *dict.fromkeys(notes))
     left = (*before["skipped"], *session.stood_in(target.path, target.site.function, before))
     return replace(judged, assumptions=tuple(dict.fromkeys(assumptions)), left_out=left)
 

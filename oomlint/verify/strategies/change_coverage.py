@@ -1,7 +1,7 @@
 """Whether the runs of a loop have come to what its fix changes; and other ways to call the function, where they have not.
 
-Equal results say nothing of a line that neither program has run. Flags are turned over then, what is left out by default is stood in for, and at last the
-branches around such lines are taken whatever their condition says.
+Equal results say nothing of a line that neither program has run. Flags are turned over then, what is left out by default is replaced by a stand-in, and at last
+the branches around such lines are taken whatever their condition says.
 """
 
 from __future__ import annotations

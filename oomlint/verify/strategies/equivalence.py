@@ -48,7 +48,7 @@ def compare(first: Answer, second: Answer, after: Answer, *, emptied: Collection
     """
     old, again, new = (parts(item) for item in (first, second, after))
     if {name for name in old if name.startswith(_OPEN)} != {name for name in new if name.startswith(_OPEN)}:
-        return Behaviour(None, "what the loop keeps was stood in for, and is of another kind after the fix")
+        return Behaviour(None, "what the loop keeps was replaced by a stand-in, and is of another kind after the fix")
     empty = [name for name, line in new.items() if name.strip("`") in emptied and _EMPTY.search(line) and line != old.get(name)]
     old, again, new = ({name: line for name, line in item.items() if name not in empty} for item in (old, again, new))
     notes = tuple(f"`{name.strip('`')}` is emptied on purpose: it was not compared" for name in empty)

@@ -7,7 +7,7 @@
   author to judge, so it is *inconclusive*.
 - What a fix empties on purpose, as the list of a finding that is said to be cleared, is not compared, and that is said.
 - Where the symptom was shown before and stays, the verdict is *inconclusive*: another line may keep the same things. It is *no effect* only where the
-  symptom was not shown, the row of the finding was reached, and nothing that could have shown it was stood in for.
+  symptom was not shown, the row of the finding was reached, and nothing that could have shown it was replaced by a stand-in.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Way:
     state: Any
     whole: bool = True
     assumed: tuple[str, ...] = ()
-    stubbed: tuple[str, ...] = ()  # "scipy: stood in for"
+    stubbed: tuple[str, ...] = ()  # "scipy: replaced by a stand-in"
     skipped: tuple[str, ...] = ()
 
     @classmethod
@@ -67,7 +67,7 @@ class Way:
 
     @property
     def doubtful(self) -> str:
-        """A library that was stood in for and may have hidden the symptom; empty where there is none."""
+        """A library that was replaced by a stand-in and may have hidden the symptom; empty where there is none."""
         return next((name for name in self.stubbed if name.strip("` ").split(".")[0].split(":")[0] not in _HARMLESS), "")
 
 
@@ -89,7 +89,7 @@ class Expected:
     """What a run has to do before its silence says something."""
 
     graphs: bool = False  # the program nowhere turns gradients off: some graph is recorded
-    hidden: str = ""  # what the row reads and was stood in for, so that it may have hidden the symptom
+    hidden: str = ""  # what the row reads and was replaced by a stand-in, so that it may have hidden the symptom
     function: str = ""  # the outermost one around the loop; empty for the module itself
     emptied: frozenset[str] = frozenset()  # names of what the fix may empty
 
@@ -188,7 +188,7 @@ def _missing(traits: frozenset[Trait], answer: Answer, expected: Expected) -> st
         return "nothing was seen to be copied on synthesised data"
     if Trait.STARTS_WORKERS in traits and "processes" in answer and not any(answer["processes"]):
         return "no worker was started"
-    return f"nothing was seen, but `{expected.hidden}` was stood in for and may have hidden it" if expected.hidden else ""
+    return f"nothing was seen, but `{expected.hidden}` was replaced by a stand-in and may have hidden it" if expected.hidden else ""
 
 
 def _failure(answer: Answer) -> str:
@@ -307,7 +307,7 @@ def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
     kind = found[0].signal.kind
     nothing = {Kind.EACH: "no step saves anything for backward", Kind.REST: "a step leaves nothing more"}.get(kind, "nothing grows from step to step")
     if way.doubtful:
-        return Outcome.INCONCLUSIVE, f"{nothing}, but {way.doubtful.split(':')[0]} was stood in for and may have hidden it"
+        return Outcome.INCONCLUSIVE, f"{nothing}, but {way.doubtful.split(':')[0]} was replaced by a stand-in and may have hidden it"
     return Outcome.NO_EFFECT, f"{nothing} before the fix"
 
 

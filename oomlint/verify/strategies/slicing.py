@@ -166,7 +166,7 @@ class _Cutter:
         return ast.Call(ast.Name("__argument__", ast.Load()), [ast.Constant(name), call_names.lazy(self._put(value))], [])
 
     def _put(self, node: ast.expr) -> ast.expr:
-        """The expression with the dataset stood in for and the leaves asked for by name."""
+        """The expression with the dataset replaced by a stand-in and the leaves asked for by name."""
         made = call_names.Putter(self.dataset, self.leaves).visit(call_names.copied(node))
         assert isinstance(made, ast.expr)  # noqa: S101 -- an expression stays one
         return made

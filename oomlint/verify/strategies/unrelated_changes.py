@@ -20,7 +20,9 @@ _PLAIN: Final = frozenset("detach item cpu numpy tolist clone float int no_grad 
 _TAKEN: Final = re.compile(r"\.(?:detach|item|cpu|tolist|numpy|clone)\(\)")
 _AROUND: Final = (ast.With,)
 _SHOWS: Final = frozenset("colorama loguru matplotlib mlflow rich seaborn tensorboard tensorboardX termcolor tqdm visdom wandb".split())
-_HIDES: Final = re.compile(r"line \d+: (`.*` was left out|\w*(?:Error|Exception|Warning|Interrupt|Iteration|Exit)\b)|: stood in for$|: each steps all models$")
+_HIDES: Final = re.compile(
+    r"line \d+: (`.*` was left out|\w*(?:Error|Exception|Warning|Interrupt|Iteration|Exit)\b)|: replaced by a stand-in$|: each steps all models$"
+)
 
 
 def beyond(before: str, after: str, functions: tuple[str, str], row: int, changed: Sequence[Statement]) -> str:

@@ -29,7 +29,7 @@ _BYTES: Final = 4096 * 2**20
 _SMALL: Final = (2, 2)
 _LARGE: Final = (HOST, ALLOWED)
 _NODE: Final = f"a machine of {HOST} processors of which the job may use {ALLOWED}"
-_STAND_IN: Final = "a stand-in dataset that tells its indices"
+_STAND_IN: Final = "a stand-in dataset that returns its indices"
 
 Run = dict[str, Any]
 

@@ -169,7 +169,7 @@ class Session:
             try:
                 return make()
             except Exception as error:  # noqa: BLE001 -- an argument that cannot be worked out is unknown
-                stage.notes.append(f"{name}: failed with {type(error).__name__}, stood in for")
+                stage.notes.append(f"{name}: failed with {type(error).__name__}, replaced by a stand-in")
                 return Opaque(name, known)
 
         def unpacked(text: str, make: Callable[[], Any]) -> Any:

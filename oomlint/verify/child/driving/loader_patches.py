@@ -1,4 +1,4 @@
-"""Loaders of a program that is run with stand-ins: as many workers as the measurement wants, and batches where the dataset is stood in for."""
+"""Loaders of a program that is run with stand-ins: as many workers as the measurement wants, and batches where the dataset is replaced by a stand-in."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _waiting(iterator: Any) -> Iterator[int]:
 
 
 def _path(dataset: Any) -> str:
-    """Under what path the book knows a dataset that is stood in for; empty for one of the program's own."""
+    """Under what path the book knows a dataset that is replaced by a stand-in; empty for one of the program's own."""
     if isinstance(dataset, deferred_value.Late):
         return deferred_value.about(dataset)[1]
     if isinstance(dataset, stub_objects.Thing):

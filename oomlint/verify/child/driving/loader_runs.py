@@ -142,7 +142,7 @@ class Stage:
     def _thing(self, name: str, text: str) -> Any:
         from torch.utils import data  # noqa: PLC0415 -- as above
 
-        self.notes.append(f"{name}: `{text[:60]}` is not known, stood in for")
+        self.notes.append(f"{name}: `{text[:60]}` is not known, replaced by a stand-in")
         match name:
             case "sampler":
                 return data.RandomSampler(self.samples)

@@ -280,7 +280,7 @@ def _defaults(original: Any) -> dict[str, Any]:
 
 
 def new_self(program: Program, cls: Any, state: State, outcome: Outcome) -> Any:
-    """An object of the user's class, whose constructor is run as far as it goes; what it lacks is stood in for."""
+    """An object of the user's class, whose constructor is run as far as it goes; what it lacks is replaced by a stand-in."""
     book = outcome.book
     if not isinstance(cls, type):
         book.specs.setdefault("self", {"kind": "object"})
@@ -348,7 +348,7 @@ def _construct(program: Program, cls: type, instance: Any, state: State, outcome
     outcome.guide.silent = True  # the names of the constructor are no results
     try:
         function(instance, **given)
-    except Exception as error:  # noqa: BLE001 -- what it could not set is stood in for
+    except Exception as error:  # noqa: BLE001 -- what it could not set is replaced by a stand-in
         outcome.guide.failed("__init__", init.lineno, error)
     finally:
         outcome.guide.silent = False

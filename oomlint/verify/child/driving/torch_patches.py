@@ -123,7 +123,7 @@ def _refused(*_: Any, **__: Any) -> Any:
 
 
 def _checkpoints(put: Callable[[Any, str, Any], None], book: Book) -> None:
-    """A file of weights that is not there is stood in for; a module takes it and stays as it is."""
+    """A file of weights that is not there is replaced by a stand-in; a module takes it and stays as it is."""
     read, take = torch.load, torch.nn.Module.load_state_dict
 
     def load(*args: Any, **options: Any) -> Any:

@@ -186,7 +186,7 @@ def _item(dataset: Any, number: int) -> Any:
 
 
 def trial(target: Target, state: State, *, real: bool = False) -> State:
-    """Run it once in this process, which has to end afterwards. ``real``: on what lies there, with nothing stood in for."""
+    """Run it once in this process, which has to end afterwards. ``real``: on what lies there, with nothing replaced by a stand-in."""
     progress: State = {"stage": 0, "lines": 0}
     seed()
     rows: set[tuple[str, int]] = set()

@@ -46,7 +46,7 @@ class Loaded:
 
     module: types.ModuleType
     skipped: list[str] = field(default_factory=list)  # "line 12: FileNotFoundError: ..."; other files of the project are named in front
-    stubbed: list[str] = field(default_factory=list)  # libraries that are stood in for
+    stubbed: list[str] = field(default_factory=list)  # libraries that are replaced by a stand-in
     assumed: list[str] = field(default_factory=list)  # what was put in: "argument --data is 'data'"
 
 

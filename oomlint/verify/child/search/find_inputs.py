@@ -181,7 +181,7 @@ def _why(target: Target, result: State) -> str:
     if result.get("outside") and "FileNotFound" in error:
         return f"it reads {result['outside'][-1]}, which is not in the project"
     place = f" at {result['place']}" if result.get("place") else ""
-    needs = f"; {', '.join(result['needs'][:2])} stood in for" if result.get("needs") else ""
+    needs = f"; {', '.join(result['needs'][:2])} replaced by a stand-in" if result.get("needs") else ""
     name = "the script" if target.name == SCRIPT else target.name
     return f"no data was found that {name} reads: {error}{place}{needs}"
 

@@ -1,7 +1,7 @@
 """Cuts the piece of a program around one of its loops, so that it runs where not all that it needs is there.
 
 The function (or the cells, or the script) keeps all its statements. Those before and after the loop are run tolerantly: one that fails is noted, and what it
-would have assigned is stood in for. Loops around the loop make a few turns, branches around it are taken. The loop itself runs as it stands.
+would have assigned is replaced by a stand-in. Loops around the loop make a few turns, branches around it are taken. The loop itself runs as it stands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes files come into being as the user's code asks for them, in the process of one trial that ends soon after.
 
 An audit hook sees each file that is about to be opened and each folder that is about to be listed; what is missing within the project's copy
-is written just before, with the real format, so that the real libraries read it. HDF5 alone is stood in for (:mod:`files_h5`).
+is written just before, with the real format, so that the real libraries read it. HDF5 alone is replaced by a stand-in (:mod:`files_h5`).
 """
 
 from __future__ import annotations

@@ -318,7 +318,7 @@ class Sequence(data.SequentialSampler):
 
 
 class Loader(data.DataLoader[Any]):
-    """A real loader over synthesised samples. What else is asked of it is stood in for."""
+    """A real loader over synthesised samples. What else is asked of it is replaced by a stand-in."""
 
     def __getattr__(self, name: str) -> Any:
         about = self.__dict__.get("_stand_in")
