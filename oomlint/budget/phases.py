@@ -42,7 +42,8 @@ class Phases:
             for loop in record.loops:
                 if isinstance(loop.loader, LoaderLike) and loop.loader.loader is not None:
                     trains = loop.steps or has_backward(record, loop)
-                    moment = Moment.TRAINING if trains else Moment.EVALUATION if is_evaluation(record, loop) else None
+                    looks = not loop.scope.yields and is_evaluation(record, loop)  # what a generator goes through is for whoever asks it
+                    moment = Moment.TRAINING if trains else Moment.EVALUATION if looks else None
                     self._passes.append(_Pass(loop.loader, loop, moment))
 
     def told(self, noun: LoaderNoun, loader: Loader, frame: Frame) -> LoaderNoun:

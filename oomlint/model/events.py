@@ -35,6 +35,7 @@ class Loop(Struct, eq=False):
     counts: bool = False  # what it goes over are numbers
     generated: bool = False  # a function of the project yields what it goes over
     short: bool = False  # it is known to go round a few times at most
+    begins_training: bool = False  # each round puts a module into training before it runs any
     body: object = None  # what `model/loops.py` knows of its body
     passes: frozenset[cst.CSTNode] = frozenset()  # calls of the run that run a module, or lead there
     # What `model/loops.py` says of it at the end of the run.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _HANDS_ON: Final = frozenset({"rich.progress.track", "itertools.islice", "fastprogress.progress_bar"})
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.vstack", "torch.hstack", "torch.concat", "torch.concatenate", "torch.nn.utils.rnn.pad_sequence"})
 _RESHAPES: Final = frozenset("reshape ravel argsort unique bincount nonzero diff histogram dot matmul mean sum std max min median prod linspace arange".split())
+_ANYTHING: Final = frozenset({"__import__", "eval", "globals", "locals"})  # built-in functions that may give a module or a class
 _BY_SIZES: Final = ALLOCATORS - {"full"} | {"rand", "randn"}
 _NEW: Final = frozenset("zeros ones empty full rand randn zeros_like ones_like rand_like randn_like eye linspace full_like empty_like".split())
 
@@ -141,7 +142,7 @@ class FlowLibraries(FlowValues):
             return self._by_computed_name(node, args, state)
         if last == "super":
             return Held(Kind.OBJECT, home=self.act.this)
-        return PLAIN
+        return UNKNOWN if last in _ANYTHING else PLAIN
 
     def _by_computed_name(self, node: cst.Call, args: list[Held], state: State) -> Held:
         """``getattr(x, "name")``: an attribute, of which only the object is known where the name is computed.

@@ -84,8 +84,8 @@ class FlowMethods(FlowModules):
 
     def _tensor_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
         self._note_write(node, method, base, args, state)
-        if method == "eval" and not node.args and base.kind is not Kind.ARRAY:
-            return self._made_ready(node, base, state)  # `build(name).cuda().eval()`
+        if method in {"eval", "train"} and not node.args and base.kind is not Kind.ARRAY:
+            return self._made_ready(node, method, base, state)  # `build(name).cuda().eval()`
         if method == "backward":
             if base.home and base.graph is not Graph.YES:
                 base = self._differentiated(node, base, state)
@@ -170,10 +170,10 @@ class FlowMethods(FlowModules):
         found = mixed([proven, *args])
         return found.having(kind=proven.kind, home=(), sure=proven.sure)
 
-    def _made_ready(self, node: cst.Call, base: Held, state: State) -> Held:
-        """What ``eval()`` of something unknown gives: only modules are put into evaluation, and give themselves."""
-        state.put(base.home, evaluating=True)
-        taken = not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
+    def _made_ready(self, node: cst.Call, method: str, base: Held, state: State) -> Held:
+        """What ``eval()`` of something unknown gives: only modules are put into evaluation, and give themselves. Who trains may give anything."""
+        self.was_switched(base.home, state, evaluating=method == "eval")
+        taken = method == "eval" and not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
         return module_of(home=base.home) if taken and not isinstance(base.value, Instance) else base
 
     def _note_write(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> None:
@@ -342,11 +342,8 @@ class FlowMethods(FlowModules):
         if method in _TAKES and base.home:
             self.was_reset(node, state, base.home, bound=True)
             return UNKNOWN
-        if method == "eval" and not node.args:
-            return self._made_ready(node, base, state)
-        if method == "train" and not node.args:
-            state.put(base.home, evaluating=False)
-            return base
+        if method in {"eval", "train"} and not node.args:
+            return self._made_ready(node, method, base, state)
         if method == "items":
             return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, base.having(home=(*base.home, "*") if base.home else ()))]))
         if method == "values" and not node.args:

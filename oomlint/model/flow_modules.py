@@ -221,7 +221,7 @@ class FlowModules(FlowLayers):
             if len(verdicts) > 1:
                 state.put(base.home, evaluating=None)
             elif not base.frozen:
-                state.put(base.home, evaluating=method == "eval" or False in verdicts)
+                self.was_switched(base.home, state, evaluating=method == "eval" or False in verdicts)
             return base
         if method == "requires_grad_":
             frozen = bool(node.args) and names.dotted(node.args[0].value) == "False"

@@ -216,6 +216,13 @@ class Flowing(ABC):
         if self.recording and path and self.act.loops:
             self.record.writes.append(Store(node, *self._around(state), "write", path, value, None, before))
 
+    def was_switched(self, home: Path, state: State, *, evaluating: bool | None) -> None:
+        """Note that a module was put into evaluation or into training."""
+        state.put(home, evaluating=evaluating)
+        loop = self.act.loops[-1] if self.recording and self.act.loops else None
+        if evaluating is False and loop is not None and not any(loop in event.loops for event in self.record.forwards):
+            loop.begins_training = True
+
     def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False, network: bool = False) -> None:
         """Note that a path was made again."""
         if self.recording and path and self.act.loops:

@@ -45,7 +45,7 @@ def has_backward(record: Record, loop: Loop) -> bool:
 
 def is_evaluation(record: Record, loop: Loop) -> bool:
     """Whether a loop only looks at what a model gives."""
-    if has_backward(record, loop) or any(use.what == "step" and loop in use.loops for use in record.uses):
+    if has_backward(record, loop) or loop.begins_training or any(use.what == "step" and loop in use.loops for use in record.uses):
         return False
     states = {event.evaluating for event in record.forwards if loop in event.loops and event.trainable}
     if len(states) == 1 and None not in states:

@@ -1,0 +1,86 @@
+"""``oomlint budget``: how a training is told where neither its optimizer nor its model is named by the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from commands import runs
+from test_budget import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+CHOSEN: Final = """
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+KINDS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+
+def kind_of(name):
+    return KINDS[name]
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind", default="adam")
+args = parser.parse_args()
+model = torch.nn.DataParallel(torch.nn.Linear(1000, 1000))
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+optimizer = WHICH(model.module.parameters(), lr=1e-3)
+for x in DataLoader([1]):
+    pass
+"""
+OUT_OF_SIGHT: Final = """
+import sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from helpers import progress
+from steps_of_somebody import step_for
+
+frozen = torch.nn.Linear(10, 10)
+frozen.eval()
+nets = __import__(sys.argv[1])
+model = nets.Net().to("cuda")
+train = step_for(model)
+loader = DataLoader(TensorDataset(torch.zeros(100, 10)), batch_size=4, num_workers=2, shuffle=True)
+for number, (x,) in enumerate(progress(loader)):
+    model.train()
+    train(x)
+    if number % 100 == 0:
+        model.eval()
+        print(frozen(x).sum())
+"""
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    return runs(capsys, "budget")
+
+
+@pytest.mark.parametrize(
+    ("which", "state"),
+    [
+        ("kind_of(args.kind)", "state of Adam"),
+        ("KINDS[args.kind]", "state of Adam"),
+        ("getattr(torch.optim, 'Adam')", "state of Adam"),
+        ("kind_of(open('kind.txt').read())", "state of Adam or SGD"),
+    ],
+)
+def test_an_optimizer_is_one_by_what_it_is(budget: Budget, which: str, state: str) -> None:
+    Path("train.py").write_text(CHOSEN.replace("WHICH", which), encoding="utf-8")
+    rows: list[dict[str, Any]] = [row for row in table(budget, "train.py")["rows"] if "`model.module`" in row["what"]]
+    assert [row["what"] for row in rows[:3]] == ["parameters of `model.module`", "gradients of `model.module`", f"{state} of `model.module`"]
+    assert [row["bytes"] for row in rows[:3]] == [1001000 * 4, 1001000 * 4, None if " or " in state else 2 * 1001000 * 4]
+
+
+def test_a_loop_that_begins_with_train_is_no_evaluation(budget: Budget) -> None:
+    Path("helpers.py").write_text("def progress(items):\n    for item in items:\n        yield item\n", encoding="utf-8")
+    Path("train.py").write_text(OUT_OF_SIGHT, encoding="utf-8")
+    (row,) = [row for row in table(budget, "train.py")["rows"] if row["what"].startswith("batches in flight")]
+    assert row["moments"] == ["first epoch"]
