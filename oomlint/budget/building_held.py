@@ -116,7 +116,7 @@ class Held(ABC):
                 return math.pi if value.name == "math" and word == "pi" else Library(f"{value.name}.{word}")
             case Layer():
                 found = next((held[word] for held in (value.own, value.parts, value.options) if word in held), None)
-                return Method(value, word) if found is None and word not in value.own else found
+                return _without(value, word) if found is None and word not in value.own else found
             case Array():
                 known = {"shape": value.shape, "ndim": len(value.shape), "data": Array(value.shape, value.item), "T": Array(value.shape[::-1], value.item)}
                 return known.get(word, Method(value, word))
@@ -148,7 +148,7 @@ class Held(ABC):
             found = self.attribute(base, word, text)
         if isinstance(found, Missing) and self._has(value, "__getattr__"):
             return Missing(text)
-        return Method(value, word) if isinstance(found, Missing | Method) and value.module else found
+        return _without(value, word) if isinstance(found, Missing | Method) and value.module else found
 
     def _has(self, value: Made, word: str) -> bool:
         return isinstance(self.of_class(Class(value.cls), word), Function)
@@ -306,6 +306,11 @@ class Held(ABC):
             value[Rest(more.text)] = more
         elif isinstance(value, Outside) and word in {"update", "pop", "setdefault"}:
             value.changed[Rest(more.text)] = more
+
+
+def _without(value: Layer | Made, word: str) -> Any:
+    """What a module gives for an attribute that it does not have: a method, or itself where a wrapper, which is taken for what it wraps, is asked for it."""
+    return value if word == "module" else Method(value, word)
 
 
 def base_of(value: Made) -> Layer | None:

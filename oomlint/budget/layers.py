@@ -151,7 +151,8 @@ def kept_beside(name: str, plain: Sequence[Any], named: Given) -> int:
     """Bytes that a layer keeps at least and does not train: the running mean and variance of a batch norm, and its count."""
     given = options_of(name, plain, named)
     features, tracked = given.get("num_features"), given.get("track_running_stats", True)
-    return 2 * 4 * features + 8 if name in _BUFFERS and isinstance(features, int) and tracked is True else 0  # not where nobody knows
+    known = name in _BUFFERS and isinstance(tracked, bool | int)  # an option that nobody knows has no truth value
+    return 2 * 4 * features + 8 if known and isinstance(features, int) and tracked else 0
 
 
 def shapes_of(name: str, given: Given) -> dict[str, tuple[int, ...] | None]:

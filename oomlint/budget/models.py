@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
 
+_MOST_CHOSEN: Final = 4  # optimizers, one of which a setting takes
 _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the model
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _MOVES: Final = frozenset({"cuda", "to"})
@@ -69,8 +70,8 @@ class Models:
                 given = arguments.argument_for(call, "params", place=0)
                 if self._zero.optimizer(call):
                     given = arguments.argument_for(call, "model", place=1)
-                elif not names.last_name(call.func)[:1].isupper():
-                    continue
+                elif not names.last_name(call.func)[:1].isupper() and (given is None or not self._models(given)):
+                    continue  # no class, and no `build(name)(model.parameters())`
                 if given is not None and runs(module.place(call)):
                     found.setdefault(scope, []).append((call, given))
             for scope, calls in found.items():
@@ -169,16 +170,17 @@ class Models:
 
     def _optimizer(self, call: cst.Call, frame: Frame, *, whole: bool) -> str:
         """The class of an optimizer. One that torch does not have is one by its name and by what it is given: the parameters of a ``whole`` model."""
-        for alt in self.evaluator.values(call, frame)[:2]:
+        found: set[str] = set()
+        for alt in self.evaluator.values(call, frame)[:_MOST_CHOSEN]:
             if isinstance(alt.value, ExternalCall):
                 library, _, name = names.canonical(alt.value.name).rpartition(".")
-                if library.startswith("torch.optim"):
-                    return name if "lr_scheduler" not in library and "swa" not in library else ""
-                if whole and "optim" in library.lower():
-                    return name
+                if library.startswith("torch.optim") and ("lr_scheduler" in library or "swa" in library):
+                    return ""
+                if library.startswith("torch.optim") or (whole and "optim" in library.lower()):
+                    found.add(name)
             if isinstance(alt.value, Instance) and whole and self.evaluator.derives(alt.value.cls, "torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"):
-                return alt.value.cls.scope.name
-        return ""
+                found.add(alt.value.cls.scope.name)
+        return " or ".join(sorted(found))
 
     def _state(self, optimizer: str, call: cst.Call, frame: Frame) -> int | Name:
         least = STATES.get(optimizer)
