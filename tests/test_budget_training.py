@@ -84,3 +84,17 @@ def test_a_loop_that_begins_with_train_is_no_evaluation(budget: Budget) -> None:
     Path("train.py").write_text(OUT_OF_SIGHT, encoding="utf-8")
     (row,) = [row for row in table(budget, "train.py")["rows"] if row["what"].startswith("batches in flight")]
     assert row["moments"] == ["first epoch"]
+
+
+def test_the_optimizer_that_a_function_makes_is_counted_where_it_is_called(budget: Budget) -> None:
+    made = "def build(parameters, kind):\n    if kind == 'sgd':\n        return torch.optim.SGD(parameters)\n    return torch.optim.Adam(parameters)\n"
+    Path("train.py").write_text(
+        f"import torch\nfrom torch.utils.data import DataLoader\n\n{made}\nmodel = torch.nn.Linear(1000, 1000)\n"
+        "optimizer = build(model.parameters(), 'adam')\nfor x in DataLoader([1]):\n    pass\n",
+        encoding="utf-8",
+    )
+    rows: list[dict[str, Any]] = table(budget, "train.py")["rows"]
+    assert [(row["what"], row["bytes"]) for row in rows if row["what"].startswith(("parameters", "state"))] == [
+        ("parameters of `model`", 1001000 * 4),
+        ("state of Adam of `model`", 2 * 1001000 * 4),
+    ]

@@ -62,6 +62,7 @@ class Models:
 
     def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program
         seen: set[int] = set()
+        inside: set[cst.Call] = set()  # what functions make of parameters that they are handed: told where they are called
         for module in reached:
             if b"optim" not in module.source.data and b"deepspeed" not in module.source.data:
                 continue
@@ -74,8 +75,10 @@ class Models:
                     continue  # no class, and no `build(name)(model.parameters())`
                 if given is not None and runs(module.place(call)):
                     found.setdefault(scope, []).append((call, given))
+                    made = self.evaluator.values(call, self.evaluator.calls.plain_frame(module, scope))[:_MOST_CHOSEN] if self._models(given) else []
+                    inside |= {alt.value.call for alt in made if isinstance(alt.value, ExternalCall) and alt.value.call is not call}
             for scope, calls in found.items():
-                yield from self._in_scope(module, scope, calls, reached, device, seen)
+                yield from self._in_scope(module, scope, [one for one in calls if one[0] not in inside], reached, device, seen)
 
     def _in_scope(
         self,
