@@ -314,3 +314,38 @@ for x in loader:
 def test_a_file_overwrites_options_only_where_it_is_given(budget: Budget, line: str, workers: str) -> None:
     Path("train.py").write_text(FILE, encoding="utf-8")
     assert budget(f"python train.py {line}").out.startswith(f"train.py: {workers}")
+
+
+@pytest.mark.parametrize(
+    ("line", "workers"),
+    [
+        ("", 5),
+        ("++args.model=small", 5),
+        ("+args=more", 6),
+        ("+args=more.yaml ++args.n=9", 9),
+        ("--config-name other", 7),
+        ("-cn other +args=more", 6),
+        ("--config-name=before args=more", 6),
+        ("--config-name=behind", 8),
+    ],
+)
+def test_of_the_files_of_hydra_the_last_wins(budget: Budget, line: str, workers: int) -> None:
+    Path("engine.py").write_text(
+        "from torch.utils.data import DataLoader\n\ndef run(n):\n    for x in DataLoader([1], num_workers=n):\n        pass\n", encoding="utf-8"
+    )
+    Path("train.py").write_text(
+        'import hydra\n\n@hydra.main(config_path="config", config_name="first")\ndef main(cfg):\n    from engine import run as start\n'
+        '    start(cfg.args.n)\n\nif __name__ == "__main__":\n    main()\n',
+        encoding="utf-8",
+    )
+    Path("config/args").mkdir(parents=True)
+    for name, content in {
+        "first": "defaults:\n  - _self_\nargs:\n  n: 5\n",
+        "other": "args:\n  n: 7\n",
+        "before": "defaults:\n  - args: less\n  - _self_\nargs:\n  m: 7\n",
+        "behind": "defaults:\n  - _self_\n  - args: less\nargs:\n  n: 7\n",
+        "args/more": "n: 6\n",
+        "args/less": "n: 8\n",
+    }.items():
+        Path(f"config/{name}.yaml").write_text(content, encoding="utf-8")
+    assert f", {workers} workers, " in budget(f"python train.py {line}").out.replace(": ", ", ", 1)

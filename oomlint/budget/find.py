@@ -87,7 +87,7 @@ class Finder:
             module = self.project.find(here) if here not in found else None
             if module is not None:
                 found[here] = module
-                queue.extend(one for one in self.evaluator.options.imports(module) if one not in found)
+                queue.extend(one for one in self.evaluator.options.imports(module, inner=True) if one not in found)
         return list(found.values())
 
     def _module(self, path: str) -> Module | None:

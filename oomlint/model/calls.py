@@ -160,7 +160,7 @@ class Calls:
             for scope in caller.walk.scopes:
                 for written in caller.called.keys() & scope.effects.keys():
                     for effect in scope.effects[written]:
-                        if scope is caller.root and effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
+                        if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
                             aliases.setdefault(names.dotted(effect.node.name), set()).add(written)
                         elif effect.kind == "assign" and not (effect.path or effect.index) and effect.value is not None:
                             for other in _named(effect.value):

@@ -144,11 +144,11 @@ class OptionSource:
                         yield found
                         queue.append(found)
 
-    def imports(self, module: Module) -> list[str]:
-        """The files of the project that a module imports."""
+    def imports(self, module: Module, *, inner: bool = False) -> list[str]:
+        """The files of the project that a module imports; with ``inner`` also those that its functions do."""
         found: list[str] = []
-        for effects in module.root.effects.values():
-            for effect in effects:
+        for scope in module.walk.scopes if inner else (module.root,):
+            for effect in (one for effects in scope.effects.values() for one in effects):
                 statement = effect.statement
                 if effect.kind == "import" and isinstance(effect.node, cst.ImportAlias):
                     path = self.project.locate(module.path, names.dotted(effect.node.name))

@@ -17,7 +17,7 @@ from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalC
 from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
@@ -204,8 +204,8 @@ class SettingsReader:
             found = self.evaluator.values(call.func, outer)
             if not any(isinstance(a.value, External) and a.value.name in MAINS for a in found):
                 continue
-            folder = self._text(arguments.argument_for(call, "config_path", place=0), outer, "")
-            base = self._text(arguments.argument_for(call, "config_name", place=1), outer, "config")
+            folder = self._asked("--config-path", "-cp") or self._text(arguments.argument_for(call, "config_path", place=0), outer, "")
+            base = self._asked("--config-name", "-cn") or self._text(arguments.argument_for(call, "config_name", place=1), outer, "config")
             value = self._hydra(os.path.join(os.path.dirname(frame.module.path), folder), base)
             return self.evaluator.reach_into(Alternative(value), accessors) if value is not None else None
         return None
@@ -215,6 +215,13 @@ class SettingsReader:
             return default
         text = constant_key(given)
         return text if isinstance(text, str) else self.path_text(given, frame) or ""
+
+    def _asked(self, option: str, short: str) -> str:
+        """What the command gives for an option of Hydra's own; empty where it does not."""
+        words = self.project.command.words if self.project.command is not None else ()
+        joined = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+        apart = [words[place + 1] for place, word in enumerate(words[:-1]) if word in {option, short}]
+        return next(iter([*joined, *apart]), "")
 
     def _hydra(self, folder: str, base: str) -> Value | None:
         import yaml  # noqa: PLC0415
@@ -226,18 +233,13 @@ class SettingsReader:
         root = self.read(os.path.normpath(os.path.join(folder, f"{stem}.yaml"))) or self.read(os.path.normpath(os.path.join(folder, f"{stem}.yml")))
         if root is None:
             return None
-        parts: list[Value] = []
         node = root.node
-        if isinstance(node, yaml.MappingNode):
-            for name_node, child in node.value:
-                if name_node.value == "defaults" and isinstance(child, yaml.SequenceNode):
-                    parts.extend(self._defaults(folder, child, told))
-        groups = {key for key in told if os.path.isdir(os.path.join(folder, *key.split("/")))}
-        for group in sorted(groups):
-            inner = self.read(os.path.normpath(os.path.join(folder, group, f"{told[group].removesuffix('.yaml')}.yaml")))
-            parts.append(_grouped(group.split("/"), inner) if inner is not None else Unknown("a group of the command"))
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        listed = next((child for name_node, child in pairs if name_node.value == "defaults" and isinstance(child, yaml.SequenceNode)), None)
+        groups = {key: text for key, text in told.items() if os.path.isdir(os.path.join(folder, *key.split("/")))}
+        parts = self._defaults(folder, listed.value if listed is not None else [], groups, root)
         written = self.dotted({key: text for key, text in told.items() if key not in groups})
-        every = (*parts, root, *([written] if written is not None else []))
+        every = (*parts, *([written] if written is not None else []))
         return Merged(every, deep=True) if len(every) > 1 else root
 
     def overrides(self) -> dict[str, str] | None:
@@ -267,23 +269,32 @@ class SettingsReader:
         node = compose(_as_yaml(root), "yaml")
         return Settings(SettingsFile(""), node) if node is not None else None
 
-    def _defaults(self, folder: str, node: Any, told: Mapping[str, str]) -> list[Value]:
+    def _defaults(self, folder: str, listed: Sequence[Any], groups: Mapping[str, str], root: Settings) -> list[Value]:
+        """What a configuration is made of, the last of which wins: the files of its list of defaults, itself at `_self_`, and groups that the command adds."""
         import yaml  # noqa: PLC0415
 
         found: list[Value] = []
-        for item in node.value:
+        left = dict(groups)
+        for item in listed:
             if isinstance(item, yaml.MappingNode) and item.value:
                 group, chosen = item.value[0][0].value, item.value[0][1].value
                 group = group.replace("override ", "").replace("optional ", "").strip().lstrip("/")
-                if isinstance(chosen, str) and isinstance(group, str) and group not in told:
-                    inner = self.read(os.path.normpath(os.path.join(folder, group, f"{chosen.removesuffix('.yaml')}.yaml")))
-                    if inner is not None:
-                        found.append(_grouped(group.split("/"), inner))
-            elif isinstance(item, yaml.ScalarNode) and item.value != "_self_":
+                if isinstance(chosen, str) and isinstance(group, str):
+                    found += self._group(folder, group, left.pop(group, None), chosen)
+            elif isinstance(item, yaml.ScalarNode) and item.value == "_self_":
+                found.append(root)
+            elif isinstance(item, yaml.ScalarNode):
                 inner = self.read(os.path.normpath(os.path.join(folder, f"{item.value}.yaml")))
-                if inner is not None:
-                    found.append(inner)
-        return found
+                found += [inner] if inner is not None else []
+        found += [root] if root not in found else []
+        return [*found, *(one for group, text in left.items() for one in self._group(folder, group, text, ""))]
+
+    def _group(self, folder: str, group: str, told: str | None, default: str) -> list[Value]:
+        """The file of a group that the command chooses, else that of the list of defaults, where it is there."""
+        inner = self.read(os.path.normpath(os.path.join(folder, group, f"{(told or default).removesuffix('.yaml')}.yaml")))
+        if inner is None:
+            return [Unknown("a group of the command")] if told is not None else []
+        return [_grouped(group.split("/"), inner)]
 
 
 def _as_yaml(given: Mapping[str, Any]) -> str:
