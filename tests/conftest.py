@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from oomlint.verify.sandbox.view import View
 from oomlint.verify.sandbox_runner import SandboxRunner
@@ -34,6 +35,10 @@ RUNNER: Final = Path(__file__).parent / "run_programs.py"
 READER: Final = Path(__file__).parent / "run_datasets.py"
 LIMIT: Final = 60  # seconds for one program
 ONE_THREAD: Final = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
+
+# A busy machine is no failure.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # A shell has what it starts in the background ignore interrupts, and the programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

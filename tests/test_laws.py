@@ -88,7 +88,7 @@ programs = st.lists(statements, min_size=1, max_size=6).map(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(program=programs)
 def test_any_program_comes_through_and_its_fixes_hold(tmp_path: Path, program: str) -> None:
     try:

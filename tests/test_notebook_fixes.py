@@ -644,7 +644,7 @@ def joined(value: Any) -> str:
     return "".join(value) if isinstance(value, list) else value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(notebooks(), st.data())
 def test_any_source_is_found_and_changed_alone(raw: str, data: st.DataObject) -> None:
     before = contents(raw)
@@ -671,7 +671,7 @@ def test_any_source_is_found_and_changed_alone(raw: str, data: st.DataObject) ->
             assert all(contents(after)[number - 1])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(notebooks())
 @example('{"cells": [{"cell_type": "code", "source": ["a\\n", "b"]}]}')
 def test_nothing_to_change_changes_nothing(raw: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import runs
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oomlint.finding import Confidence, Edit, Finding, Place, Safety, Severity
@@ -343,7 +343,6 @@ LINES = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 @given(LINES, st.integers(1, 9), st.sampled_from(["\n", "\r\n", "  "]))
 def test_whatever_the_text_it_is_read_and_its_fixes_apply(lines: list[str], row: int, end: str) -> None:
     text = end.join(lines)
