@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -10,7 +10,8 @@ from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Graph, Held, Kind, Size, join, mixed
-from oomlint.model.values import Instance
+from oomlint.model.torch_tables import VIEWS
+from oomlint.model.values import External, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from oomlint.model.flow_state import State
     from oomlint.model.held import Path
+
+
+_JOINS: Final = frozenset({"cat", "concat", "concatenate", "hstack"})  # put tensors one behind the other
 
 
 class FlowBindings(FlowCalls):
@@ -138,7 +142,7 @@ class FlowBindings(FlowCalls):
         for target in node.targets:
             if self._adds_to_itself(node, target.target, node.value, state) or self._adds_side_by_side(node, target.target, state):
                 return
-            if self._adds_row_by_row(node, target.target, state):
+            if self._adds_row_by_row(node, target.target, state) or self._joins_to_itself(node, target.target, node.value, state):
                 return
         held = self.value(node.value, state)
         for target in node.targets:
@@ -232,6 +236,25 @@ class FlowBindings(FlowCalls):
             return True
         kind = "concat" if before.kind is Kind.PACK else "augment"
         self._accumulate(node, target, kind, before, added, others[0] if len(others) == 1 else None, state)
+        return True
+
+    def _joins_to_itself(self, node: cst.CSTNode, target: cst.BaseExpression, value: cst.BaseExpression, state: State) -> bool:
+        """``history = torch.cat([history, loss[None]])``: one number more each round, with all that it was computed from."""
+        listed = value.args[0].value if isinstance(value, cst.Call) and names.last_name(value.func) in _JOINS and value.args else None
+        if not isinstance(value, cst.Call) or not isinstance(target, cst.Name | cst.Attribute) or not isinstance(listed, cst.List | cst.Tuple):
+            return False
+        code = self.code(target)
+        others = [element.value for element in listed.elements if self.code(element.value) != code]
+        if len(others) != 1 or len(listed.elements) == 1 or self._mentions(others[0], code):
+            return False
+        if any(isinstance(part, cst.Call) and names.last_name(part.func) not in VIEWS for part in descend(others[0])):
+            return False
+        if not any(isinstance(alt.value, External) and alt.value.name.startswith("torch.") for alt in self.evaluator.values(value.func, self.act.frame)[:2]):
+            return False
+        added = self.value(others[0], state)
+        if not added.tensorlike or not added.carries or added.size is not Size.SCALAR:
+            return False
+        self._accumulate(node, target, "concat", self.value(target, state), added, others[0], state)
         return True
 
     def _added(self, node: cst.BaseExpression, state: State) -> tuple[cst.BaseExpression, Held]:

@@ -25,8 +25,9 @@ class LossAccumulatesGraph(Rule):
 
     ## What it does
 
-    Checks for `total += loss`, `total = total + loss`, `average = 0.9 * average + 0.1 * loss` and `sums["loss"] += loss` in a loop over batches, and
-    for dictionaries and lists that are created again with each entry added to (`{k: sums[k] + v for k, v in parts.items()}`), where `loss` still carries
+    Checks for `total += loss`, `total = total + loss`, `average = 0.9 * average + 0.1 * loss` and `sums["loss"] += loss` in a loop over batches,
+    for `history = torch.cat([history, loss.view(1)])`, and for dictionaries and lists that are created again with each entry added to
+    (`{k: sums[k] + v for k, v in parts.items()}`), where `loss` still carries
     its graph and the sum is set up outside the loop. So it is with what a `training_step` of a `transformers.Trainer` returns, which the trainer adds
     to the loss that it logs.
 
@@ -116,6 +117,7 @@ class LossAccumulatesGraph(Rule):
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             target = "The trainer" if isinstance(store.node, cst.Return) else f"`{target_of(store)}`"
-            message = Message(f"{target} sums `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
+            does = "joins" if store.kind == "concat" else "sums"
+            message = Message(f"{target} {does} `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
             mend = detach_fix(growth, module, project, "detach the value before it is summed")
             yield self.finding(message=message, fix=mend, **told(growth, module))
