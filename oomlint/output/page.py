@@ -19,6 +19,7 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin: 2.5rem 0 .3rem; border-
 h3 { font-size: .95rem; margin: 1rem 0 .2rem; font-weight: 600 }
 .scroll { overflow-x: auto } table { border-collapse: collapse; width: 100% } th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
   border-bottom: 1px solid var(--line) } td.number, th.number { text-align: right; white-space: nowrap }
+td.place { min-width: 17rem; overflow-wrap: anywhere } td.prose { min-width: 20rem }
 code, pre { font: 13px/1.45 ui-monospace, monospace } pre { background: var(--panel); padding: .8rem; overflow-x: auto } a { color: inherit }
 .soft { color: var(--soft) } .confirmed { color: var(--good) } .regressed { color: var(--bad) } .no-effect, .symptom-shown { color: var(--mild) }
 .inconclusive { color: var(--open) } .symptom-not-shown { color: var(--soft) } .outcome { font-weight: 600; white-space: nowrap }

@@ -41,8 +41,8 @@ def _table(items: Sequence[Item], view: View) -> Iterator[str]:
     yield '<div class="scroll"><table>\n<tr><th>Finding</th><th>Rule</th><th>Verdict</th><th>Why</th><th class="number">Time</th></tr>\n'
     for number, (case, verdict) in enumerate(items, 1):
         yield (
-            f'<tr><td><a href="#v{number}"><code>{escape(view.spot(case.finding.place))}</code></a></td><td>{escape(case.code)}</td>'
-            f"<td>{_outcome(verdict)}</td><td>{page.prose(verdict.reason)}</td>"
+            f'<tr><td class="place"><a href="#v{number}"><code>{escape(view.spot(case.finding.place))}</code></a></td><td>{escape(case.code)}</td>'
+            f'<td>{_outcome(verdict)}</td><td class="prose">{page.prose(verdict.reason)}</td>'
             f'<td class="number">{escape(amount(verdict.seconds, "seconds")) if verdict.seconds else ""}</td></tr>\n'
         )
     yield "</table></div>\n"
