@@ -349,3 +349,20 @@ def test_of_the_files_of_hydra_the_last_wins(budget: Budget, line: str, workers:
     }.items():
         Path(f"config/{name}.yaml").write_text(content, encoding="utf-8")
     assert f", {workers} workers, " in budget(f"python train.py {line}").out.replace(": ", ", ", 1)
+
+
+def test_two_parsers_of_a_file_may_have_the_same_option(budget: Budget) -> None:
+    Path("options.py").write_text(
+        "import argparse\n\ndef of_training():\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--readers', type=int, default=1)\n"
+        "    return parser.parse_args()\n\ndef of_evaluation(parser):\n    parser.add_argument('--readers', type=int, default=0)\n",
+        encoding="utf-8",
+    )
+    Path("train.py").write_text(
+        "from torch.utils.data import DataLoader\nimport options\n\nargs = options.of_training()\nfor x in DataLoader([1], num_workers=args.readers):\n    pass\n",
+        encoding="utf-8",
+    )
+    assert [budget(f"python train.py {words}").out.partition(",")[0] for words in ("", "--readers 4", "--read=4")] == [
+        "train.py: 1 worker",
+        "train.py: 4 workers",
+        "train.py: 4 workers",
+    ]

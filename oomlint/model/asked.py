@@ -50,8 +50,9 @@ def is_known(word: str) -> bool:
 
 
 def read(words: Sequence[str], options: Iterable[Option]) -> Read:
-    """Read words as ``argparse`` does: ``--num-work 3``, ``--num-workers=3``, ``-j 3`` and ``-j3`` are one."""
-    flags = {flag: option for option in options for flag in option.flags}
+    """Read words as ``argparse`` does: ``--num-work 3``, ``--num-workers=3``, ``-j 3`` and ``-j3`` are one. Two parsers may have the same option."""
+    every = tuple(options)
+    flags = {flag: option for option in every for flag in option.flags}
     found, at = Read(), 0
     while at < len(words):
         word = words[at]
@@ -69,7 +70,7 @@ def read(words: Sequence[str], options: Iterable[Option]) -> Read:
         flag, equals, text = word.partition("=")
         option = flags.get(flag) or _abbreviated(flag, flags)
         if option is None and word[:2] != "--" and (short := flags.get(word[:2])) is not None and short.values != 0:
-            option, equals, text = short, "=", word[2:]
+            option, flag, equals, text = short, word[:2], "=", word[2:]
         if option is None:
             found.left.append(word)
             if not equals and at < len(words) and not _is_flag(words[at]):  # it may be its value
@@ -82,8 +83,10 @@ def read(words: Sequence[str], options: Iterable[Option]) -> Read:
             exact = option.values is None or isinstance(option.values, int)
             while end < len(words) and end - at < most and (not _is_flag(words[end]) or (exact and end == at)):
                 end += 1
-        found.given.pop(option.key, None)  # the last one counts
-        found.given[option.key] = [text] if equals else list(words[at:end])
+        full = flag if flag in flags else next(one for one in option.flags if one.startswith(flag))
+        for one in (other for other in every if full in other.flags and other.values == option.values):
+            found.given.pop(one.key, None)  # the last one counts
+            found.given[one.key] = [text] if equals else list(words[at:end])
         at = end
     return found
 
