@@ -358,7 +358,8 @@ def test_two_parsers_of_a_file_may_have_the_same_option(budget: Budget) -> None:
         encoding="utf-8",
     )
     Path("train.py").write_text(
-        "from torch.utils.data import DataLoader\nimport options\n\nargs = options.of_training()\nfor x in DataLoader([1], num_workers=args.readers):\n    pass\n",
+        "from torch.utils.data import DataLoader\nimport options\n\nargs = options.of_training()\n"
+        "for x in DataLoader([1], num_workers=args.readers):\n    pass\n",
         encoding="utf-8",
     )
     assert [budget(f"python train.py {words}").out.partition(",")[0] for words in ("", "--readers 4", "--read=4")] == [
