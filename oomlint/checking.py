@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from oomlint import plugins, registry
 from oomlint.ast_trees import tree_of
 from oomlint.beside_code import Beside, beside
+from oomlint.deduplication import copied
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
-from oomlint.once import copied
 from oomlint.plugins import Sources
 from oomlint.projects import Projects
 from oomlint.scout.mistakes import is_old, mistake_of
@@ -275,12 +275,12 @@ class Checker:
         return may_read(project, looked.readers, looked.path)
 
     def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
-        from oomlint.model import budget  # noqa: PLC0415 - brings libcst
+        from oomlint.model import step_limits  # noqa: PLC0415 - brings libcst
 
         codes = tuple(codes)
         project = self.projects.of(path)
         project.readings.begin()
-        project.steps.left = budget.STEPS // 2
+        project.steps.left = step_limits.STEPS // 2
         found = self._answers(path, codes, project)
         self._finished = project.steps.left >= 0
         if self._finished:
@@ -288,7 +288,7 @@ class Checker:
         # It goes on from nothing, so that where it ends does not depend on the files before it; what was half learnt is no use to those behind it.
         self.projects.forget(path)
         alone = self.projects.new(path)
-        alone.steps.left = budget.STEPS
+        alone.steps.left = step_limits.STEPS
         findings, failures, source = self._answers(path, codes, alone)
         if alone.steps.left < 0:
             findings.append(replace(cannot_check(path, "it is not checked to its end: that would take too many steps"), name=UNFINISHED))
@@ -297,8 +297,8 @@ class Checker:
     def _answers(self, path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say of a file, as far as its budget goes."""
         from oomlint.memory.ranks.ranks import by_ranks  # noqa: PLC0415
-        from oomlint.memory.shared.drivers import weighed  # noqa: PLC0415 - brings libcst
-        from oomlint.model.budget import OutOfStepsError  # noqa: PLC0415
+        from oomlint.memory.shared.demo_code import weighed  # noqa: PLC0415 - brings libcst
+        from oomlint.model.step_limits import OutOfStepsError  # noqa: PLC0415
 
         module = project.module(path)
         findings: list[Finding] = []

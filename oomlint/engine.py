@@ -22,10 +22,10 @@ from oomlint.cache import Cache, project_state, refusal
 from oomlint.causes import Causes, causes_of
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, UNREAD, Checker, Job, cannot_check, ordered
 from oomlint.config import Sort
+from oomlint.deduplication import copies_once, said_once, where_given
 from oomlint.discovery import Reached, discover, tops_of, unreached
 from oomlint.finding import Safety, Severity
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
-from oomlint.once import copies_once, said_once, where_given
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
 from oomlint.source import SourceError

@@ -616,7 +616,7 @@ def asking(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
         yield from plain(self, module, project)
 
     monkeypatch.setattr(type(fake), "check", check)
-    monkeypatch.setattr("oomlint.model.budget.STEPS", 100)
+    monkeypatch.setattr("oomlint.model.step_limits.STEPS", 100)
 
 
 @pytest.mark.usefixtures("asking")

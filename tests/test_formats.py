@@ -16,7 +16,7 @@ from inline_snapshot import snapshot
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import validator_for
 
-from oomlint import __version__, once
+from oomlint import __version__, deduplication
 from oomlint.__main__ import main
 from oomlint.config import Format
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Role, Safety, Severity
@@ -159,7 +159,14 @@ def test_sarif_tells_rule_place_and_story(folder: Path, out: Callable[..., str])
 
 def test_a_code_flow_of_sarif_has_only_places_on_the_way(folder: Path) -> None:
     place = Place(str(folder / "a.py"), 0, 9, 1, 9, 2)
-    said = {"the default": Role.WAY, once.ALSO: Role.BESIDE, once.AGAIN: Role.AGAIN, once.COPY: Role.BESIDE, once.GIVEN: Role.BESIDE, "": Role.WAY}
+    said = {
+        "the default": Role.WAY,
+        deduplication.ALSO: Role.BESIDE,
+        deduplication.AGAIN: Role.AGAIN,
+        deduplication.COPY: Role.BESIDE,
+        deduplication.GIVEN: Role.BESIDE,
+        "": Role.WAY,
+    }
     related = tuple(Place(place.path, 0, row, 1, row, 2, *each) for row, each in enumerate(said.items(), 1))
     found = Finding("OOM101", "persistent-without-workers", "message", Severity.ERROR, Confidence.HIGH, place, related)
     (result,) = log(sarif.text([found], View(str(folder))))["results"]

@@ -21,7 +21,7 @@ from commands import Done
 
 from oomlint.__main__ import main
 from oomlint.cli import verification
-from oomlint.cli.own import Own
+from oomlint.cli.user_config import Own
 from oomlint.verify import run as run_module
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 from oomlint.verify.session import nearest

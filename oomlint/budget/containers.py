@@ -19,7 +19,7 @@ from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.facts import holding_fact
-from oomlint.memory.shared.array_shapes import commented
+from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Kind
 from oomlint.memory.shared.shaped import Array, Least, leaves
 from oomlint.model import names

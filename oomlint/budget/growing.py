@@ -15,7 +15,7 @@ from oomlint.memory.buffers.growing_loops import growing_loops
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.datasets.samples import length_of
-from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.content_kinds import PAYLOAD
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, loops_around

@@ -33,8 +33,8 @@ from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity, StoreFact
-from oomlint.model.asked import Asked
 from oomlint.model.beside_mistakes import refuse_broken
+from oomlint.model.given_command import Asked
 from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from oomlint import plugins
+from oomlint.cli import baseline_file
 from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, whole_number, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable
 from oomlint.cli.formats import PLAIN
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from oomlint.cli.approval import Approval
+    from oomlint.cli.baseline_file import Baseline, Scope
     from oomlint.cli.check import Arguments
-    from oomlint.cli.known import Baseline, Scope
     from oomlint.engine import Report
     from oomlint.finding import Finding
 
@@ -263,7 +264,6 @@ class _Check:
         arguments, setting = self.arguments, self.settings.baseline
         if arguments.no_baseline or (arguments.baseline is None and setting is None and not arguments.write_baseline):
             return None
-        from oomlint.cli import known  # noqa: PLC0415 - few runs have one
 
         if arguments.baseline is None:
             option, path = "baseline", os.path.relpath(os.path.join(self.root, setting or BASELINE), self.folder)
@@ -271,7 +271,7 @@ class _Check:
             option, path = "--baseline", arguments.baseline
         if arguments.write_baseline:
             self._refuse_unwritable(option, path)
-        return known.read(path, option, self.folder, self.overlay, new=arguments.write_baseline)
+        return baseline_file.read(path, option, self.folder, self.overlay, new=arguments.write_baseline)
 
     def _refuse_unwritable(self, option: str, path: str | None) -> None:
         refuse_unwritable(option, path, self.paths, self.settings, self.root, force_exclude=self.arguments.force_exclude)
@@ -279,7 +279,7 @@ class _Check:
     # -- what comes out ------------------------------------------------------------------------------------------
 
     def _scope(self) -> Scope:
-        from oomlint.cli.known import Scope  # noqa: PLC0415 - see above
+        from oomlint.cli.baseline_file import Scope  # noqa: PLC0415 - see above
 
         return Scope(self.settings, str(self.root), chosen(self.settings), self.paths, usual=not self.lines)
 

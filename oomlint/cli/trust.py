@@ -12,14 +12,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.cli.check import say
-from oomlint.cli.own import absolute, inside, program
+from oomlint.cli.user_config import absolute, inside, program
 from oomlint.config import key_of
 from oomlint.verify.interpreters import repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from oomlint.cli.own import Own
+    from oomlint.cli.user_config import Own
 
 GUARDED: Final = ("python", "command", "prepare", "factory", "pass_env", "read")  # fields that name something to execute, or let something through
 _BETWEEN_WORDS: Final = re.compile(r"[\s'\"|&;<>()$`{}=,]+")

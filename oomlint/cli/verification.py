@@ -16,7 +16,7 @@ from oomlint import amounts
 from oomlint.cli import trust
 from oomlint.cli.check import say
 from oomlint.cli.ending import ending_in_order
-from oomlint.cli.own import Own, absolute, inside, program
+from oomlint.cli.user_config import Own, absolute, inside, program
 from oomlint.config import VARIABLES, ConfigError, VerifySettings, settings_file
 from oomlint.verify import interpreters
 from oomlint.verify.jobs import Limits

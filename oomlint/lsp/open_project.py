@@ -13,9 +13,9 @@ from oomlint.beside_code import beside
 from oomlint.causes import Causes, causes_of
 from oomlint.checking import Checker, Job, ordered
 from oomlint.config import Sort, load_settings
+from oomlint.deduplication import said_once
 from oomlint.discovery import discover, tops_of, unreached
 from oomlint.engine import Options, run
-from oomlint.once import said_once
 from oomlint.rechecking import Rechecker
 from oomlint.suppress import UNUSED
 

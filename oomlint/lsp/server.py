@@ -20,13 +20,13 @@ from oomlint import __version__, plugins, registry
 from oomlint.beside_code import SETTINGS_SUFFIXES, SHELL_SUFFIXES, beside
 from oomlint.checking import ordered
 from oomlint.config import ConfigError
+from oomlint.deduplication import said_once
 from oomlint.discovery import SUFFIXES
 from oomlint.lsp import translation
 from oomlint.lsp.documents import documents
 from oomlint.lsp.moved import moved
 from oomlint.lsp.open_project import project_for, project_of_buffer
 from oomlint.lsp.verifying import CANCEL, VERIFY, Subject, Verifier
-from oomlint.once import said_once
 from oomlint.output.view import View
 from oomlint.source import Kind
 

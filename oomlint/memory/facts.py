@@ -26,7 +26,7 @@ from oomlint.finding import (
     WorkerCount,
 )
 from oomlint.memory.handles.openings import Opens
-from oomlint.memory.shared.array_shapes import Bytes, commented
+from oomlint.memory.shared.array_bytes import Bytes, commented
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model.values import Const, External, ExternalCall
 

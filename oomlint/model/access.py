@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import HAS_DATASET
 from oomlint.model import arguments, names
-from oomlint.model.asked import is_known
+from oomlint.model.given_command import is_known
 from oomlint.model.questions import UNKNOWN, Questions, constant, parted, trim, written
 from oomlint.model.values import (
     ABSENT,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from oomlint.beside_code import Beside, beside
-from oomlint.model import unclosed
+from oomlint.model import shell_mistakes
 from oomlint.model.command_lines import plain_json
 from oomlint.model.settings_files import MOST_BYTES
 from oomlint.model.settings_formats import SUFFIXES
@@ -176,12 +176,12 @@ def _in_ini(text: str) -> _Mistake | None:
 
 
 def _in_shell(text: str) -> _Mistake | None:
-    at = unclosed.in_shell(text)
+    at = shell_mistakes.in_shell(text)
     return None if at is None else (*_spot(text, at), f"the quote {text[at]} is never closed")
 
 
 def _in_makefile(text: str) -> _Mistake | None:
-    found = unclosed.in_makefile(text)
+    found = shell_mistakes.in_makefile(text)
     return None if found is None else (*_spot(text, found[0]), found[1])
 
 

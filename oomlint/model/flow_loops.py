@@ -14,7 +14,7 @@ from oomlint.model.flow_definitions import batch
 from oomlint.model.held import SOME_LOADER, Held, Kind
 from oomlint.model.loops import FEW
 from oomlint.model.values import Const, Display, External, Unknown
-from oomlint.scout.telling import LOADER_NAME
+from oomlint.scout.telling_names import LOADER_NAME
 from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:

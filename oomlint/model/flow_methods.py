@@ -30,7 +30,7 @@ from oomlint.model.torch_tables import (
     VIEWS,
 )
 from oomlint.model.values import ExternalCall, Instance
-from oomlint.scout.telling import IN_PLACE
+from oomlint.scout.telling_names import IN_PLACE
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, M
 from oomlint.model.names import short
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
 from oomlint.model.values import External
-from oomlint.scout.telling import MODES
+from oomlint.scout.telling_names import MODES
 from oomlint.syntax.nodes import descend
 
 _ALIKE: Final = frozenset({"Linear", "LayerNorm", "GroupNorm"})  # layers that give as many axes as they are given

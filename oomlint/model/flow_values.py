@@ -15,7 +15,7 @@ from oomlint.model.narrowing import plain_names
 from oomlint.model.tensor_parts import names_axes, part
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
-from oomlint.scout.telling import LOADER_NAME
+from oomlint.scout.telling_names import LOADER_NAME
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
 from oomlint.syntax.scopes import DEFINES
 

@@ -11,10 +11,10 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
-from oomlint.model.asked import Option, constant_of, is_known, read
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in, is_named
 from oomlint.model.container_files import services_of, started_by_image
+from oomlint.model.given_command import Option, constant_of, is_known, read
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Alternative, Const, Step, Unknown, picked
 

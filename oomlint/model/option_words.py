@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.asked import Option, Read, constant_of, is_known, placed, read
+from oomlint.model.given_command import Option, Read, constant_of, is_known, placed, read
 from oomlint.model.values import Alternative, Const, Display, External, Step, Unknown, Written, picked
 from oomlint.syntax.nodes import constant_key
 

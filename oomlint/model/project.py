@@ -15,11 +15,11 @@ from msgspec.structs import replace
 import oomlint.syntax.quick  # noqa: F401 - before anybody imports libcst by itself
 from oomlint.beside_code import EDITOR_FOLDER, SHELL_SUFFIXES, beside, launches
 from oomlint.discovery import discover
-from oomlint.model.budget import Steps
 from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
 from oomlint.model.names import written_as
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
+from oomlint.model.step_limits import Steps
 from oomlint.model.words import WordIndex
 from oomlint.source import Kind, SourceError, kind_of, read_source
 from oomlint.syntax.tree import Tree
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from oomlint.config import Settings
     from oomlint.finding import Place
-    from oomlint.model.asked import Asked
+    from oomlint.model.given_command import Asked
     from oomlint.model.readings import Search
     from oomlint.source import Source
     from oomlint.syntax.scopes import Scope

@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.finding import Place
 from oomlint.model import arguments, names
-from oomlint.model.asked import is_known
+from oomlint.model.given_command import is_known
 from oomlint.model.readings import Memory
 from oomlint.model.settings_formats import SUFFIXES, compose
 from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.asked import spellings
+from oomlint.model.given_command import spellings
 from oomlint.model.settings_files import MAINS
 from oomlint.model.values import (
     ABSENT,

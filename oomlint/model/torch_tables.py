@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from oomlint.scout.telling import NamePattern
+from oomlint.scout.telling_names import NamePattern
 
 # Methods whose result is a Python value, or says nothing of the data.
 PLAIN_METHODS: Final = frozenset(

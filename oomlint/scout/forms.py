@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.api_names import ALLOCATORS, GOES_OVER, SCALARS, SIZES, STACKS, TAKES_OUT
 from oomlint.frameworks import BACKWARDS
-from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
+from oomlint.scout.telling_names import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -39,7 +39,7 @@ from oomlint.scout.forms import (
 )
 from oomlint.scout.others import Others
 from oomlint.scout.places import Found, Loop, Place
-from oomlint.scout.telling import (
+from oomlint.scout.telling_names import (
     ADDS,
     BUILDERS,
     DENSE,

@@ -19,19 +19,19 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_uses import one_a_sample
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_shapes import allocation, counts_samples
+from oomlint.memory.shared.array_bytes import allocation, counts_samples
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, Instance
-from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS
+from oomlint.scout.telling_names import BUILDERS, LARGE_NUMBER, MAKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
-    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 

@@ -19,7 +19,7 @@ from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.arrays.windows import changing, gathered, is_window, parts
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_shapes import allocated
+from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
-    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 

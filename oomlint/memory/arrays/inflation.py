@@ -20,7 +20,7 @@ from oomlint.memory.arrays.said_small import axes_of, said_small
 from oomlint.memory.datasets.samples import made_bytes
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.content_kinds import Kind
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact, Place, Weighs
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.loads import Load
-    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.memory.shared.content_kinds import Content
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope

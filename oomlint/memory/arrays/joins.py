@@ -21,7 +21,7 @@ from oomlint.memory.arrays.windows import gathered
 from oomlint.memory.datasets.samples import made_bytes
 from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_shapes import allocated
+from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
@@ -29,7 +29,7 @@ from oomlint.memory.shared.known_reads import known_read
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import Display, External, ExternalCall, FunctionRef
-from oomlint.scout.telling import MAKERS
+from oomlint.scout.telling_names import MAKERS
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
-    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.memory.shared.content_kinds import Content
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope

@@ -16,14 +16,14 @@ from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, makes_array, unpickles, works_on
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
-from oomlint.memory.shared.array_shapes import allocated
+from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import ExternalCall, FunctionRef
-from oomlint.scout.telling import MAPS
+from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import CONTAINERS, PUTS_IN
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.model import arguments, names
-from oomlint.scout.telling import MAKERS
+from oomlint.scout.telling_names import MAKERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -25,7 +25,7 @@ from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Ke
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External, FunctionRef
-from oomlint.scout.telling import MAPS
+from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:

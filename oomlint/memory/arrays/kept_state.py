@@ -19,7 +19,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, ExternalCall, Unknown
-from oomlint.scout.telling import MAPS
+from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.piecewise import Taken
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
-from oomlint.memory.shared.array_shapes import commented
+from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_reads import LAZY, Reads
 from oomlint.model import names

@@ -22,7 +22,7 @@ from oomlint.memory.datasets.serving import is_target, picks_some
 from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_shapes import few_a_sample
+from oomlint.memory.shared.array_bytes import few_a_sample
 from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, Reads

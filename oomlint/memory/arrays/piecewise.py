@@ -18,7 +18,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.known_reads import Reads
 from oomlint.model import names
 from oomlint.model.values import External
-from oomlint.scout.telling import ADDS
+from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:

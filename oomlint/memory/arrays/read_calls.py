@@ -20,7 +20,7 @@ from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
-from oomlint.scout.telling import MAPS
+from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend
 from oomlint.syntax.scopes import REBINDS
 

@@ -16,7 +16,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import Element, ExternalCall, FunctionRef, Instance, Written
-from oomlint.scout.telling import DENSE
+from oomlint.scout.telling_names import DENSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_reads import Reads

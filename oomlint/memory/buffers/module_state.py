@@ -18,7 +18,7 @@ from oomlint.model import names
 from oomlint.model.freezing import frozen_by, switches_gradients
 from oomlint.model.held import Graph, Kind, Mode
 from oomlint.model.values import ClassRef, External, ExternalCall
-from oomlint.scout.telling import IN_PLACE, STATES
+from oomlint.scout.telling_names import IN_PLACE, STATES
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.loads import Load
-    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.datasets.array_sizes import Sizes
+from oomlint.memory.datasets.dimensions import Sizes
 from oomlint.memory.datasets.pictures import Pictures, opened
 from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.shared.content_kinds import Kind

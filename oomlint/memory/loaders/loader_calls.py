@@ -32,7 +32,7 @@ from oomlint.model.values import (
     meet,
     truth_of,
 )
-from oomlint.scout.telling import is_worker_word
+from oomlint.scout.telling_names import is_worker_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

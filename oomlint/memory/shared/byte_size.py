@@ -11,7 +11,7 @@ from msgspec import Struct
 from oomlint.amounts import readable
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display
-from oomlint.scout.telling import MAKERS
+from oomlint.scout.telling_names import MAKERS
 
 if TYPE_CHECKING:
     from oomlint.model.questions import Questions

@@ -12,7 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
-from oomlint.scout.telling import is_data_class, makes_data
+from oomlint.scout.telling_names import is_data_class, makes_data
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project

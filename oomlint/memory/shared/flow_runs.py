@@ -19,7 +19,7 @@ from oomlint.model.gradients import Gradients
 from oomlint.model.held import Graph, Kind, Mode, join_all
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
-from oomlint.scout.telling import ADDS, DRIVES, MODES, MOVES, READY, SWITCHES_OFF, is_no_root, is_table, words_of
+from oomlint.scout.telling_names import ADDS, DRIVES, MODES, MOVES, READY, SWITCHES_OFF, is_no_root, is_table, words_of
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oomlint.model.held import Held
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.scout.telling import Words
+    from oomlint.scout.telling_names import Words
     from oomlint.syntax.scopes import Scope
 
 # Other frameworks: what they call a model, and evaluate, records no graph of torch.

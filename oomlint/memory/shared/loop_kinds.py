@@ -12,7 +12,7 @@ from oomlint.api_names import WRAPPERS
 from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, evaluator_of, loaders_of
 from oomlint.model import names
 from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unknown
-from oomlint.scout.telling import LOADER_NAME
+from oomlint.scout.telling_names import LOADER_NAME
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:

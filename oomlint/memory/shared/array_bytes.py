@@ -13,7 +13,7 @@ from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates, item_bytes
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display, External
-from oomlint.scout.telling import MAKERS, PAIRS
+from oomlint.scout.telling_names import MAKERS, PAIRS
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
