@@ -51,7 +51,7 @@ ROOMS: Final = (
     "suppress",
     "discovery",
     "source",
-    "once",
+    "deduplication",
     "notebooks",
     "untouched",
     "beside_code",
