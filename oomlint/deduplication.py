@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.ast_trees import tree_of
-from oomlint.finding import AttributeFact, LoaderFact, Role, Safety, overlap
+from oomlint.finding import AttributeFact, LoaderFact, Role, Safety, Severity, overlap
 from oomlint.notebooks.cells import NotebookError, read_notebook
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ COPY = "a copy of it"
 GIVEN = "also set here"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
+_CAN_FAIL = frozenset({"OOM101", "OOM102", "OOM103", "OOM104"})  # at loaders that have no workers where the command says so: the option is the cause of all
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
 LOADER = "used by this loader"
 _MOST_GIVEN = 12
@@ -92,9 +93,11 @@ def _subject(finding: Finding) -> object:
         return finding.code, _container(finding)
     if not loaders or loaders[0].place != finding.place:
         return None
-    number = loaders[0].workers[0].place if len(loaders) == len(loaders[0].workers) == 1 and finding.code in {_SHARED, _MANY_WORKERS} else None
+    optional = finding.code in _CAN_FAIL and finding.severity is not Severity.ERROR
+    by_number = optional or finding.code in {_SHARED, _MANY_WORKERS}
+    number = loaders[0].workers[0].place if by_number and len(loaders) == len(loaders[0].workers) == 1 else None
     if number is not None and not _within(number, loaders[0].place):
-        return finding.code, number
+        return finding.code, number, finding.place.path if optional else ""
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
