@@ -16,7 +16,7 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Const, ExternalCall, Unknown, Written
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, path_of
 from oomlint.weighing import in_each
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ SPAWN: Final = "multiprocessing.spawn"  # under whose names torch.multiprocessin
 _ENVIRONMENT: Final = re.compile(r"[\"'](?:\w*_)?(?:RANK|PROCID)[\"']")
 _RANK: Final = re.compile(r"(^|_)rank(_?id)?$", re.IGNORECASE)
 _FIRST: Final = re.compile(r"main_process|is_main|is_master|is_chief|is_primary|is_first|primary|global_zero|rank_?(0|zero)", re.IGNORECASE)
+_SEVERAL: Final = re.compile(r"\bis_initialized\(|\bget_world_size\(|\bWORLD_SIZE\b|\bworld_size\b *(>|!=)")
 _COMMENT: Final = re.compile(r"#.*")
 _DEEPEST: Final = 3  # calls between the file that is run and the code
 _MOST_SITES: Final = 4
@@ -225,8 +226,18 @@ class RanksOf:
     # -- one rank ----------------------------------------------------------------------------------------------------------
 
     def on_one(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
-        """Whether tests for the rank let one process alone come to ``node``."""
-        return any(self.tells(module, scope, test, wanted=wanted) for test, wanted in path_conditions(module.walk, scope, node))
+        """Whether tests for the rank let one process alone come to ``node``, or tests for several processes let it come there where it is the only one."""
+        conditions = path_conditions(module.walk, scope, node)
+        return any(self.tells(module, scope, test, wanted=wanted) or self._is_only_one(module, scope, test, wanted=wanted) for test, wanted in conditions)
+
+    def _is_only_one(self, module: Module, scope: Scope, test: cst.BaseExpression, *, wanted: bool) -> bool:
+        """Whether a test for several processes came out false: ``dist.is_initialized()``, or what is made of their number."""
+        while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            test, wanted = test.expression, not wanted
+        if wanted or isinstance(test, cst.BooleanOperation):
+            return False
+        found = [a.value for a in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope))]
+        return any(_SEVERAL.search(text) is not None for text in (module.code(test), *map(_written, found), *_set_to(module, scope, test)))
 
     def on_first(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
         """Whether that process is proven to be the first of all machines: a test whether the global rank is 0."""
@@ -319,6 +330,18 @@ def _written(value: Value) -> str:
     return value.frame.module.code(value.node) if isinstance(value, Written) and value.node is not None and value.frame is not None else ""
 
 
+def _set_to(module: Module, scope: Scope, node: cst.BaseExpression) -> Iterator[str]:
+    """What a name of a function, or an attribute of its class, is set to, as it is written."""
+    path = path_of(node)
+    if path is None:
+        return
+    owner = scope.parent if path[0] == names.self_name(scope) else None
+    for one in owner.children if owner is not None else (scope,):
+        for effect in one.effects.get(path[0], ()):
+            if effect.kind == "assign" and effect.path == path[1] and effect.value is not None:
+                yield module.code(effect.value)
+
+
 def _says_local_rank(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.SimpleString):
         value = node.evaluated_value
@@ -338,6 +361,8 @@ def _is_spread(call: cst.Call) -> bool:
     if not {"strategy", "num_nodes"} & given.keys():
         return False
     devices = given.get("devices")
+    if isinstance(devices, cst.List | cst.Tuple) and "num_nodes" not in given:
+        return len(devices.elements) > 1
     return not isinstance(devices, cst.Integer) or devices.evaluated_value != 1
 
 
