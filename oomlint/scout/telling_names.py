@@ -37,10 +37,10 @@ class NamePattern:
             return found
 
 
-# What a loader, or an iterator over one, is called.
+# What a loader, or an iterator over one, is called; a number of loaders is none.
 LOADER_NAME = NamePattern(
-    r"(^|_)(data_?)?loaders?\d*$|(^|_)dls?\d*$|dataloaders?\d*$|(^|_)loader(_\w+)?$|^(train|training|val|valid|validation|dev|test|eval|data|batch)_?(iter|iterator|gen|generator|batches|loader|queue|dl)\d*$"
-    r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_",
+    r"^(?!(?:num|nb|n|max)_).*?(?:(^|_)(data_?)?loaders?\d*$|(^|_)dls?\d*$|dataloaders?\d*$|(^|_)loader(_\w+)?$|^(train|training|val|valid|validation|dev|test|eval|data|batch)_?(iter|iterator|gen|generator|batches|loader|queue|dl)\d*$"
+    r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_)",
 )
 # Calls in the body of a loop that trains.
 _STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|(?<!pre)train|pretrain(?!ed)|_step|optimi|update|(^|_)fit|^learn", re.IGNORECASE)
