@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomlint.memory.arrays.kept_forms import (
     block_around,
     branches_beside,
+    comprehension_around,
     functions_using,
     in_main,
     is_container,
@@ -201,6 +202,8 @@ class KeptNames(Keeping):
             self.climb(search, module, looked_up, going)
         order = self._ordered(scope)
         first = self._end(order, definition) if definition is not None else -1
+        if (whole := comprehension_around(module, definition)) is not None:
+            first = order.get(whole, first)  # the element stands before the condition that gives the name its value
         stops = [
             self._end(order, effect.statement)
             for effect in scope.effects.get(name, ())

@@ -239,14 +239,17 @@ class Keeping(ABC):
     def gathering(self, module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
         """The innermost loop around an expression that may go round often."""
         below: cst.CSTNode = node
+        first = False  # whether it stands in what the first loop of a comprehension goes through, which is evaluated once
         for here in module.walk.ancestors(node):
+            if isinstance(here, cst.CompFor):
+                first = below is here.iter
             if (isinstance(here, cst.For) and below is here.body and self._unbounded(module, here.iter)) or (
                 isinstance(here, cst.While) and below is here.body
             ):
                 return here
             if (
                 isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
-                and below is not here.for_in
+                and not (below is here.for_in and first)
                 and self._unbounded(module, here.for_in.iter)
             ):
                 return here

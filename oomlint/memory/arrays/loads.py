@@ -28,6 +28,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, Reads
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
@@ -162,7 +163,7 @@ class Arrays:
 
     def _asks_size(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
         """Whether a test on the way compares amounts, or one on the way to each call of the function: whoever reads has asked how much it is."""
-        if any(wanted and _compares_amounts(test) for test, wanted in path_conditions(module.walk, scope, node)):
+        if any(wanted and _compares_amounts(test) and not _counts_rounds(module, scope, test) for test, wanted in path_conditions(module.walk, scope, node)):
             return True
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_FRAMES) if scope.parent is not None and scope.name != "__init__" else []
         ways = [path_conditions(site.module.walk, site.scope, site.call) for site in sites]
@@ -375,6 +376,16 @@ def _compares_amounts(test: cst.BaseExpression) -> bool:
         and not any(isinstance(side, cst.BaseNumber) for side in (node.left, *(one.comparator for one in node.comparisons)))
         for node in descend(test)
     )
+
+
+def _counts_rounds(module: Module, scope: Scope, test: cst.BaseExpression) -> bool:
+    """Whether a test ends the rounds of a loop that counts how far it has come: ``while done < len(paths)``."""
+    loop = module.walk.parents.get(test)
+    if not isinstance(loop, cst.While) or not isinstance(test, cst.Comparison):
+        return False
+    counted = [side.value for side in (test.left, *(one.comparator for one in test.comparisons)) if isinstance(side, cst.Name)]
+    counts = (effect for name in counted for effect in scope.effects.get(name, ()) if effect.kind == "augment" and isinstance(effect.value, cst.Integer))
+    return any(within(effect.statement, loop, module) for effect in counts)
 
 
 def _is_row(module: Module, node: cst.Subscript) -> bool:
