@@ -13,6 +13,11 @@ ITERATORS: Final = GOES_OVER | frozenset(  # and what gives something of them, l
     "map filter chain from_iterable cycle starmap chunked takewhile dropwhile zip_longest tee pairwise peekable batched".split(),
 )
 
+# Functions: what gives one that calls another, with some of its arguments or as a job of a pool (`Parallel`, whose results are those of the jobs).
+PARTIALS: Final = frozenset({"functools.partial", "joblib.delayed"})
+HANDS_ON: Final = frozenset(name.rpartition(".")[2] for name in PARTIALS)
+RUNS_JOBS: Final = "joblib.Parallel"
+
 # HDF5: what opens a file. h5py's own are closed with the last reference, and PyTables' register keeps them until they are closed.
 H5PY: Final = frozenset({"h5py.File", "h5py._hl.files.File"})
 PYTABLES: Final = frozenset({"tables.open_file", "tables.file.open_file", "tables.openFile"})

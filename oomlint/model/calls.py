@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import HANDS_ON
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
@@ -119,7 +120,7 @@ class Calls:
     def _in(self, caller: Module, name: str, target: Scope) -> list[Site]:
         found: list[Site] = []
         for call, scope in self._calls_of(caller, name):
-            if names.last_name(call.func) == "partial" and call.args and names.last_name(call.args[0].value) == name:
+            if names.last_name(call.func) in HANDS_ON and call.args and names.last_name(call.args[0].value) == name:
                 continue  # the call of the partial is what counts
             if scope is target:
                 continue
@@ -316,7 +317,7 @@ def _named(value: cst.BaseExpression) -> Iterator[str]:
     elif isinstance(value, cst.IfExp):
         yield from _named(value.body)
         yield from _named(value.orelse)
-    elif isinstance(value, cst.Call) and names.last_name(value.func) == "partial":
+    elif isinstance(value, cst.Call) and names.last_name(value.func) in HANDS_ON:
         yield _ANY
     elif isinstance(value, cst.Subscript):
         yield names.written_as(value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, STACKS, TENSOR_TYPES
+from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, PARTIALS, SELECTS, STACKS, TENSOR_TYPES
 from oomlint.model import arguments, names
 from oomlint.model.events import AS_JSON
 from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
@@ -71,7 +71,7 @@ class FlowLibraries(FlowValues):
             return self._builtin(last, node, args, state)
         if name.startswith(("tqdm.", "itertools.cycle", "itertools.chain")) or name in _HANDS_ON:
             return args[0] if args else UNKNOWN
-        if name == "functools.partial":
+        if name in PARTIALS:
             partial = next((alt.value for alt in self.evaluator.values(node, self.act.frame) if isinstance(alt.value, Partial)), None)
             return Held(Kind.OBJECT, value=partial) if partial is not None else UNKNOWN
         if name.startswith("copy."):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.api_names import GOES_OVER
+from oomlint.api_names import GOES_OVER, HANDS_ON
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ _ALIASES = {
     "torchdata.stateful_dataloader.stateful_dataloader": "torchdata.stateful_dataloader",
     "h5py._hl.files": "h5py",
     "absl.flags.FLAGS": "absl.flags.FLAGS",
+    "joblib.parallel": "joblib",
+    "sklearn.externals.joblib": "joblib",
+    "sklearn.utils.parallel": "joblib",
 }
 # What `from torch.utils.data import *` and its like bring in.
 STAR_EXPORTS = {
@@ -79,14 +82,21 @@ def last_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+def handed_on(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The function that an expression stands for: the one inside of ``partial(read, scale=2)`` and of ``delayed(read)``."""
+    while isinstance(node, cst.Call) and node.args and not node.args[0].star and last_name(node.func) in HANDS_ON:
+        node = node.args[0].value
+    return node
+
+
 def adds_axis(node: cst.CSTNode) -> bool:
     """Whether an index makes a new axis and picks nothing: ``None``, ``np.newaxis``."""
     return last_name(node) in {"None", "newaxis"}
 
 
 def written_as(node: cst.BaseExpression) -> str:
-    """The last name of what is called, ``TABLE[]`` where it is taken out of a table: ``TABLE["train"]``, ``m.TABLE[key]["train"]``."""
-    table = node
+    """The last name of what is called: ``read`` in ``delayed(read)(path)``, ``TABLE[]`` of what a table has: ``TABLE["train"]``, ``m.TABLE[key]["train"]``."""
+    node = table = handed_on(node)
     while isinstance(table, cst.Subscript):
         table = table.value
     return last_name(node) if table is node else f"{last_name(table)}[]"

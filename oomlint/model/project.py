@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _CALLED = re.compile(rb"\b(?<!def )(?<!class )(\w++)\s*\(")  # what a word has taken it keeps: what is behind it is no word
 _WORD = re.compile(r"\w+")
-_PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
+_PARTIAL = re.compile(rb"(?:partial|delayed)\(\s*(?:\w+\.)*(\w+)")
 _ASSIGNED = re.compile(  # `cls = Images`, `build = resnet if args.small else vgg`
     rb"^[ \t]*(\w+)[ \t]*=[ \t]*(?:\w+\.)*([A-Za-z_]\w*)(?:[ \t]+if\b.*[ \t]else[ \t]+(?:\w+\.)*([A-Za-z_]\w*))?[ \t]*(?:#.*)?\r?$", re.MULTILINE
 )

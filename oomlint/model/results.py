@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import H5_FILES, SAME_GRAPHS, SAME_MODEL
+from oomlint.api_names import H5_FILES, PARTIALS, SAME_GRAPHS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, Questions, is_cpu_count, trim, written
@@ -183,7 +183,7 @@ class Results(Questions):
 
     def _external(self, name: str, node: cst.Call, frame: Frame) -> Alternatives:
         first = self._first(node)
-        if name == "functools.partial" and first is not None:
+        if name in PARTIALS and first is not None:
             rest = Bound(tuple(node.args[1:]), frame, node)
             return [Alternative(Partial(a.value, rest), a.story, a.picks, a.doubt) for a in self.values(first, frame)]
         if name in {"builtins.min", "builtins.max"}:

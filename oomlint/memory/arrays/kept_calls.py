@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import PUTS_IN, REDUCTIONS, SCALARS, SHARES, STACKS, TENSOR_TYPES
+from oomlint.api_names import PUTS_IN, REDUCTIONS, RUNS_JOBS, SCALARS, SHARES, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Keeper, Search
@@ -16,7 +16,7 @@ from oomlint.memory.datasets.serving import Entered
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.readings import Memory
-from oomlint.model.values import ClassRef, Const, External, FunctionRef, Instance
+from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
     from oomlint.memory.arrays.kept_state import Passed
@@ -182,6 +182,8 @@ class KeptCalls(KeptNames):
                     words = f"a `{value.name.rpartition('.')[2]}`"
                     search.found.append(going.kept_by(module, call, words))
                 return None
+            if isinstance(value, ExternalCall) and names.canonical(value.name) == RUNS_JOBS:
+                return replace(going, index=None, listed=True)  # the results of the jobs, in their order
             if isinstance(value, External):
                 if value.name in _DRAWS and call.args and call.args[0] is arg:
                     self.picked(search, module, call, going)

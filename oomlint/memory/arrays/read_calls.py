@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import PUTS_IN, SAME_PATH, WRAPPERS
+from oomlint.api_names import HANDS_ON, PUTS_IN, SAME_PATH, WRAPPERS
 from oomlint.finding import Resource
 from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.arrays.reading_functions import reading_functions
@@ -21,14 +21,14 @@ from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling_names import MAPS
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, path_of
 from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Frame
+    from oomlint.model.values import Frame, Value
     from oomlint.syntax.scopes import Scope
 
 
@@ -168,33 +168,33 @@ class ReadCalls:
             return Read(Reads.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
         if last in TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
             return Read(Reads.TEXT, f"{last}()", module, scope, call, None)
-        if last not in LAST and not isinstance(call.func, cst.Name):
-            return None
-        if isinstance(call.func, cst.Name) and last not in LAST and not any(e.kind == "from" for e in module.root.effects.get(last, ())):
-            return None
+        if last not in LAST and _original_name(module, scope, call.func) not in LAST:
+            imported = isinstance(call.func, cst.Name) and any(e.kind == "from" for e in module.root.effects.get(last, ()))
+            if not imported:
+                return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
-            if not isinstance(alt.value, External):
+            value, given = _unpacked(alt.value)
+            kind = known_read(value.name) if isinstance(value, External) else None
+            if kind is None or not isinstance(value, External):
                 continue
-            name = names.canonical(alt.value.name)
-            kind = known_read(alt.value.name)
-            if kind is None:
-                continue
-            path = next(iter(arguments.plain(call)), None)
+            name = names.canonical(value.name)
+            told = call.with_changes(args=sorted((*given, *call.args), key=_is_named)) if given else call
+            path = next(iter(arguments.plain(told)), None)
             if name == "PIL.Image.open" and _as_it_is(module, call):
                 return None  # nothing is decoded
-            if name == "numpy.fromstring" and arguments.has(call, "sep"):
+            if name == "numpy.fromstring" and arguments.has(told, "sep"):
                 return None  # numbers that are written out: those of a line are few
-            if name in {"numpy.loadtxt", "numpy.genfromtxt"} and _of_words(call):
+            if name in {"numpy.loadtxt", "numpy.genfromtxt"} and _of_words(told):
                 return None
-            if name == "torch.load" and (arguments.has(call, "mmap") or any(a.star == "**" for a in call.args)):
+            if name == "torch.load" and (arguments.has(told, "mmap") or any(a.star == "**" for a in told.args)):
                 return None
             if name == "numpy.load":
-                if self._mapped(module, call):
+                if self._mapped(module, told):
                     return None
                 if path is not None and ".npz" in module.code(path):
                     kind = Reads.ARCHIVE
-            if name in LAZY and self._preloads(call, frame):
+            if name in LAZY and self._preloads(told, frame):
                 name = f"{name}({PRELOADS}=True)"
             return Read(kind, name, module, scope, call, path)
         return None
@@ -231,10 +231,10 @@ class ReadCalls:
         if len(call.args) < 2:  # noqa: PLR2004 - function and paths
             return None
         for alt in self.evaluator.values(call.args[0].value, self.evaluator.calls.plain_frame(module, scope))[:2]:
-            if isinstance(alt.value, External) and names.canonical(alt.value.name) in BY_NAME:
-                name = names.canonical(alt.value.name)
+            mapped, _ = _unpacked(alt.value)
+            if isinstance(mapped, External) and names.canonical(mapped.name) in BY_NAME:
+                name = names.canonical(mapped.name)
                 return Read(BY_NAME[name], name, module, scope, call, None)
-            mapped = alt.value.func if isinstance(alt.value, Partial) else alt.value
             if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):
                 reader = self.reader(mapped.module, mapped.scope)
                 if reader is not None:
@@ -242,16 +242,17 @@ class ReadCalls:
         return None
 
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
-        if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args:
+        if not isinstance(call.func, cst.Name | cst.Attribute | cst.Call) or not call.args:
             return None
-        if _original_name(module, call.func) not in reading_functions(self.project, module.path):
+        if _original_name(module, scope, call.func) not in reading_functions(self.project, module.path):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
-            if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
-                reader = self.reader(alt.value.module, alt.value.scope)
+            value, _ = _unpacked(alt.value)
+            if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda):
+                reader = self.reader(value.module, value.scope)
                 if reader is not None and reader.kind is not Reads.TORCH:
-                    return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
+                    return Read(reader.kind, value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
         return None
 
     def reader(self, module: Module, scope: Scope) -> Reader | None:
@@ -317,20 +318,57 @@ class ReadCalls:
         return any(isinstance(n, cst.Name) and n.value in paths and n not in attributes for n in descend(path))
 
 
-def _original_name(module: Module, function: cst.BaseExpression) -> str:
-    """The last name of a function where it is written: an import, or assignments, may have given it another one."""
+def _original_name(module: Module, scope: Scope, function: cst.BaseExpression) -> str:
+    """The last name of a function where it is written: an import, assignments, or ``partial`` may have given it another one."""
     for _ in range(_LONGEST_WAY):
-        if not isinstance(function, cst.Name):
+        function = names.handed_on(function)
+        given = _assigned(module, scope, function)
+        if given is None:
             break
-        for effect in module.root.effects.get(function.value, ()):
-            if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
-                return names.last_name(effect.node.name)
-            if effect.kind == "assign" and not effect.path and isinstance(effect.value, cst.Name | cst.Attribute):
-                function = effect.value
-                break
-        else:
-            break
+        if isinstance(given, cst.ImportAlias):
+            return names.last_name(given.name)
+        function = given
     return names.last_name(function)
+
+
+def _assigned(module: Module, scope: Scope, function: cst.BaseExpression) -> cst.BaseExpression | cst.ImportAlias | None:
+    """The function that a name, or an attribute of the object itself, stands for; ``None`` where it has no other name."""
+    path = path_of(function)
+    if path is None:
+        return None
+    root, parts = path
+    owner = scope.parent if parts and root == names.self_name(scope) else None
+    if owner is not None and not any(word in module.words for word in HANDS_ON):
+        return None  # a method, or what nobody knows
+    around = owner.children if owner is not None else () if parts else (*_enclosing(scope), module.root)
+    for other in around:
+        for effect in other.effects.get(root if owner is None else names.self_name(other) or "", ()):
+            if owner is None and effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
+                return effect.node
+            named = names.handed_on(effect.value) if effect.kind == "assign" and effect.path == parts and effect.value is not None else None
+            if isinstance(named, cst.Name | cst.Attribute) and (owner is None or named is not effect.value):
+                return named
+    return None
+
+
+def _enclosing(scope: Scope) -> Iterator[Scope]:
+    """The functions around the code of a scope, the innermost first."""
+    here: Scope | None = scope
+    while here is not None and here.parent is not None:
+        yield here
+        here = here.parent
+
+
+def _is_named(arg: cst.Arg) -> bool:
+    return arg.keyword is not None or arg.star == "**"
+
+
+def _unpacked(value: Value) -> tuple[Value, tuple[cst.Arg, ...]]:
+    """What a callable calls in the end, and the arguments that it has been given for that."""
+    if not isinstance(value, Partial):
+        return value, ()
+    inner, given = _unpacked(value.func)
+    return inner, (*given, *value.bound.args)
 
 
 def runs_models(project: Project, module: Module) -> frozenset[cst.CSTNode]:
