@@ -32,6 +32,8 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
     again = False  # whether a loop over data around it makes it again with each batch: what repeats steps inside of that ends soon
     for loop in store.loops:
         renewed = is_renewed(store, record, loop)
+        if renewed:
+            found.clear()  # what begins again with each of its rounds has nothing left of a round outside
         if not renewed and (loop.batches or (loop.steps and not again)):
             found.append(loop)
         again = again or (renewed and loop.batches)
