@@ -7,7 +7,7 @@ import builtins
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.api_names import COLLECTIONS
+from oomlint.api_names import COLLECTIONS, HANDS_ON
 from oomlint.frameworks import BACKWARDS, STEPS
 from oomlint.scout.forms import (
     FILLERS,
@@ -44,8 +44,8 @@ from oomlint.scout.telling_names import (
     BUILDERS,
     DENSE,
     DRIVES,
+    ELEMENTWISE,
     LARGE_NUMBER,
-    MAPS,
     MODES,
     MOVES,
     NO_ROOTS,
@@ -547,7 +547,7 @@ class Look:
         """Whether a call may open a file, or bring one into memory."""
         if name in READS or name == "File":
             return True
-        if name in MAPS and node.args:
+        if (name in ELEMENTWISE or name in HANDS_ON) and node.args:
             given = name_of(node.args[0])
             if given in {"load", "open", *READS}:
                 return True

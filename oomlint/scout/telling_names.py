@@ -68,6 +68,7 @@ PAIRS: Final = frozenset({"cdist", "squareform"})  # a number for each pair of r
 MAKERS: Final = ALLOCATORS | DRAWS | PAIRS
 DENSE: Final = frozenset({"toarray", "todense", "to_dense"})  # methods that make a sparse matrix dense
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
+ELEMENTWISE: Final = MAPS | frozenset("apply applymap progress_apply progress_map parallel_apply".split())  # and those of a table of pandas
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
 LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
 _DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")

@@ -107,7 +107,7 @@ class Kept(KeptCalls):
         known = self._memo.get(key)
         if known is None:
             search = Search(origin=(module, node), pickled=unpickles(node))
-            mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
+            mapped = self.mapped(module, node) is not None
             many = all_of_it or self.repeats(module, node)
             going = Going(many=many, index=index, listed=mapped, since=node, gathered=node if mapped or all_of_it else None)
             if isinstance(node, cst.Call) and names.last_name(node.func) == "read_direct" and node.args:

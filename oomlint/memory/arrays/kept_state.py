@@ -16,10 +16,11 @@ from oomlint.api_names import WRAPPERS
 from oomlint.memory.datasets.serving import Entered, serving_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, ExternalCall, Unknown
-from oomlint.scout.telling_names import MAPS
+from oomlint.scout.telling_names import ELEMENTWISE, MAPS
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -210,7 +211,23 @@ class Keeping(ABC):
         loop = self.loop_of(module, node)
         if loop is not None:
             return self._unbounded(module, loop.iter)
-        return (isinstance(node, cst.Call) and names.last_name(node.func) in MAPS) or self.gathering(module, node) is not None
+        return self.mapped(module, node) is not None or self.gathering(module, node) is not None
+
+    def mapped(self, module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """The function that a call has called for each element of something: ``map(read, paths)``, ``frame["path"].apply(read)``."""
+        last = names.last_name(node.func) if isinstance(node, cst.Call) else ""
+        if last not in ELEMENTWISE or not isinstance(node, cst.Call) or not node.args or node.args[0].keyword is not None:
+            return None
+        several = len(node.args) > 1 and node.args[1].keyword is None
+        if (last in MAPS and several) or (isinstance(node.func, cst.Attribute) and self._is_frame(module, node.func.value)):
+            return node.args[0].value
+        return None
+
+    def _is_frame(self, module: Module, node: cst.BaseExpression) -> bool:
+        """Whether an expression is a table of pandas, or a column of one."""
+        frames = self.evaluator.calls.frames(module, module.walk.scope_at(node), most=2)
+        parts = (node, node.value) if isinstance(node, cst.Subscript | cst.Attribute) else (node,)
+        return any(self.constructions.contents.of(part, frame).kind is Kind.FRAME for frame in frames for part in parts)
 
     @staticmethod
     def loop_of(module: Module, node: cst.CSTNode) -> cst.For | cst.CompFor | None:

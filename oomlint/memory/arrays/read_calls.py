@@ -14,13 +14,13 @@ from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.known_reads import BY_NAME, GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, Reads, known_read
+from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, Reads, known_read
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
-from oomlint.scout.telling_names import MAPS
+from oomlint.scout.telling_names import ELEMENTWISE
 from oomlint.syntax.nodes import descend, path_of
 from oomlint.syntax.scopes import REBINDS
 
@@ -50,6 +50,7 @@ class Read(Struct, frozen=True, eq=False):
     places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
     by: str = ""  # the library's function, where ``name`` is one of the project that calls it
     within: tuple[tuple[Module, cst.CSTNode], ...] = ()  # where that one is called
+    each: bool = False  # one call reads many files, one for each element of something
 
     @property
     def gives(self) -> Resource:
@@ -162,8 +163,8 @@ class ReadCalls:
 
     def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         last = names.last_name(call.func)
-        if last in MAPS or last in JOBS:
-            return self._mapped_over(module, scope, call)
+        if last in ELEMENTWISE or last in JOBS:
+            return self._called_by(module, scope, call)
         if last == "read" and isinstance(call.func, cst.Attribute) and self._is_video(module, scope, call.func.value):
             return Read(Reads.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
         if last in TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
@@ -175,29 +176,35 @@ class ReadCalls:
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
             value, given = _unpacked(alt.value)
-            kind = known_read(value.name) if isinstance(value, External) else None
-            if kind is None or not isinstance(value, External):
-                continue
-            name = names.canonical(value.name)
             told = call.with_changes(args=sorted((*given, *call.args), key=_is_named)) if given else call
-            path = next(iter(arguments.plain(told)), None)
-            if name == "PIL.Image.open" and _as_it_is(module, call):
+            known = self._known(module, frame, value, told)
+            if known is not None and known[1] == "PIL.Image.open" and _as_it_is(module, call):
                 return None  # nothing is decoded
-            if name == "numpy.fromstring" and arguments.has(told, "sep"):
-                return None  # numbers that are written out: those of a line are few
-            if name in {"numpy.loadtxt", "numpy.genfromtxt"} and _of_words(told):
-                return None
-            if name == "torch.load" and (arguments.has(told, "mmap") or any(a.star == "**" for a in told.args)):
-                return None
-            if name == "numpy.load":
-                if self._mapped(module, told):
-                    return None
-                if path is not None and ".npz" in module.code(path):
-                    kind = Reads.ARCHIVE
-            if name in LAZY and self._preloads(told, frame):
-                name = f"{name}({PRELOADS}=True)"
-            return Read(kind, name, module, scope, call, path)
+            if known is not None:
+                return Read(*known, module, scope, call, next(iter(arguments.plain(told)), None))
         return None
+
+    def _known(self, module: Module, frame: Frame, function: Value, call: cst.Call) -> tuple[Reads, str] | None:
+        """What a function of a library reads with the arguments of a call, and how to call it; ``None`` for what reads nothing, or little."""
+        kind = known_read(function.name) if isinstance(function, External) else None
+        if kind is None or not isinstance(function, External):
+            return None
+        name = names.canonical(function.name)
+        if name == "numpy.fromstring" and arguments.has(call, "sep"):
+            return None  # numbers that are written out: those of a line are few
+        if name in {"numpy.loadtxt", "numpy.genfromtxt"} and _of_words(call):
+            return None
+        if name == "torch.load" and (arguments.has(call, "mmap") or any(a.star == "**" for a in call.args)):
+            return None
+        if name == "numpy.load":
+            if self._mapped(module, call):
+                return None
+            path = next(iter(arguments.plain(call)), None)
+            if path is not None and ".npz" in module.code(path):
+                kind = Reads.ARCHIVE
+        if name in LAZY and self._preloads(call, frame):
+            name = f"{name}({PRELOADS}=True)"
+        return kind, name
 
     def _preloads(self, call: cst.Call, frame: Frame) -> bool:
         """Whether a call is told to read what it opens; text is the path of a file that is mapped."""
@@ -226,19 +233,25 @@ class ReadCalls:
 
     # -- functions of the project that read a file whose path they are given ---------------------------------------------
 
-    def _mapped_over(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
-        """``map(np.load, paths)``, ``submit(read, path)``."""
-        if len(call.args) < 2:  # noqa: PLR2004 - function and paths
+    def _called_by(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+        """``map(np.load, paths)``, ``frame["path"].apply(np.load)``, ``submit(read, path)``."""
+        function = kept_of(self.project).mapped(module, call)
+        each = function is not None
+        if function is None and names.last_name(call.func) in JOBS and len(call.args) > 1:
+            function = call.args[0].value
+        if function is None:
             return None
-        for alt in self.evaluator.values(call.args[0].value, self.evaluator.calls.plain_frame(module, scope))[:2]:
-            mapped, _ = _unpacked(alt.value)
-            if isinstance(mapped, External) and names.canonical(mapped.name) in BY_NAME:
-                name = names.canonical(mapped.name)
-                return Read(BY_NAME[name], name, module, scope, call, None)
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(function, frame)[:2]:
+            mapped, given = _unpacked(alt.value)
+            told = call.with_changes(args=sorted((*given, *filter(_is_named, call.args)), key=_is_named))
+            known = self._known(module, frame, mapped, told)
+            if known is not None:
+                return Read(*known, module, scope, call, None, each=each)
             if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):
                 reader = self.reader(mapped.module, mapped.scope)
                 if reader is not None:
-                    return Read(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by, reader.where)
+                    return Read(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by, reader.where, each)
         return None
 
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
@@ -380,7 +393,7 @@ def chosen_by_loop(read: Read) -> bool:
     """Whether a loop around a read says which file it is: the code reads many."""
     module, node = read.module, read.node
     if isinstance(node, cst.Call) and read.path is None:
-        return names.last_name(node.func) in MAPS
+        return read.each
     used = {part.value for part in descend(read.path or node) if isinstance(part, cst.Name)}
     for here in module.walk.ancestors(node):
         if isinstance(here, cst.For | cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp):
