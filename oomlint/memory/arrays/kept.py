@@ -323,8 +323,8 @@ class Kept(KeptCalls):
 
     def picked(self, search: Search, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
-        if search.inside is not None or going.part or going.inside or (going.many and going.gathered is None):
-            return  # what each round reads again is not all of it
+        if search.inside is not None or going.part or (going.inside and going.gathered is None) or (going.many and going.gathered is None):
+            return  # what each round reads again is not all of it; nor is what an object gives, but one of many objects is a part
         if going.into is not None:
             search.picks.setdefault(going.into, []).append((module, node, going))
         if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):
@@ -352,7 +352,7 @@ class Kept(KeptCalls):
 
     def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
         """A loop that runs a model goes through the value."""
-        who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not going.inside else ""
+        who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not (going.inside and going.gathered is None) else ""
         if who:
             taken = loop.iter
             while isinstance(taken, cst.Call) and names.last_name(taken.func) in WRAPPERS and taken.args:

@@ -167,14 +167,14 @@ class KeptCalls(KeptNames):
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
             going = going.doing(Does.COPIES, module, call)
         if search.inside is not None:  # an object is something else than what it was made of
-            return self._inside(module, call, arg, going)
+            return self._inside(module, call, arg, going, pools=search.pools)
         frame = self.evaluator.calls.plain_frame(module, walk.scope_at(call))
         for alt in self.evaluator.values(call.func, frame)[:3]:
             value = alt.value
             if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda):
                 return self._into(search, module, value, call, arg, going)
             if isinstance(value, ClassRef):
-                return self._made(search, value, call, arg, going)
+                return self._made(search, module, value, call, arg, going)
             if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
                 if value.name.endswith(".Subset") and arg is not arguments.arg_for(call, "dataset", place=0):
                     return None  # the rows that it picks
@@ -203,7 +203,7 @@ class KeptCalls(KeptNames):
         found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))[:3]
         return not any(isinstance(alt.value, External) and names.canonical(alt.value.name).startswith(_NOT_OF_ARRAYS) for alt in found)
 
-    def _inside(self, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+    def _inside(self, module: Module, call: cst.Call, arg: cst.Arg, going: Going, *, pools: bool) -> Going | None:
         """What a call gives of the value, where only the function around is looked at."""
         last = names.last_name(call.func)
         if last in KEEPS or last in JOINS or last in _ARRAYS:
@@ -211,11 +211,13 @@ class KeptCalls(KeptNames):
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         for alt in self.evaluator.values(call.func, frame)[:3]:
             if isinstance(alt.value, ClassRef):
-                return None
+                return going if pools and self._field(alt.value, call, arg) and not self._only_opened(module, arg) else None
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda) and not arg.star:
                 name = parameter_of(alt.value, call, arg)
                 places = self._passed(alt.value, name)[0] if name is not None else {None}
                 return replace(going, index=next(iter(places)) if len(places) == 1 else None, hazy=True) if places else None
+            if pools and isinstance(alt.value, External) and _keeps_size(alt.value.name):
+                return self._given_by(going, call, known=True)
         if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
             return None  # a class of a library, by custom
         return replace(going, index=None, hazy=True)
@@ -303,11 +305,28 @@ class KeptCalls(KeptNames):
             known = self._passes[key] = (frozenset({None}) if function.scope.yields else frozenset(search.returns), tuple(search.made))
         return known
 
-    def _made(self, search: Search, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+    def _only_opened(self, module: Module, arg: cst.Arg) -> bool:
+        """Whether an argument is a picture as `Image.open` gives it: nothing is decoded."""
+        found = self.evaluator.values(arg.value, self.evaluator.calls.plain_frame(module, module.walk.scope_at(arg)))[:3]
+        return any(isinstance(one.value, ExternalCall) and names.canonical(one.value.name) == "PIL.Image.open" for one in found)
+
+    def _field(self, cls: ClassRef, call: cst.Call, arg: cst.Arg) -> str:
+        """The field of a record, a dataclass or a named tuple, that an argument fills; empty where nobody knows."""
+        fields = self.evaluator.fields(cls)
+        if fields is None or arg.star:
+            return ""
+        place = list(call.args).index(arg)
+        if arg.keyword is not None or place >= len(fields) or any(one.star for one in call.args[:place]):
+            return arg.keyword.value if arg.keyword is not None else ""
+        return fields[place][0]
+
+    def _made(self, search: Search, module: Module, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a class: a dataset keeps it, any other object is followed itself."""
         found = self.evaluator.method(_instance(cls), "__init__")
         name = parameter_of(found, call, arg, _part(arg, going)) if found is not None else None
         going = replace(going, keys=going.keys[:-1]) if arg.star == "**" else going
+        if found is None and not going.inside and not self.constructions.is_dataset(cls) and (named := self._field(cls, call, arg)):
+            return None if self._only_opened(module, arg) else replace(going, inside=named, index=None)
         if found is None or name is None or going.part:
             return None if self.constructions.is_dataset(cls) else going
         key = ("made", found.scope, name)
