@@ -286,7 +286,7 @@ def role(
         return "the epochs", most is not None
     repeats = runs_of(project).loop(loop, module, scope)
     if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):
-        return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the steps of a model"), False
+        return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the training steps"), False
     if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(call):
         return f"{most:,} rounds", True
     return None
