@@ -13,7 +13,7 @@ from oomlint.budget.sizes import Factor, Name, Size
 from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Multiplier, ReadFact, Resource, StoreFact
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.ranks.checkpoints import LOADS
-from oomlint.memory.shared.library_names import library_name
+from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from oomlint.budget.command import options_of
 from oomlint.budget.nouns import GRADIENTS, PARAMETERS, STATE
 from oomlint.budget.parts import lacking
-from oomlint.memory.shared.library_names import library_name
+from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments
 
 if TYPE_CHECKING:

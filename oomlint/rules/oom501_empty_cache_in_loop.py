@@ -11,7 +11,7 @@ from oomlint.finding import Consequence, Fix, LoopKind, Message, Multiplier, Res
 from oomlint.measurement import ON_DEVICE
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.shared.batch_loops import batch_loop, runs_each_round
-from oomlint.memory.shared.library_names import library_name, project_function
+from oomlint.memory.shared.qualified_names import library_name, project_function
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text

@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import SAME_PATH
 from oomlint.memory.shared.attribute_names import small_name
-from oomlint.memory.shared.library_names import library_name
+from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
 from oomlint.syntax.nodes import descend
 

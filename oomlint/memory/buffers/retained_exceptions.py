@@ -12,8 +12,8 @@ from oomlint.amounts import readable
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
-from oomlint.memory.shared.library_names import MODULES
 from oomlint.memory.shared.loop_kinds import loops_around
+from oomlint.memory.shared.qualified_names import MODULES
 from oomlint.model import names
 from oomlint.model.values import Const, ExternalCall, FunctionRef, Instance
 from oomlint.source import Kind as Source

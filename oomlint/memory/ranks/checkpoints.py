@@ -14,7 +14,7 @@ from oomlint.memory.arrays.torch_load import is_section, loaded
 from oomlint.memory.datasets.serving import serving_of
 from oomlint.memory.ranks.checkpoint_devices import goes_to_host
 from oomlint.memory.ranks.ranks import ranks_of
-from oomlint.memory.shared.library_names import library_name
+from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
 from oomlint.model.reach import terminates
 from oomlint.syntax.edits import Text

@@ -11,7 +11,7 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.library_names import library_name
+from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
 from oomlint.model.held import Kind, Size
 from oomlint.model.values import FunctionRef

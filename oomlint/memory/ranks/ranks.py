@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.finding import RanksFact
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.library_names import library_name, project_function
+from oomlint.memory.shared.qualified_names import library_name, project_function
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder

@@ -13,7 +13,7 @@ from oomlint.memory.datasets.worker_copies import as_used, is_light, is_small, o
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.ranks.ranks import SPAWN, ranks_of
 from oomlint.memory.shared.content_kinds import PAYLOAD, Kind
-from oomlint.memory.shared.library_names import library_name, project_function
+from oomlint.memory.shared.qualified_names import library_name, project_function
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
 from oomlint.syntax.nodes import path_of
