@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, STACKS, TAKES_OUT
+from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.buffers.hooks import container_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
@@ -185,7 +186,7 @@ def _attribute_grows(stored: Stored, call: cst.Call, module: Module, scope: Scop
             if made.tree.span(loop)[0] > made.tree.span(this.call)[0] and is_round(loop, made, place, project):
                 return loop if made is module else cls.node
     evaluator = evaluator_of(project)
-    runs = evaluator.derives(ClassRef(module, cls), "torch.nn.Module", "pytorch_lightning.LightningModule") and cls.child("forward") is not None
+    runs = evaluator.derives(ClassRef(module, cls), "torch.nn.Module", LIGHTNING_MODULE) and cls.child("forward") is not None
     return cls.node if runs else None
 
 

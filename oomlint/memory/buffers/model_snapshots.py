@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import CONTAINERS, TAKES_OUT
+from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
@@ -182,7 +183,7 @@ class _Copies:
         for alt in self.evaluator.values(node, self.frame)[:4]:
             value = alt.value
             if isinstance(value, Instance):
-                known = known or self.evaluator.derives(value.cls, "torch.nn.Module", "pytorch_lightning.LightningModule")
+                known = known or self.evaluator.derives(value.cls, "torch.nn.Module", LIGHTNING_MODULE)
             elif isinstance(value, ExternalCall):
                 known = known or value.name.startswith(("torch.nn.", "torchvision.models.", "timm."))
                 unknown = unknown or not value.name.startswith("builtins.")

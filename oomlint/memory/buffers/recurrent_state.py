@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import SAME_MODEL
+from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ExternalCall, FunctionRef, Instance, Unknown, Written
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _PAIRS: Final = frozenset({"torch.nn.LSTM", "torch.nn.LSTMCell"})
 _CELLS: Final = frozenset({"torch.nn.RNNCell", "torch.nn.GRUCell", "torch.nn.LSTMCell"})
 _RECURRENT: Final = _PAIRS | _CELLS | {"torch.nn.RNN", "torch.nn.GRU"}
-_MODULES: Final = ("torch.nn.Module", "pytorch_lightning.LightningModule", "torch.nn.modules.module.Module")
+_MODULES: Final = ("torch.nn.Module", LIGHTNING_MODULE, "torch.nn.modules.module.Module")
 # How a state is called; `state` alone is many things, so it counts only where the module that takes it is known.
 _STATE: Final = re.compile(r"^_?([hc]|[hc]x|[hc]_?[0tn]|hc|hid|hidden\w*|\w+_hidden|hiddens|(rnn|lstm|gru)_states?|mems?|memory|memories|cell_state)$")
 _ANY_STATE: Final = re.compile(rf"{_STATE.pattern}|^_?(prev_|last_)?states?$|_states?$|^cells?$")
