@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.frameworks import LOSS_METHODS
 from oomlint.memory.buffers.buffer_readers import mentions
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -26,7 +27,7 @@ _PLACES = frozenset({Content.ARRAY, Content.TENSOR})
 def growing_loops(store: Store, record: Record) -> list[Loop]:
     """The loops over batches during which the target is not made again, the outermost first."""
     root = store.path[0]
-    if isinstance(store.loops[0].node, cst.FunctionDef) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
+    if (isinstance(store.loops[0].node, cst.FunctionDef) or _is_step(record)) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
         return []  # a name of a step, which ends with it
     found: list[Loop] = []
     again = False  # whether a loop over data around it makes it again with each batch: what repeats steps inside of that ends soon
@@ -38,6 +39,11 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
             found.append(loop)
         again = again or (renewed and loop.batches)
     return found
+
+
+def _is_step(record: Record) -> bool:
+    """Whether a framework calls the function once for each batch: its loops go over parts of that."""
+    return record.frame is not None and record.frame.scope.name in LOSS_METHODS and names.is_method(record.frame.scope)
 
 
 def unrenewed_epochs(store: Store, record: Record) -> Loop | None:

@@ -110,10 +110,6 @@ class Buffers:
                 known = best.get(key)
                 if known is None or (growth.code, growth.severity.rank) < (known.code, known.severity.rank):
                     best[key] = growth
-        told = {id(growth.store.node) for growth in best.values()}
-        for key, growth in list(best.items()):
-            if isinstance(growth.store.node, cst.Return) and growth.store.value.all_tags & told:
-                del best[key]  # where what a step returns is added up in the step, that is told
         groups: dict[tuple[str, Severity, cst.CSTNode], list[Growth]] = {}
         grave = {growth.loop.node for growth in best.values() if growth.code == "OOM219" and growth.severity is Severity.WARNING}
         for key, growth in list(best.items()):
