@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import FACTS, VIEW_ATTRIBUTES, WRAPPERS
+from oomlint.api_names import FACTS, TAKES_OUT, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, makes_array, unpickles, works_on
-from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
+from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.attribute_names import may_be_data
@@ -46,6 +46,7 @@ _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 # Methods that read what xarray, rasterio, GDAL, decord, pyedflib, nibabel or MNE have only opened.
 READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data load_data to_data_frame".split())
 
+OF_CONTAINERS: Final = frozenset("copy get items pop popitem popleft values".split())  # methods that give all elements of a container, or some
 _ARITHMETIC: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
 _ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})
 _SINGLE: Final = frozenset({Kind.SCALAR, Kind.TEXT})
@@ -135,7 +136,7 @@ class Kept(KeptCalls):
 
     @staticmethod
     def _met(search: Search, module: Module, node: cst.Call | cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> None:
-        if search.meets is not None and not (going.part or going.some or going.inside or going.hazy):
+        if search.meets is not None and not (going.part or going.some or going.fields or going.hazy):
             search.meets.append(Met(module, node, operand, going))
 
     def returned(
@@ -175,6 +176,13 @@ class Kept(KeptCalls):
                         return
                     going = replace(onto.doing(Does.READS, module, parent) if parent.attr.value == "values" else onto, keys=())
                 case cst.Call():  # a method of the value, or what an argument gives
+                    if going.fields:
+                        inner = self._of_holder(search, module, parent, node, going)
+                        if inner is None:
+                            return
+                        node, going = parent, inner
+                        continue
+                    going = replace(going, opened=False)  # whatever a method gives of a picture, that is decoded
                     self._met(search, module, parent, node, going)
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
                         going = going.doing(Does.LISTS, module, parent)
@@ -185,8 +193,6 @@ class Kept(KeptCalls):
                     keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
                     if isinstance(node, cst.Attribute) and not keeps and not (node.attr.value == "get" and not parent.args):
                         going = replace(going, hazy=True)
-                    if going.inside:
-                        return
                     if not keeps and search.origin is not None and is_object(search.origin[1]) and works_on(parent):
                         return  # an object from a file, say a network, gives something of what it is handed
                     small = isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0))
@@ -214,9 +220,9 @@ class Kept(KeptCalls):
                     if picks_some(parent) and not is_target(module, parent):
                         self.picked(search, module, parent, going)
                     inner = self._subscript(module, parent, going)
-                    if inner is None or going.inside:
+                    if inner is None or going.in_object:
                         return
-                    going = inner
+                    going = self._element(going, inner) if isinstance(parent.slice[0].slice, cst.Index) else inner
                 case cst.Element() | cst.StarredElement() | cst.DictElement() | cst.StarredDictElement():
                     holder = walk.parents[parent]
                     if (
@@ -225,6 +231,8 @@ class Kept(KeptCalls):
                         and isinstance(walk.parents.get(holder), cst.Return | cst.Yield | cst.Assign)
                     ):
                         going = replace(going, index=list(holder.elements).index(parent))
+                    else:
+                        going = going.held_by(EACH)
                     if isinstance(parent, cst.DictElement):
                         if node is parent.key:
                             return
@@ -262,6 +270,7 @@ class Kept(KeptCalls):
                         part=False,
                         listed=going.listed or isinstance(parent, cst.ListComp),
                     ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
+                    going = going.held_by(EACH)
                 case cst.CompFor():
                     if node is parent.iter:
                         self._rounds(search, module, parent, parent.target, going)
@@ -290,7 +299,7 @@ class Kept(KeptCalls):
                     self.follow_out(search, module, walk.scope_at(parent), going)
                     return
                 case cst.Yield():
-                    self.follow_out(search, module, walk.scope_at(parent), replace(going, index=None, many=going.many))
+                    self.follow_out(search, module, walk.scope_at(parent), replace(going, index=None).held_by(EACH))
                     return
                 case cst.BaseExpression() | cst.From():
                     pass
@@ -312,7 +321,7 @@ class Kept(KeptCalls):
         if isinstance(holder, cst.Arg):
             call = module.walk.parents.get(holder)
             if isinstance(call, cst.Call) and names.last_name(call.func) in MAPS | JOBS and call.args[0] is holder:
-                self.climb(search, module, call, replace(deeper, many=True, listed=True, gathered=call))
+                self.climb(search, module, call, replace(deeper, many=True, listed=True, gathered=call).held_by(EACH))
         elif isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
             name = holder.targets[0].target.value
             for call, scope in module.walk.calls:
@@ -323,12 +332,15 @@ class Kept(KeptCalls):
 
     def picked(self, search: Search, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
-        if search.inside is not None or going.part or (going.inside and going.gathered is None) or (going.many and going.gathered is None):
+        if search.inside is not None or going.part or going.in_object or (going.many and going.gathered is None):
             return  # what each round reads again is not all of it; nor is what an object gives, but one of many objects is a part
         if going.into is not None:
             search.picks.setdefault(going.into, []).append((module, node, going))
         if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):
-            taken = node.value if isinstance(node, cst.Subscript) else node.args[0].value
+            if isinstance(node, cst.Call):
+                taken = node.func.value if isinstance(node.func, cst.Attribute) and node.func.attr.value in OF_CONTAINERS else node.args[0].value
+            else:
+                taken = node.value
             self._lives(search, module, taken, going, f"which {who} indexes", evaluated=who == EVALUATION)
 
     def _gives_back(self, module: Module, node: cst.BaseExpression) -> bool:
@@ -348,11 +360,11 @@ class Kept(KeptCalls):
         scope = module.walk.scope_at(loop)
         mixed = going.mixed and not isinstance(target, cst.Tuple | cst.List)
         for name in names_of(target):
-            self.follow_name(search, module, scope, name, loop.target, replace(going.named(name), part=True, mixed=mixed, keys=()))
+            self.follow_name(search, module, scope, name, loop.target, replace(going.named(name).element(), part=True, mixed=mixed, keys=()))
 
     def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
         """A loop that runs a model goes through the value."""
-        who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not (going.inside and going.gathered is None) else ""
+        who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not going.in_object else ""
         if who:
             taken = loop.iter
             while isinstance(taken, cst.Call) and names.last_name(taken.func) in WRAPPERS and taken.args:
@@ -362,21 +374,39 @@ class Kept(KeptCalls):
     @staticmethod
     def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str, *, evaluated: bool) -> None:
         words = f"`{' '.join(module.code(node).split())}`, {why}"
-        if not any(one.live and one.evaluated is evaluated and one.passed == going.passed for one in search.found):
+        if not any(one.live and (one.evaluated, one.opened) == (evaluated, going.opened) and one.passed == going.passed for one in search.found):
             search.found.append(replace(going.kept_by(module, node, words, live=True), evaluated=evaluated))
 
     @staticmethod
     def _attribute_of(walk: Walk, node: cst.Attribute, going: Going) -> Going | None:
         """What an attribute of the value holds of it; ``None`` where that is something else."""
         name = node.attr.value
-        if going.inside:
-            return replace(going, inside="") if name == going.inside else None
+        if going.in_object:
+            return replace(going, fields=going.fields[:-1]) if name == going.fields[-1] else None
+        if going.fields:
+            return going if name in OF_CONTAINERS else None
         if name in _SMALL_ATTRIBUTES:
             return None
         called = walk.parents.get(node)
         if (isinstance(called, cst.Call) and called.func is node) or name in _SAME_ATTRIBUTES or may_be_data(name):
             return going
         return None
+
+    def _of_holder(self, search: Search, module: Module, call: cst.Call, node: cst.CSTNode, going: Going) -> Going | None:
+        """What a method gives of a container whose elements hold the value: all of them, or one that it takes out."""
+        method = node.attr.value if isinstance(node, cst.Attribute) else ""
+        if method not in OF_CONTAINERS or going.in_object:
+            return None
+        self.picked(search, module, call, going)  # the container is there as long as the loop that asks for it
+        return self._element(going, replace(going, index=None)) if method in TAKES_OUT | {"get"} else going
+
+    @staticmethod
+    def _element(going: Going, taken: Going) -> Going:
+        """What is taken out of a container whose elements hold the value: one of them, unless its elements are containers again."""
+        if not going.fields:
+            return taken
+        inner = taken.element()
+        return replace(inner, part=going.part or EACH not in inner.fields, cut=going.cut)
 
     def _subscript(self, module: Module, node: cst.Subscript, going: Going) -> Going | None:
         """What an index leaves of the value; ``None`` where that is one element of many."""
@@ -482,7 +512,7 @@ class Kept(KeptCalls):
         for root in made:
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
-                    self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
+                    self.climb(search, module, use, replace(going.element(), part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
 
 
 def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:

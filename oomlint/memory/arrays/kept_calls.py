@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import PUTS_IN, REDUCTIONS, RUNS_JOBS, SCALARS, SHARES, STACKS, TENSOR_TYPES
+from oomlint.api_names import CONTAINERS, PUTS_IN, REDUCTIONS, RUNS_JOBS, SCALARS, SHARES, STACKS, TENSOR_TYPES, WRAPPERS
 from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
-from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Keeper, Search
+from oomlint.memory.arrays.kept_state import DEEPEST, EACH, Does, Given, Going, Keeper, Search
 from oomlint.memory.datasets.serving import Entered
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
@@ -34,7 +34,7 @@ _SMALL_FUNCTIONS: Final = frozenset(
 _BY_LIBRARY: Final = frozenset({"append", "insert", "log", "where"})
 # Methods, and functions outside of NumPy and torch, that give about as much as they are asked of.
 KEEPS: Final = frozenset(
-    "convert resize imresize cvtColor astype copy float double half numpy asarray array transpose permute reshape view crop to clone squeeze unsqueeze "
+    "convert resize imresize cvtColor clamp astype copy float double half numpy asarray array transpose permute reshape view crop to clone squeeze unsqueeze "
     "contiguous flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
     "sorted items values result as_completed img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
 )
@@ -83,7 +83,8 @@ class KeptCalls(KeptNames):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._passes: Memory[tuple[Scope, str], tuple[frozenset[int | None], tuple[Passed, ...]]] = Memory(project.readings)
+        self._passes: Memory[tuple[Scope, str, tuple[str, ...], bool], tuple[tuple[Given, ...], tuple[Passed, ...]]] = Memory(project.readings)
+        self._stores: Memory[tuple[Scope, str, tuple[str, ...], bool], tuple[Given, ...]] = Memory(project.readings)
 
     def of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
         """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
@@ -132,6 +133,7 @@ class KeptCalls(KeptNames):
                     rebuilt=going.rebuilt or going.part,
                     part=False,
                     listed=last == "append",
+                    fields=going.fields if last in {"extend", "update"} else going.held_by(EACH).fields,
                 ).gathered_by(self.gathering(module, call), module, call, part=going.part),
             )
             return None
@@ -155,7 +157,7 @@ class KeptCalls(KeptNames):
             going = replace(going, mixed=False)
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
             going = replace(going.named(arg.keyword.value), keys=(*going.keys, (arg.keyword.value, arg.keyword.value)))
-        listed = going.listed and not going.mixed and not self._of_references(module, call)  # what references are of is not copied
+        listed = going.listed and not (going.mixed or going.fields) and not self._of_references(module, call)  # what references are of is not copied
         if listed and call.args and call.args[0] is arg and self.joins(module, call):
             # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
             shown = isinstance(arg.value, cst.List | cst.Tuple)
@@ -211,11 +213,11 @@ class KeptCalls(KeptNames):
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         for alt in self.evaluator.values(call.func, frame)[:3]:
             if isinstance(alt.value, ClassRef):
-                return going if pools and self._field(alt.value, call, arg) and not self._only_opened(module, arg) else None
+                return next(iter(self._held(module, alt.value, call, arg, going)), None)
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda) and not arg.star:
                 name = parameter_of(alt.value, call, arg)
-                places = self._passed(alt.value, name)[0] if name is not None else {None}
-                return replace(going, index=next(iter(places)) if len(places) == 1 else None, hazy=True) if places else None
+                places = self._passed(alt.value, name, going)[0] if name is not None else (Given(None, hazy=True),)
+                return replace(_given(going, places), hazy=going.hazy or places[0].hazy) if places else None
             if pools and isinstance(alt.value, External) and _keeps_size(alt.value.name):
                 return self._given_by(going, call, known=True)
         if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
@@ -225,14 +227,15 @@ class KeptCalls(KeptNames):
     @staticmethod
     def moved_by(search: Search, module: Module, call: cst.Call, going: Going) -> Going:
         """The value after a call that puts it on an accelerator."""
-        if not (going.some or going.cut or going.inside or going.hazy or going.index is not None):
+        if not (going.some or going.cut or going.fields or going.hazy or going.index is not None):
             search.moves.append(going.kept_by(module, call, f"`{' '.join(module.code(call).split())}`", live=True))
         return going.doing(Does.MOVES, module, call)
 
     @staticmethod
     def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going:
         """The value after a call that nobody can look into: where it is not ``known`` to give all of it back, it may be anything, made again in each round."""
-        return replace(going, index=None) if known else replace(going, index=None, hazy=True, since=call)
+        going = replace(going, index=None, opened=going.opened and (bool(going.fields) or names.last_name(call.func) in CONTAINERS | WRAPPERS))
+        return going if known else replace(going, hazy=True, since=call)
 
     def _of_references(self, module: Module, call: cst.Call) -> bool:
         """Whether a call is told to make an array of objects: ``dtype=object``."""
@@ -257,7 +260,7 @@ class KeptCalls(KeptNames):
 
     def _saved(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> None:
         """What many reads brought into a container is written at once, when all of it is there."""
-        if not going.many or going.part or going.inside or going.gathered is None or self.is_repeated(module, call):
+        if not going.many or going.part or going.fields or going.gathered is None or self.is_repeated(module, call):
             return
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         saves = any(isinstance(a.value, External) and names.canonical(a.value.name) in _SAVES for a in self.evaluator.values(call.func, frame)[:2])
@@ -278,7 +281,7 @@ class KeptCalls(KeptNames):
         if name is None or going.depth >= DEEPEST:
             return replace(going, index=None)
         into = (function.scope, name)
-        key = ("into", *into)
+        key = ("into", *into, going.fields)
         if key not in search.seen:
             search.seen.add(key)
             deeper = replace(going, depth=going.depth + 1, index=None, entered=Entered(module, call, going.since, going.entered), into=into)
@@ -286,29 +289,54 @@ class KeptCalls(KeptNames):
         else:  # what the function takes of it may come back here, too
             for place, part, known in search.picks.get(into, ()):
                 self.picked(search, place, part, replace(known, entered=Entered(module, call, going.since, going.entered), into=None))
-        places, made = self._passed(function, name)
+        places, made = self._passed(function, name, going)
         if not places:
             return None
         if going.whole:
             going = replace(going, passed=tuple(dict.fromkeys((*going.passed, *made))))
-        return replace(going, index=next(iter(places)) if len(places) == 1 else None)
+        return _given(going, places)
 
-    def _passed(self, function: FunctionRef, name: str) -> tuple[frozenset[int | None], tuple[Passed, ...]]:
+    def _passed(self, function: FunctionRef, name: str, going: Going) -> tuple[tuple[Given, ...], tuple[Passed, ...]]:
         """Where a function returns what it is given as ``name``, or what it makes of that; and what it computes of all of it on the way."""
-        key = (function.scope, name)
+        key = (function.scope, name, going.fields, going.opened)
         known = self._passes.get(key)
         if known is None:
-            self._passes.assume(key, (frozenset({None}), ()))  # a function that calls itself
+            self._passes.assume(key, ((Given(None, going.fields, going.opened, hazy=True),), ()))  # a function that calls itself
             search = Search(inside=function.scope, parts=True)
-            self.follow_name(search, function.module, function.scope, name, None, Going())
+            self.follow_name(search, function.module, function.scope, name, None, Going(fields=going.fields, opened=going.opened))
             self.run(search)
-            known = self._passes[key] = (frozenset({None}) if function.scope.yields else frozenset(search.returns), tuple(search.made))
+            gives = tuple(search.gives)
+            if function.scope.yields and not any(one.fields for one in gives):
+                gives = (Given(None, going.fields, going.opened, hazy=True),)
+            known = self._passes[key] = gives, tuple(search.made)
         return known
 
     def _only_opened(self, module: Module, arg: cst.Arg) -> bool:
-        """Whether an argument is a picture as `Image.open` gives it: nothing is decoded."""
-        found = self.evaluator.values(arg.value, self.evaluator.calls.plain_frame(module, module.walk.scope_at(arg)))[:3]
-        return any(isinstance(one.value, ExternalCall) and names.canonical(one.value.name) == "PIL.Image.open" for one in found)
+        """Whether an argument is a picture as `Image.open` gives it: nothing is decoded, unless the function has it loaded."""
+        scope = module.walk.scope_at(arg)
+        found = self.evaluator.values(arg.value, self.evaluator.calls.plain_frame(module, scope))[:3]
+        opened = any(isinstance(one.value, ExternalCall) and names.canonical(one.value.name) == "PIL.Image.open" for one in found)
+        return opened and not any(names.dotted(call.func) == f"{names.dotted(arg.value)}.load" for call in scope.calls)
+
+    def _held(self, module: Module, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> list[Going]:
+        """The value in each attribute of a new object that it is given to by an argument."""
+        found = self.evaluator.method(_instance(cls), "__init__")
+        if found is None:
+            field = self._field(cls, call, arg)
+            opened = going.opened or (not going.fields and self._only_opened(module, arg))
+            return [replace(going.held_by(field), index=None, opened=opened)] if field else []
+        name = parameter_of(found, call, arg, _part(arg, going))
+        if name is None:
+            return []
+        key = (found.scope, name, going.fields, going.opened)
+        known = self._stores.get(key)
+        if known is None:
+            self._stores.assume(key, ())
+            search = Search(inside=found.scope)
+            self.follow_name(search, found.module, found.scope, name, None, Going(fields=going.fields, opened=going.opened))
+            self.run(search)
+            known = self._stores[key] = tuple(search.stores)
+        return [replace(going, index=None, fields=one.fields, opened=one.opened) for one in known]
 
     def _field(self, cls: ClassRef, call: cst.Call, arg: cst.Arg) -> str:
         """The field of a record, a dataclass or a named tuple, that an argument fills; empty where nobody knows."""
@@ -325,11 +353,11 @@ class KeptCalls(KeptNames):
         found = self.evaluator.method(_instance(cls), "__init__")
         name = parameter_of(found, call, arg, _part(arg, going)) if found is not None else None
         going = replace(going, keys=going.keys[:-1]) if arg.star == "**" else going
-        if found is None and not going.inside and not self.constructions.is_dataset(cls) and (named := self._field(cls, call, arg)):
-            return None if self._only_opened(module, arg) else replace(going, inside=named, index=None)
+        if (found is None or going.part) and not self.constructions.is_dataset(cls) and (held := self._held(module, cls, call, arg, going)):
+            return replace(held[0], put=None) if going.part else held[0]
         if found is None or name is None or going.part:
-            return None if self.constructions.is_dataset(cls) else going
-        key = ("made", found.scope, name)
+            return None if self.constructions.is_dataset(cls) or going.fields else going
+        key = ("made", found.scope, name, going.fields)
         if key not in search.seen and going.depth < DEEPEST:
             search.seen.add(key)
             self.follow_name(
@@ -342,6 +370,14 @@ def _interpolates(call: cst.Call) -> bool:
     """Whether numbers between those of an array are worked out: of the nearest ones, ``order=0``, `resize` makes bytes again."""
     order = arguments.named(call, "order")
     return order is None or (isinstance(order, cst.Integer) and order.value != "0")
+
+
+def _given(going: Going, places: tuple[Given, ...]) -> Going:
+    """The value as a function gives it back, at one place or somewhere."""
+    first = places[0]
+    index = first.index if len({one.index for one in places}) == 1 else None
+    put = going.put if first.fields == going.fields else first.put  # else it is in another object
+    return replace(going, index=index, fields=first.fields, opened=first.opened, put=put)
 
 
 def _part(arg: cst.Arg, going: Going) -> int | str | None:

@@ -22,7 +22,7 @@ from oomlint.memory.arrays.kept_forms import (
     shadowed,
     stands_in,
 )
-from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search
+from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Given, Going, Keeping, Search
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External, FunctionRef
@@ -65,7 +65,7 @@ class KeptNames(Keeping):
         while isinstance(target, cst.Subscript):
             into = True
             index = target.slice[0].slice if len(target.slice) == 1 else None
-            going = going.under(index.value) if isinstance(index, cst.Index) and not isinstance(index.value, cst.Tuple) else going
+            going = going.held_by(EACH).under(index.value) if isinstance(index, cst.Index) and not isinstance(index.value, cst.Tuple) else going.held_by(EACH)
             going = going if is_key(target) else replace(going, retyped=True)
             target = target.value
         if into:
@@ -86,7 +86,7 @@ class KeptNames(Keeping):
 
     def _pooled(self, search: Search, module: Module, scope: Scope, statement: cst.CSTNode, name: str, going: Going) -> None:
         """Rounds of a loop have put many values into one list or dictionary, which was made once, outside of the loop, and which no round empties."""
-        if search.found or going.gathered is None or going.part or going.inside or going.hazy:
+        if search.found or going.gathered is None or going.part or going.in_object or going.hazy:
             return
         if isinstance(going.gathered, cst.ListComp | cst.DictComp):
             made = [statement]
@@ -114,7 +114,7 @@ class KeptNames(Keeping):
             return
         if any(not effect.path and effect.kind == "assign" for effect in scope.effects.get(name, ())):
             return
-        key = ("handed in", scope, name, going.passed, going.keys)
+        key = ("handed in", scope, name, going.passed, going.keys, going.fields)
         if key in search.seen:
             return
         search.seen.add(key)
@@ -135,6 +135,8 @@ class KeptNames(Keeping):
         if owner is None or not owner.is_class or going.part:
             return
         if search.inside is not None:
+            if scope is search.inside and not going.hazy:
+                search.stores.setdefault(Given(None, (*going.fields, name), going.opened))
             inner = ("attribute inside", name)
             if search.parts and scope is search.inside and inner not in search.seen:  # what the same function gives back of it
                 search.seen.add(inner)
@@ -142,7 +144,7 @@ class KeptNames(Keeping):
                     self.climb(search, module, use, replace(going, index=None))
             return
         cls = ClassRef(module, owner)
-        key, place = ("attribute", owner, name, going.passed, going.keys), ("keeps", statement, name)
+        key, place = ("attribute", owner, name, going.passed, going.keys, going.fields), ("keeps", statement, name)
         known = key in search.seen
         if (known and place in search.seen) or not (search.late or self.constructions.builds(cls, scope)):
             return
@@ -173,7 +175,7 @@ class KeptNames(Keeping):
                 self.climb(search, module, use, deeper)
         init = owner.child("__init__")
         if init is not None:
-            self._sites(search, module, init, replace(deeper, inside=name))
+            self._sites(search, module, init, deeper.held_by(name))
 
     @staticmethod
     def _attributes(module: Module, method: Scope, this: str, name: str) -> Iterator[cst.Attribute]:
@@ -185,7 +187,7 @@ class KeptNames(Keeping):
 
     def follow_name(self, search: Search, module: Module, scope: Scope, name: str, definition: cst.CSTNode | None, going: Going) -> None:
         """Follow every use of a name that its definition reaches."""
-        key = (scope, name, definition, going.part, going.many, going.passed, going.keys)
+        key = (scope, name, definition, going.part, going.many, going.passed, going.keys, going.fields)
         if key in search.seen:
             return
         search.seen.add(key)
@@ -284,7 +286,9 @@ class KeptNames(Keeping):
         if search.inside is not None:
             kept = not going.part and (search.parts or not (going.collected or going.rebuilt)) and not (search.sure and going.hazy)
             if scope is search.inside and kept:
-                search.returns.add(going.index)
+                search.gives.setdefault(Given(going.index, going.fields, going.opened, going.hazy, going.put))
+                if not going.fields:
+                    search.returns.add(going.index)
                 if not (going.collected or going.rebuilt):
                     search.made.update((one, None) for one in going.passed if one.does in COMPUTED)
             return
@@ -295,7 +299,7 @@ class KeptNames(Keeping):
         self._sites(search, module, scope, replace(going, depth=going.depth + 1, entered=None, into=None))
 
     def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
-        key = ("sites", scope, going.index, going.passed, going.keys)
+        key = ("sites", scope, going.index, going.passed, going.keys, going.fields)
         if key in search.seen:
             return
         search.seen.add(key)
@@ -305,7 +309,7 @@ class KeptNames(Keeping):
             if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):
                 self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call), since=site.call))
         for call in self._mapped(module, scope):
-            self.climb(search, module, call, replace(going, many=True, listed=True, since=call, gathered=call))
+            self.climb(search, module, call, replace(going, many=True, listed=True, since=call, gathered=call).held_by(EACH))
 
     def _mapped(self, module: Module, scope: Scope) -> Iterator[cst.Call]:
         """Calls in the same file that call a function for each element of something: ``map(function, rows)``, ``series.apply(function)``."""

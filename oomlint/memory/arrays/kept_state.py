@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 DEEPEST: Final = 12  # functions on the way
 STEPS: Final = 4_000  # for one read
+EACH: Final = "[]"  # an element of a container, on the way to a value
+_DEEPEST_FIELDS: Final = 6  # objects and containers around a value
 _FILES: Final = re.compile(r"path|file|glob|listdir|walk|iterdir|\bfn|fname|json|scandir")
 
 
@@ -75,6 +77,7 @@ class Keeper(Struct, frozen=True):
     put: tuple[Module, cst.CSTNode] | None = None  # what puts it into the first container on the way
     saver: str = ""  # the call that writes it to a file once all of it is there; then it is `live`, too
     evaluated: bool = False  # it is `live` for a loop that runs a model and trains nothing
+    opened: bool = False  # a picture in it is only opened
 
 
 class Going(Struct, frozen=True):
@@ -87,7 +90,8 @@ class Going(Struct, frozen=True):
     part: bool = False  # an element of it
     some: bool = False  # so many rows of it, however many there are
     cut: bool = False  # rows of it that an index or two bounds pick, which another round may pick elsewhere
-    inside: str = ""  # the attribute of an object that holds it
+    fields: tuple[str, ...] = ()  # the way to it in the object that holds it, the outermost last: attributes, and `EACH` for elements of a container
+    opened: bool = False  # a field holds a picture that is only opened
     listed: bool = False  # it is in a list, not yet in an array
     mixed: bool = False  # it is in a small list beside things that are no arrays: no array can hold both, but by reference
     given: bool = False  # it was handed to a dataset
@@ -99,14 +103,14 @@ class Going(Struct, frozen=True):
     entered: Entered | None = None  # the call whose argument it came in by
     into: tuple[Scope, str] | None = None  # the function and its parameter
     gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
-    put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
+    put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time; of new objects that hold it, the first time for them
     keys: tuple[tuple[str, str], ...] = ()  # the keys of the dictionaries that hold it, the outermost last: how each begins and ends
     retyped: bool = False  # it was written into an array that was there: its numbers have the type of that array
 
     @property
     def whole(self) -> bool:
         """Whether it is all of the data, in one array, as far as anybody knows."""
-        return not (self.part or self.some or self.cut or self.listed or self.inside or self.hazy)
+        return not (self.part or self.some or self.cut or self.listed or self.fields or self.hazy)
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
         """The same after something was done with it."""
@@ -117,7 +121,10 @@ class Going(Struct, frozen=True):
         self, module: Module, node: cst.CSTNode, words: str, attribute: str = "", owner: ClassRef | None = None, *, live: bool = False, saver: str = ""
     ) -> Keeper:
         """Who keeps the value, with all that is known of its way."""
-        return Keeper(module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver)
+        return Keeper(
+            module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver,
+            opened=self.opened,
+        )  # fmt: skip
 
     def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode, *, part: bool = False) -> Going:
         """The same after a statement in a loop has put it, or a ``part`` of it, into a container: what made one array of it made one of many then."""
@@ -126,9 +133,24 @@ class Going(Struct, frozen=True):
         passed = self.passed if part else tuple(one for one in self.passed if one.does is not Does.JOINS)
         return replace(self, gathered=loop, put=self.put or (module, node), passed=passed)
 
+    @property
+    def in_object(self) -> bool:
+        """Whether it is in one object, and not in each of a container of objects."""
+        return self.fields[-1:] not in ((), (EACH,))
+
+    def held_by(self, field: str) -> Going:
+        """The same in an attribute of an object; of what is in an object already, in a container."""
+        if len(self.fields) >= _DEEPEST_FIELDS or (field == EACH and not self.fields):
+            return self
+        return replace(self, fields=(*self.fields, field))
+
+    def element(self) -> Going:
+        """What an element of a container holds of it."""
+        return replace(self, fields=self.fields[:-1]) if self.fields[-1:] == (EACH,) else self
+
     def under(self, key: cst.BaseExpression | None) -> Going:
         """The same in a dictionary, under a key."""
-        return replace(self, keys=(*self.keys, ends_of(key)))
+        return replace(self, keys=(*self.keys, ends_of(key))) if not self.fields else self
 
     def taken(self, key: str) -> Going | None:
         """What the dictionary that holds it has under a key; ``None`` where that is something else."""
@@ -140,6 +162,16 @@ class Going(Struct, frozen=True):
     def named(self, name: str) -> Going:
         """The same under another name."""
         return replace(self, names=(*self.names, name)) if name not in self.names[-1:] else self
+
+
+class Given(Struct, frozen=True):
+    """Where a function gives back a value, and what it is by then."""
+
+    index: int | None  # its place in a tuple
+    fields: tuple[str, ...] = ()
+    opened: bool = False
+    hazy: bool = False
+    put: tuple[Module, cst.CSTNode] | None = None  # what puts it into a container there
 
 
 class Met(Struct, frozen=True):
@@ -169,6 +201,8 @@ class Search(Struct):
     sure: bool = False  # what a function that nobody knows makes of it does not count
     late: bool = False  # an object that takes it once it is built keeps it, too
     returns: set[int | None] = field(default_factory=set)  # where it gives back the value
+    gives: dict[Given, None] = field(default_factory=dict)  # where it gives back the value, or an object that holds it
+    stores: dict[Given, None] = field(default_factory=dict)  # which attributes it gives the value to
     made: dict[Passed, None] = field(default_factory=dict)  # what it has computed of all of it by then
     meets: list[Met] | None = None  # the operations that take all of it, where they are asked for
     picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript | cst.Call, Going]]] = field(default_factory=dict)  # parts of a parameter

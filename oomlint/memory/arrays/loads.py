@@ -245,6 +245,8 @@ class Arrays:
     @staticmethod
     def _is_read(read: Read, keeper: Keeper) -> bool:
         """Whether what is kept is in memory: not where the file is only open."""
+        if keeper.opened:
+            return False
         if read.origin not in LAZY or any(done.does is Does.READS for done in keeper.passed):
             return True
         holder = read.module.walk.parents.get(read.node)
