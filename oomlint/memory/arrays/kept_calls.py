@@ -217,7 +217,7 @@ class KeptCalls(KeptNames):
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda) and not arg.star:
                 name = parameter_of(alt.value, call, arg)
                 places = self._passed(alt.value, name, going)[0] if name is not None else (Given(None, hazy=True),)
-                return replace(_given(going, places), hazy=going.hazy or places[0].hazy) if places else None
+                return _given(going, places, inside=True) if places else None
             if pools and isinstance(alt.value, External) and _keeps_size(alt.value.name):
                 return self._given_by(going, call, known=True)
         if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
@@ -372,12 +372,12 @@ def _interpolates(call: cst.Call) -> bool:
     return order is None or (isinstance(order, cst.Integer) and order.value != "0")
 
 
-def _given(going: Going, places: tuple[Given, ...]) -> Going:
-    """The value as a function gives it back, at one place or somewhere."""
-    first = places[0]
+def _given(going: Going, places: tuple[Given, ...], *, inside: bool = False) -> Going:
+    """The value as a function gives it back, at one place or somewhere; where there are several ways, that of which most is known."""
+    first = min(places, key=lambda one: (one.hazy, one.opened))
     index = first.index if len({one.index for one in places}) == 1 else None
     put = going.put if first.fields == going.fields else first.put  # else it is in another object
-    return replace(going, index=index, fields=first.fields, opened=first.opened, put=put)
+    return replace(going, index=index, fields=first.fields, opened=first.opened, put=put, hazy=going.hazy or (inside and first.hazy))
 
 
 def _part(arg: cst.Arg, going: Going) -> int | str | None:
