@@ -280,8 +280,8 @@ class Stored:
         """The text of a key, and how much is assumed to call it one; ``None`` for that where it may be a number."""
         if isinstance(node, cst.FormattedString | cst.SimpleString | cst.ConcatenatedString):
             return (str(node.evaluated_value) if isinstance(node, cst.SimpleString) else None), 0
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Modulo):
-            return None, self._as_key(node.left, frame)[1]
+        if isinstance(node, cst.BinaryOperation):
+            return None, self._as_sum(node, frame)
         if isinstance(node, cst.Call):
             name = names.last_name(node.func)
             return None, 0 if name in {"str", "format", "join", "decode", "repr", "zfill", "basename", "splitext", "replace", "lower"} else None
@@ -300,6 +300,17 @@ class Stored:
                 return None, self._as_key(value.node, value.frame)[1]
         written = node.value if isinstance(node, cst.Subscript) else node
         return None, 1 if _KEY_NAME.search(names.last_name(written).lower()) else None
+
+    def _as_sum(self, node: cst.BinaryOperation, frame: Frame) -> int | None:
+        """The same for what an operator gives, ``"part" + name`` and ``"%d" % n``: other arithmetic is of numbers, and so is a sum of itself."""
+        mark = ("key", node, frame)
+        if not isinstance(node.operator, cst.Add | cst.Modulo) or mark in self._active:
+            return None
+        self._active.add(mark)
+        try:
+            return self._as_key(node.left, frame)[1]
+        finally:
+            self._active.discard(mark)
 
     def _gives_keys(self, iterable: cst.BaseExpression, index: tuple[int, ...], frame: Frame) -> bool:
         """Whether a loop over it goes through names."""
