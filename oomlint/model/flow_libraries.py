@@ -75,7 +75,7 @@ class FlowLibraries(FlowValues):
             partial = next((alt.value for alt in self.evaluator.values(node, self.act.frame) if isinstance(alt.value, Partial)), None)
             return Held(Kind.OBJECT, value=partial) if partial is not None else UNKNOWN
         if name.startswith("copy."):
-            return args[0].having(home=()) if args else UNKNOWN
+            return (args[0].copied() if last == "deepcopy" else args[0]).having(home=()) if args else UNKNOWN
         if name in _JOINS:
             return _together(args)
         made = self.made_outside(name, node, self.act.frame)

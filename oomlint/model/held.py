@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from oomlint.model.values import Instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.model.values import Value
 
@@ -196,14 +196,20 @@ class Held(Struct, frozen=True):
         found = join_all(parts) if parts else UNKNOWN
         return found.having(tags=found.tags | self.tags) if self.tags else found
 
-    def unrecorded(self, depth: int = 0) -> Held:
+    def throughout(self, change: Callable[[Held], Held], depth: int = 0) -> Held:
+        """The same with every part of it changed, itself where it has none."""
+        if not self.holds or depth >= _DEEPEST:
+            return change(self)
+        items = tuple((name, held.throughout(change, depth + 1)) for name, held in self.items)
+        return self.having(items=items, inside=self.inside.throughout(change, depth + 1) if self.inside is not None else None)
+
+    def unrecorded(self) -> Held:
         """The same without a graph: what an operation gives where none is recorded."""
-        if self.holds and depth < _DEEPEST:
-            items = tuple((name, held.unrecorded(depth + 1)) for name, held in self.items)
-            return self.having(items=items, inside=self.inside.unrecorded(depth + 1) if self.inside is not None else None)
-        if self.graph is Graph.NO and not self.sources:
-            return self
-        return self.without_graph(moved="")
+        return self.throughout(lambda held: held if held.graph is Graph.NO and not held.sources else held.without_graph(moved=""))
+
+    def copied(self) -> Held:
+        """The same in memory of its own."""
+        return self.throughout(lambda held: held.having(storage=Storage.OWN, view=False))
 
     def without_graph(self, **changes: object) -> Held:
         """The same, itself off any graph."""
