@@ -33,6 +33,7 @@ class Loop(Struct, eq=False):
     around: tuple[Loop, ...] = ()  # the loops that it runs in
     via: tuple[Via, ...] = ()  # the calls that led to it
     counts: bool = False  # what it goes over are numbers
+    of_parts: bool = False  # as many as something has parts
     generated: bool = False  # a function of the project yields what it goes over
     short: bool = False  # it is known to go round a few times at most
     begins_training: bool = False  # each round puts a module into training before it runs any

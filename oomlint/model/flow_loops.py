@@ -13,7 +13,7 @@ from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
 from oomlint.model.held import SOME_LOADER, Held, Kind
 from oomlint.model.loops import FEW
-from oomlint.model.values import Const, Display, External, Unknown
+from oomlint.model.values import Const, Display, External, Unknown, Written
 from oomlint.scout.telling_names import LOADER_NAME
 from oomlint.syntax.nodes import constant_key, descend
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
 _KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
+_RANGES: Final = frozenset({"range", "trange"})
 _METHODS: Final = frozenset({"join", "extend", "update", "writelines"})  # of strings, containers and files, which go through what they are given
 
 
@@ -48,6 +49,7 @@ class FlowLoops(FlowBindings):
         loop.short = self._is_short(node.iter, iterable, state)
         loop.generated = iterable.moved == "yielded"
         loop.counts = iterable.kind is Kind.ITERABLE and each.kind is Kind.PLAIN
+        loop.of_parts = loop.counts and self._ends_with_length(inner)
         return loop, iterable, each
 
     def literals(self, node: cst.For) -> list[dict[str, cst.BaseExpression]]:
@@ -63,7 +65,7 @@ class FlowLoops(FlowBindings):
         if iterable.exact and iterable.kind in {Kind.PACK, Kind.ITERABLE}:
             return len(iterable.items) <= FEW
         while isinstance(node, cst.Call) and node.args:
-            if names.last_name(node.func) in {"range", "trange"}:
+            if names.last_name(node.func) in _RANGES:
                 ends = [self._number(arg.value) for arg in node.args[:2] if arg.keyword is None]
                 return all(end is not None for end in ends) and ends[-1] - (ends[0] if len(ends) > 1 else 0) <= FEW  # type: ignore[operator] # no None is left
             node = node.args[0].value
@@ -78,6 +80,14 @@ class FlowLoops(FlowBindings):
         known = [alt.value for alt in self.evaluator.values(node, self.act.frame) if not isinstance(alt.value, Unknown)]
         displays = [value.node if isinstance(value, Display) else None for value in known]
         return bool(displays) and all(isinstance(one, cst.List | cst.Tuple) and 0 < len(one.elements) <= FEW for one in displays)
+
+    def _ends_with_length(self, node: cst.BaseExpression) -> bool:
+        """Whether a range ends with how much something holds, also by a name or attribute for that: ``range(len(layers))``."""
+        if not isinstance(node, cst.Call) or names.last_name(node.func) not in _RANGES or not node.args:
+            return False
+        found = self.evaluator.values(node.args[:2][-1].value, self.act.frame)
+        lengths = (alt.value.node for alt in found if isinstance(alt.value, Written))
+        return any(isinstance(length, cst.Call) and names.dotted(length.func) == "len" for length in lengths)
 
     def _number(self, node: cst.BaseExpression) -> int | None:
         """The greatest whole number that an expression can be, where all that it can be is known."""

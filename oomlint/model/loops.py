@@ -47,6 +47,7 @@ def decide(record: Record) -> None:
         inside = [loops for loops in within if any(other in inner for other in loops)]
         loop.trains = bool(inside)
         again = any(not any(other.epochs for other in loops) for loops in inside) and (loop.counts or isinstance(loop.node, cst.While))
+        again = again and not loop.of_parts  # a pass for each layer, say
         loop.epochs = again and not (_hands_on(loop, record) or _builds_anew(loop, record))
 
 
