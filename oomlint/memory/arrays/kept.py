@@ -24,7 +24,7 @@ from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAPS
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -147,7 +147,7 @@ class Kept(KeptCalls):
         As it is, or also what it has ``collected`` of its parts; where it must be ``sure``, nothing that came through a call that nobody knows. Positions
         in the tuple that it returns; ``None`` is the whole. Empty where the value stays inside.
         """
-        search = Search(inside=module.walk.scope_at(node), parts=collected, sure=sure)
+        search = Search(inside=module.walk.scope_at(node), parts=collected, sure=sure, origin=(module, node))
         self.climb(search, module, node, Going(index=index))
         self.run(search)
         return frozenset(search.returns)
@@ -215,7 +215,7 @@ class Kept(KeptCalls):
                 case cst.Subscript():
                     if node is not parent.value:
                         return
-                    if self._is_number(search, module, parent):
+                    if self._is_number(search, module, parent) or _is_line(search, parent, going):
                         return
                     if picks_some(parent) and not is_target(module, parent):
                         self.picked(search, module, parent, going)
@@ -513,6 +513,13 @@ class Kept(KeptCalls):
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
                     self.climb(search, module, use, replace(going.element(), part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
+
+
+def _is_line(search: Search, node: cst.Subscript, going: Going) -> bool:
+    """Whether a number picks one line, or one word, of the text of the file that the search has started at."""
+    if not isinstance(search.start, cst.Call) or names.last_name(search.start.func) != "open" or going.collected or going.rebuilt:
+        return False
+    return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index) and isinstance(constant_key(node.slice[0].slice.value), int)
 
 
 def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:
