@@ -259,7 +259,8 @@ class Arrays:
         if cls is None or not cls.is_class or not keeper.attribute:
             return False
         made = next((self.evaluator.calls.sites(keeper.module, method) for method in cls.children if method.name == "__init__"), [])
-        if made and all(self._made_by_round(site, read) for site in made):
+        own = [site for site in made if site.module is read.module or self.project.may_import(site.module.path, read.module.path)]
+        if own and all(self._made_by_round(site, read) for site in own):
             return True
         return emptied_by_round(ClassRef(keeper.module, cls), keeper.attribute, read.module, read.node, self.evaluator)
 
