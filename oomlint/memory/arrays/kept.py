@@ -21,6 +21,7 @@ from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.calls import JOBS
+from oomlint.model.counters import numbered
 from oomlint.model.readings import Memory
 from oomlint.model.values import ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAPS
@@ -359,7 +360,7 @@ class Kept(KeptCalls):
         self._gone_through(search, module, loop, going)
         scope = module.walk.scope_at(loop)
         mixed = going.mixed and not isinstance(target, cst.Tuple | cst.List)
-        for name in names_of(target):
+        for name in _elements(loop, target):
             self.follow_name(search, module, scope, name, loop.target, replace(going.named(name).element(), part=True, mixed=mixed, keys=()))
 
     def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
@@ -505,7 +506,7 @@ class Kept(KeptCalls):
         holder: cst.CSTNode = loop
         while isinstance(holder, cst.CompFor):
             holder = module.walk.parents[holder]
-        wanted = set(names_of(target))
+        wanted = set(_elements(loop, target))
         part = not across(loop.iter)  # otherwise it is all of one field
         mixed = going.mixed and part and not isinstance(target, cst.Tuple | cst.List)
         made = [holder.elt] if isinstance(holder, cst.ListComp | cst.SetComp | cst.GeneratorExp) else [holder.value] if isinstance(holder, cst.DictComp) else []
@@ -513,6 +514,12 @@ class Kept(KeptCalls):
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
                     self.climb(search, module, use, replace(going.element(), part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
+
+
+def _elements(loop: cst.For | cst.CompFor, target: cst.BaseExpression) -> list[str]:
+    """The names of a target that stand for an element, or a part of one, and not for the number of the round."""
+    counts = numbered(loop)
+    return [name for name in names_of(target) if name not in counts]
 
 
 def _is_line(search: Search, node: cst.Subscript, going: Going) -> bool:
