@@ -25,6 +25,9 @@ _TRANSFORMS = ("torchvision.transforms.", "torchaudio.transforms.")  # objects t
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
 _DRAWS = DRAWS | {"choice", "permutation"}
 
+_COMPUTING = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.FRAME})  # the operators of these take what stands beside them for numbers
+_CONTAINERS = frozenset({Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS})
+
 
 # Methods whose name says what they return, whatever they are called on.
 _TELLING: dict[str, tuple[Kind, str]] = {
@@ -61,7 +64,7 @@ class WrittenForms(Classifier):
         sides = [self.of(node.left, frame), self.of(node.right, frame)]
         if isinstance(node.operator, cst.Modulo) and sides[0].kind is Kind.TEXT:
             return Content(Kind.TEXT, "a string", frame.module, node, strings=True)
-        best = worst(sides)
+        best = worst(_results(node.operator, sides))
         repeated = [side for side in (node.left, node.right) if isinstance(side, cst.List) and len(side.elements) == 1]
         if isinstance(node.operator, cst.Multiply) and repeated:
             element = self.of(repeated[0].elements[0].value, frame)
@@ -135,6 +138,17 @@ class WrittenForms(Classifier):
     def _is_of(self, library: str, node: cst.BaseExpression, frame: Frame) -> bool:
         """Whether an expression is an object that a library made."""
         return any(isinstance(a.value, ExternalCall) and a.value.name.startswith(library) for a in self.evaluator.values(node, frame)[:3])
+
+
+def _results(operator: cst.BaseBinaryOp, sides: list[Content]) -> list[Content]:
+    """The sides that say what an operation gives: beside an array a container is taken for its numbers, and few operators take containers at all."""
+    arrays = [side for side in sides if side.kind in _COMPUTING]
+    if arrays:
+        return arrays
+    if isinstance(operator, cst.Add | cst.Multiply):
+        return sides
+    sets = isinstance(operator, cst.Subtract | cst.BitAnd | cst.BitOr | cst.BitXor)
+    return [side for side in sides if side.kind not in _CONTAINERS or (sets and not side.words.startswith("a list"))]
 
 
 def _of_h5(method: str, module: Module, node: cst.Call) -> Content:
