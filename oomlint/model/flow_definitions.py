@@ -9,8 +9,8 @@ import libcst as cst
 
 from oomlint.api_names import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
-from oomlint.model.flow_state import Flowing, module_of
-from oomlint.model.freezing import ALL, frozen_parts
+from oomlint.model.flow_state import Flowing, instance_of, module_of
+from oomlint.model.freezing import ALL, frozen_parts, learns
 from oomlint.model.held import FEW, MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, SEQUENCES, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
@@ -179,7 +179,7 @@ class FlowDefinitions(Flowing):
                 if inside is not None and is_metric(inside):
                     return Held(Kind.PACK, inside=inside, sure=True)
             if last == "Parameter":
-                return tensor(graph=Graph.YES, sources=frozenset({id(call)}), size=Size.UNKNOWN)
+                return tensor(graph=Graph.YES, sources=frozenset({id(call)}), size=Size.UNKNOWN) if learns(call) else tensor(size=Size.UNKNOWN)
             if last[:1].isupper():
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
                 path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
@@ -247,7 +247,11 @@ class FlowDefinitions(Flowing):
         if depth > _DEEPEST_STATIC or not call.args or any(arg.star for arg in call.args):
             return False
         parts = [self.static(arg.value, frame, depth + 1) for arg in call.args]
-        return all(part.frozen if part.kind is Kind.MODULE else part.kind is Kind.OBJECT for part in parts)
+        return all(self._is_transform(part) if part.kind is Kind.MODULE else part.kind is Kind.OBJECT for part in parts)
+
+    def _is_transform(self, part: Held) -> bool:
+        this = instance_of(part)
+        return part.frozen or (this is not None and not self.trainable(this.cls))
 
     def _is_few(self, number: cst.BaseExpression, frame: Frame) -> bool:
         """Whether a number is known, and no more than a sample's label may have."""

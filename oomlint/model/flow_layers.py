@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_functions import FlowFunctions
 from oomlint.model.flow_state import instance_of
-from oomlint.model.freezing import ALL, itself
+from oomlint.model.freezing import ALL, itself, learns
 from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import path_of
@@ -63,7 +63,8 @@ class FlowLayers(FlowFunctions):
                 value = alt.value
                 if isinstance(value, External):
                     last = value.name.rpartition(".")[2]
-                    if value.name.startswith("torch.nn.") and last[:1].isupper() and not PARAMETERLESS.search(last):
+                    weighs = learns(call) if last == "Parameter" else not PARAMETERLESS.search(last)
+                    if value.name.startswith("torch.nn.") and last[:1].isupper() and weighs:
                         return True
                     if not value.name.startswith(("torch.", "builtins.", "numpy.", "math.", *HOST_LIBRARIES)):
                         return True

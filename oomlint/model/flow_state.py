@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.gradients import Gradients
     from oomlint.model.project import Module
     from oomlint.model.readings import Readings
-    from oomlint.model.values import Frame, FunctionRef
+    from oomlint.model.values import ClassRef, Frame, FunctionRef
     from oomlint.syntax.scopes import Scope
 
     # What memory/ says of an expression that is iterated: a loader, or None.
@@ -189,6 +189,10 @@ class Flowing(ABC):
     @abstractmethod
     def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
         """What a comprehension or a generator gives."""
+
+    @abstractmethod
+    def trainable(self, cls: ClassRef, depth: int = 0) -> bool:
+        """Whether a class may have parameters."""
 
     @abstractmethod
     def unknown_call(self, node: cst.Call, written: str, args: list[Held], state: State) -> Held:

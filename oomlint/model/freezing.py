@@ -46,6 +46,12 @@ def switches_gradients(node: cst.CSTNode, *, on: bool = False, given: Mapping[st
     return given.get(said, said) == wanted
 
 
+def learns(parameter: cst.Call) -> bool:
+    """Whether a call of `Parameter` makes one that asks for gradients."""
+    said = arguments.argument_for(parameter, "requires_grad", place=1)
+    return said is None or names.dotted(said) != "False"
+
+
 def frozen_by(node: cst.CSTNode, given: Mapping[str, str] = _NOTHING) -> cst.BaseExpression | None:
     """The module that a loop over its parameters, ``for p in model.parameters(): p.requires_grad = False``, or a call freezes."""
     switches = partial(switches_gradients, given=given)
