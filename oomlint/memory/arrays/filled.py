@@ -81,8 +81,8 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
 def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call, Bytes]]:
     """Calls that make an array with some numbers for every sample, which a loop over a loader fills, and its size."""
     evaluator = evaluator_of(project)
-    for scope in module.walk.scopes:
-        rooms = [call for call in scope.calls if names.last_name(call.func) in ALLOCATORS] if scope.loops and not scope.is_class else []
+    for scope in runs_of(project).roots(module):  # what a network does in its forward pass it does for one batch
+        rooms = [call for call in scope.calls if names.last_name(call.func) in ALLOCATORS] if scope.loops else []
         every = _fills(project, module, scope) if rooms else {}
         for call in rooms if every else ():
             around = set(module.walk.ancestors(call))  # what a round makes for itself is gone with it
