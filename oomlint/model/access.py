@@ -103,7 +103,7 @@ class Access(Questions):
             return None
         out: Alternatives = []
         # The element of what a project's function returns is looked up in its return statements.
-        for callee in self.values(node.func, frame):
+        for callee in self.callees(node, frame):
             found: Alternatives
             if isinstance(callee.value, FunctionRef):
                 found = self.returned(callee.value, (Bound(tuple(node.args), frame, node),), accessors)

@@ -125,7 +125,7 @@ class Calls:
             if scope is target:
                 continue
             frame = self.plain_frame(caller, scope)
-            for alt in self.evaluator.values(call.func, frame):
+            for alt in self.evaluator.callees(call, frame):
                 value = alt.value
                 if isinstance(value, FunctionRef) and value.scope is target:
                     found.append(Site(caller, scope, call, tuple(call.args), value.this))
@@ -215,6 +215,8 @@ class Calls:
         method = names.is_method(scope) and scope.name != "__init__"
         for site in self.sites(module, scope, most if most < _MOST_FRAMES else _MOST_SITES):
             for outer in self.frames(site.module, site.scope, depth + 1, most):
+                if scope.name == "__init__" and site.this is not None and not self._makes(site.call, outer, site.this.cls):
+                    continue
                 bound = (Bound(site.args, outer, site.call),)
                 if scope.name == "__init__" and site.this is not None:
                     this: Instance | None = Instance(site.this.cls, bound, site.call, outer)
@@ -233,6 +235,13 @@ class Calls:
             return found
         # Frameworks call the hooks of the objects that the project makes.
         return [Frame(module, scope, None, this) for this in self.instances(module, scope.parent, depth + 1, most)]
+
+    def _makes(self, call: cst.Call, frame: Frame, cls: ClassRef) -> bool:
+        """Whether a call that may make an object of the class still does in a frame of its function: ``TABLE[name](**kwargs)``."""
+        if names.last_name(call.func) == cls.scope.name:
+            return True
+        made = [alt.value for alt in self.evaluator.callees(call, frame) if isinstance(alt.value, ClassRef)]
+        return not made or cls in made
 
     def _through_subclasses(self, module: Module, scope: Scope, depth: int) -> list[Frame]:
         """Frames of an ``__init__`` that only ``super().__init__(...)`` of derived classes runs."""
@@ -282,6 +291,8 @@ class Calls:
                     if init is not None and scope is init.scope:
                         continue
                     for frame in self.frames(caller, scope, depth + 1, most):
+                        if not self._makes(call, frame, ref):
+                            continue
                         found.append(Instance(ref, (Bound(tuple(call.args), frame, call),), call, frame))
                         if len(found) >= most:
                             return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -22,6 +22,9 @@ from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
+
+
+_MOST: Final = 12  # elements of which any may be meant
 
 
 class Displays(Questions):
@@ -46,7 +49,7 @@ class Displays(Questions):
             if isinstance(key, int) and not any(isinstance(e, cst.StarredElement) for e in elements) and -len(elements) <= key < len(elements):
                 return self.access(elements[key].value, rest, frame)
             if key is UNKNOWN_KEY:
-                return [a for e in elements[:6] if isinstance(e, cst.Element) for a in self.access(e.value, rest, frame)] or [Alternative(UNKNOWN)]
+                return [a for e in elements[:_MOST] if isinstance(e, cst.Element) for a in self.access(e.value, rest, frame)] or [Alternative(UNKNOWN)]
             return [Alternative(UNKNOWN)]
         if isinstance(node, cst.DictComp):
             return self.access(node.value, rest, frame)
@@ -63,7 +66,7 @@ class Displays(Questions):
             if classes:
                 return [found for alt in classes for found in self.reach_into(alt, rest)]
         if key is UNKNOWN_KEY:
-            return [a for e in node.elements[:6] if isinstance(e, cst.DictElement) for a in self.access(e.value, rest, frame)] or [Alternative(UNKNOWN)]
+            return [a for e in node.elements[:_MOST] if isinstance(e, cst.DictElement) for a in self.access(e.value, rest, frame)] or [Alternative(UNKNOWN)]
         unknown_keys = False
         for element in reversed(node.elements):
             if isinstance(element, cst.DictElement):

@@ -12,6 +12,7 @@ from oomlint.model.classes import Classes
 from oomlint.model.definitions import Definitions
 from oomlint.model.displays import Displays, display_truth, is_grown
 from oomlint.model.expressions import Expressions
+from oomlint.model.fitting import Fitting
 from oomlint.model.lookups import Lookups
 from oomlint.model.outside import Outside
 from oomlint.model.parameters import Parameters
@@ -41,7 +42,7 @@ _NONE: Verdicts = []
 _WAYS: Final = 8  # ways that are told apart; more than these become one, under what they have in common
 
 
-class Evaluator(Expressions, Results, Access, Displays, Definitions, Lookups, Outside, Parameters, Classes, Attributes):
+class Evaluator(Expressions, Results, Fitting, Access, Displays, Definitions, Lookups, Outside, Parameters, Classes, Attributes):
     """Answers what expressions of a project can be. One for a run; it remembers."""
 
     def __init__(self, project: Project) -> None:

@@ -104,6 +104,10 @@ class Questions(ABC):
     def method_on_value(self, node: cst.Call, frame: Frame) -> Alternatives | None:
         """What a method of a plain Python value hands through; ``None`` where the call is no such method."""
 
+    @abstractmethod
+    def callees(self, call: cst.Call, frame: Frame) -> Alternatives:
+        """What a call may call; of several, no class that cannot be made with its arguments."""
+
     # -- access and displays -------------------------------------------------------------------------------------------
 
     @abstractmethod

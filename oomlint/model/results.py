@@ -92,7 +92,7 @@ class Results(Questions):
         if method is not None:
             return method
         out: Alternatives = []
-        for callee in self.values(node.func, frame):
+        for callee in self.callees(node, frame):
             for alt in self.result(callee.value, node, frame):
                 merged = alt.under(callee.picks)
                 if merged is not None:
