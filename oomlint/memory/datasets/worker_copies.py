@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from oomlint.catalogue import in_preview
 from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
+from oomlint.memory.datasets.heaviest import likely_bytes
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
 from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_numpy, one_a_sample, takes_index
 from oomlint.memory.datasets.samples import held_bytes
@@ -285,14 +286,16 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
     heavy = [h for h in copied if h not in light]
     if heavy:
-        holding = min(heavy, key=lambda h: (-_extent(h, dataset, loader), h.content.doubt))
+        holding, *others = sorted(heavy, key=lambda h: (-likely_bytes(h.content), -_extent(h, dataset, loader), h.content.doubt))
         much = _much(holding)
         if methods.only_pickles:
             message = Message(f"{_each(workers)} gets a copy of `{holding.name}`", f"{_starts(methods)} {holding.content.words} for each worker{much}")
         else:
             how = f"{'reading' if much else f'reading {holding.content.words}'} updates reference counts, which breaks copy-on-write{much}"
             message = Message(f"{_each(workers)} copies `{holding.name}` while reading it", how)
-        return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING)
+        case = _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING)
+        also = (h.module.place(h.effect.node, f"`{h.name}` holds {h.content.words}, which are copied as well") for h in others if h.effect is not None)
+        return replace(case, related=(*case.related, *also))
     if light:
         how = f"reading {light[0].content.words} updates reference counts; this matters above 100,000 elements"
         message = Message(f"{_each(workers)} copies `{light[0].name}` while reading it", how)
