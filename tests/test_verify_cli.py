@@ -230,6 +230,7 @@ def test_wrong_options_are_one_line(run: Callable[..., Done], judge: Judge, word
         (("a.py:2", "./a.py:4"), [2, 4]),
         (("--ignore", "OOM101"), []),
         (("a.py", "--force-exclude"), [2, 3, 4]),
+        (("a.py", "--no-baseline"), [2, 3, 4]),
     ],
 )
 def test_lines(run: Callable[..., Done], judge: Judge, words: tuple[str, ...], rows: list[int]) -> None:

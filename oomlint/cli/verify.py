@@ -60,6 +60,7 @@ class Arguments:
 
     config: tuple[str, ...] = several(CONFIG, _FILES, "FILE|KEY=VALUE")
     isolated: bool = flag("Ignore all settings files.", _FILES)
+    no_baseline: bool = flag("Verify what a baseline knows, too: this is done with and without it.", _FILES)
     force_exclude: bool = flag("Apply excludes also to the paths given.", _FILES)
     no_cache: bool = flag("Neither read nor write the cache.", _FILES)
 
