@@ -11,6 +11,7 @@ from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
 from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
@@ -44,12 +45,15 @@ _OF_LISTS: Final = STACKS | AS_ARRAY | TENSOR_TYPES | TENSORS | {"fromiter", "cu
 def listed(module: Module, project: Project) -> Iterator[Inflation]:
     """Arrays and tables that a dataset keeps as lists of Python objects."""
     yield from _taken_off_the_disk(module, project)
+    told = {load.node for load in arrays_of(project).files(module)}  # what reads all files is told where it does: `table["path"].apply(np.load).tolist()`
     for scope in building(module, project):
         yield from _numbered(module, project, scope)
         for call in scope.calls:
             what = _list_of(module, call)
             keeper = keeper_of(module, project, call) if what is not None else None
             if keeper is None or what is None or keeper.collected or len(keeper.names) > _LONGEST or _into_array(module, call):
+                continue
+            if told and not told.isdisjoint((what, *descend(what))):
                 continue
             content = operand(project, module, scope, what)
             if content is None or (content.kind is Kind.FRAME and names.last_name(call.func) == "list"):
