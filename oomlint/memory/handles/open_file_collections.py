@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import H5PY
+from oomlint.api_names import COLLECTIONS, H5PY, ITERATORS
 from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_in, by_process
 from oomlint.memory.buffers.functools_caches import unbounded
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -21,6 +21,7 @@ from oomlint.memory.handles.resource_flow import trail_from, trail_of
 from oomlint.memory.handles.resource_names import COMPREHENSIONS
 from oomlint.memory.handles.resource_state import End, Store
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.attribute_names import few_by_name
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, Instance
@@ -37,12 +38,6 @@ if TYPE_CHECKING:
 MANY: Final = 100  # files: fewer are no harm
 _MOST_CLASSES: Final = 4  # that derive from one, and make its objects
 LAZY_FILES: Final = frozenset({Opens.NPZ, Opens.MEMMAP, Opens.FILE, Opens.IMAGE, Opens.ARCHIVE, Opens.VIDEO, Opens.RASTER, Opens.SLIDE})
-# What comes in a handful, whatever it is a handful of.
-_FEW = re.compile(
-    r"(?<![a-z])(splits?|modal\w*|subsets?|domains?|cameras?|cams?|views?|tasks?|phases?|stages?|folds?|feat|feats|features?|channels?|levels?|sources?|args?|"
-    r"config|cfg|options?|modes?|keys?|kinds?|types?|exts?|suffix\w*|ranks?|workers?|gpus?|devices?|logs?|langs?|languages?|corp\w+|pairs?|sides?)(?![a-z])",
-    re.IGNORECASE,
-)
 # What is opened is no file of the disk.
 _STREAM = re.compile(r"BytesIO|StringIO|urlopen|requests|response|\.raw\b|extractfile|frombuffer|fileobj|buffer", re.IGNORECASE)
 _MANY_CALLS = frozenset("glob iglob rglob listdir scandir walk iterdir iterrows itertuples".split())
@@ -240,8 +235,8 @@ def _effect(store: Store) -> Effect | None:
 
 
 def _few_keys(store: Store) -> bool:
-    """Whether the key says that there are a handful."""
-    return isinstance(store.node, cst.Subscript) and _FEW.search(store.module.code(store.node.slice[0])) is not None
+    """Whether the key says that there are a handful: each name in it does, of which nobody knows more."""
+    return isinstance(store.node, cst.Subscript) and _all_few(store.node.slice[0])
 
 
 def _closes(scope: Scope) -> bool:
@@ -275,8 +270,31 @@ def _count(store: Store, project: Project) -> tuple[bool, int | None]:
     count = datasets_of(project).contents.count(loop[0], frame)
     if count is not None:
         return count <= MANY, count
-    written = f"{store.module.code(loop[0])} {store.module.code(loop[1])}"
-    return _FEW.search(written) is not None or any(isinstance(a.value, Const) for a in evaluator_of(project).values(loop[0], frame)), None
+    if _from_folder(store, project):
+        return False, None
+    said = few_by_name(names.last_name(_held_in(loop[0]))) or _all_few(loop[1])
+    return said or any(isinstance(a.value, Const) for a in evaluator_of(project).values(loop[0], frame)), None
+
+
+def _held_in(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The container that a loop goes through: ``views`` in ``enumerate(views.items())``."""
+    while isinstance(node, cst.Call):
+        if isinstance(node.func, cst.Attribute) and not node.args:
+            node = node.func.value
+        elif node.args and names.last_name(node.func) in ITERATORS | COLLECTIONS:
+            node = node.args[0].value
+        else:
+            break
+    return node
+
+
+def _all_few(node: cst.CSTNode) -> bool:
+    """Whether each name in an expression is one of what comes in a handful."""
+    parts = [node, *descend(node)]
+    led = [part.value for part in parts if isinstance(part, cst.Attribute | cst.Subscript)] + [part.attr for part in parts if isinstance(part, cst.Attribute)]
+    skipped = {id(part) for part in (*led, *(part.func for part in parts if isinstance(part, cst.Call)))}
+    said = [names.last_name(part) for part in parts if isinstance(part, cst.Name | cst.Attribute) and id(part) not in skipped]
+    return bool(said) and all(few_by_name(name) for name in said)
 
 
 def _from_folder(store: Store, project: Project) -> bool:

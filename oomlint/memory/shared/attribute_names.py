@@ -85,3 +85,17 @@ def small_name(name: str) -> bool:
 def small_key(name: str) -> bool:
     """The same of a key in a file, where ``t`` is an axis of time; a variable of that name may be anything."""
     return name.lower() == "t" or small_name(name)
+
+
+# What comes in a handful, whatever it is a handful of.
+_FEW_WORD: Final = re.compile(
+    r"splits?|modal\w*|subsets?|domains?|cameras?|cams?|views?|tasks?|phases?|stages?|folds?|feat|feats|features?|channels?|levels?|sources?|args?|config|cfg|"
+    r"options?|modes?|keys?|kinds?|types?|exts?|suffix\w*|ranks?|workers?|gpus?|devices?|logs?|langs?|languages?|corp\w+|pairs?|sides?"
+)
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def few_by_name(name: str) -> bool:
+    """Whether the last word of a name says that it is one of a handful, or all of these."""
+    words = _WORD.findall(name)
+    return bool(words) and _FEW_WORD.fullmatch(words[-1].lower()) is not None
