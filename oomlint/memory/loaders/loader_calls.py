@@ -285,7 +285,9 @@ class Loaders:
         bound = loader.bound(frame)
         given = arguments.given(bound, name, PARAMETERS)
         if given is not None:
-            return self.evaluator.values(given.node.value, given.bound.frame)
+            found = self.evaluator.values(given.node.value, given.bound.frame)
+            # What is written is given: where nobody sees who sets `cfg.workers`, it is unknown, not left out.
+            return [alt for alt in found if not isinstance(alt.value, Absent)] or [Alternative(Unknown("set out of sight"))]
         out: list[Alternative] = []
         for star in arguments.starred(bound):
             absent: list[Alternative] = []
