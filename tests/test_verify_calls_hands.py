@@ -12,7 +12,7 @@ from oomlint.cli import mended
 from oomlint.verify.case import Outcome
 from oomlint.verify.child.synthesis import stub_optimizer, symbolic_sweep
 from oomlint.verify.strategies.changed_statements import changed
-from oomlint.verify.strategies.unrelated_changes import beyond, hidden
+from oomlint.verify.strategies.unseen_changes import beyond, hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable

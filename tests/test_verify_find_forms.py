@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oomlint.verify.child.driving import trial
-from oomlint.verify.child.search import branch_mutations, find_inputs
+from oomlint.verify.child.search import find_inputs, mutations
 from oomlint.verify.child.synthesis import scale
 
 pytest.importorskip("torch")
@@ -190,7 +190,7 @@ def test_a_row_behind_a_condition_is_reached(tmp_path: Path) -> None:
     row = HEAD.count("\n") + 5
     answer = found(tmp_path, text, "read", "function", rows=[row])
     assert answer["reached"]
-    assert [len(item.constants) for item in branch_mutations.guards(str(tmp_path / "data.py"), [row])] == [1, 1]
+    assert [len(item.constants) for item in mutations.guards(str(tmp_path / "data.py"), [row])] == [1, 1]
 
 
 def test_a_class_whose_parameters_a_fix_changes_is_made_as_the_file_makes_it(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from verify_cases import judge_by_hand, told
 
 from oomlint.verify.case import Outcome
-from oomlint.verify.child.search import loop_error_mutations
-from oomlint.verify.strategies.device_moves import precision
+from oomlint.verify.child.search import loop_errors
+from oomlint.verify.strategies.unseen_changes import precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_mixed_precision_that_is_taken_out_is_not_confirmed(judged: Judge) -> No
 )
 def test_messages_without_numbers_suggest_something_or_nothing(message: str) -> None:
     specs = {"x": {"kind": "tensor", "shape": [8], "dtype": "int64"}}
-    for pattern, make in loop_error_mutations.RULES:
+    for pattern, make in loop_errors.RULES:
         found = re.search(pattern, message)
         if found:
             list(make(found, specs, ["x"]))

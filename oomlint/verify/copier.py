@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.config import DEFAULT_EXCLUDE
 from oomlint.discovery import ENVIRONMENT_MARKS
-from oomlint.verify.repository import files
 from oomlint.verify.sandbox.secrets import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 LARGE: Final = 2**20  # bytes from which a file is linked
 MOST_COPIED: Final = 5_000  # files; the rest is linked
@@ -164,3 +164,29 @@ def _write(target: str, content: bytes, executable: int) -> None:
         os.write(writer, content)
     finally:
         os.close(writer)
+
+
+_GIT: Final = (
+    *("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.bareRepository=explicit"),
+    *("--literal-pathspecs", "ls-files", "-z", "-c"),
+)
+_QUIET: Final = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0"}
+_SECONDS: Final = 20
+
+
+def files(folder: str, *words: str, ceiling: str = "") -> list[str]:
+    """The files below a folder that its repository knows, relative to it; ``words`` go to ``git ls-files``. Repositories above ``ceiling`` do not count.
+
+    Raises OSError or subprocess.SubprocessError where there is no repository, or no git.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # those of a hook speak of another work
+    done = subprocess.run(  # noqa: S603 -- fixed words, and paths that are taken literally
+        [*_GIT, *words],
+        cwd=folder,
+        env={**own, **_QUIET, **({"GIT_CEILING_DIRECTORIES": ceiling} if ceiling else {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=_SECONDS,
+    )
+    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from oomlint.verify.copier import files
 from oomlint.verify.folders import content
-from oomlint.verify.repository import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

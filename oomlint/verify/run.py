@@ -16,7 +16,7 @@ from oomlint.measurement import Trait
 from oomlint.model.project import Project
 from oomlint.source import SourceError, apply_edits, read_source
 from oomlint.verify import causes, patches, process_pool, recheck, signals
-from oomlint.verify.ast_location import callee, quoted, spot
+from oomlint.verify.ast_names import callee, quoted, spot
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict, plan_of
 from oomlint.verify.preflight import prepare
 from oomlint.verify.project_copy import Base, Trees

@@ -22,8 +22,8 @@ if __name__ == "__main__":  # the package is where this file is, not where the i
 
 from oomlint.verify import folders, process_tree
 from oomlint.verify.child.server import landlock
+from oomlint.verify.folders import SYSTEM
 from oomlint.verify.sandbox import mounts, seccomp
-from oomlint.verify.sandbox.paths import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from oomlint.verify.child.server.landlock import DEVICES, libc
-from oomlint.verify.sandbox.paths import SYSTEM
+from oomlint.verify.folders import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.config import DEFAULT_EXCLUDE
 from oomlint.verify.environment import CACHES
-from oomlint.verify.folders import content, walk
-from oomlint.verify.sandbox.paths import SYSTEM
+from oomlint.verify.folders import SYSTEM, content, walk
 from oomlint.verify.sandbox.secrets import found, is_secret
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from oomlint.finding import LoaderFact
 from oomlint.measurement import CallCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import call_sites, call_verdict, calls_loops, calls_memory, calls_predict, calls_trainer, unverified_changes
+from oomlint.verify.strategies import call_sites, call_verdict, calls_frameworks, calls_loops, calls_memory, unverified_changes
 from oomlint.verify.strategies.call_sites import domain, planned, site_in, targets
 from oomlint.verify.strategies.slicing import cut, sites
 
@@ -31,8 +31,8 @@ _JUDGES: Final = {
     CallCheck.FEWER_WORKERS: calls_memory.judge,
     CallCheck.CYCLE: calls_loops.judge,
     CallCheck.WHOLE: calls_loops.judge,
-    CallCheck.PREDICT: calls_predict.judge,
-    CallCheck.TRAINER: calls_trainer.judge,
+    CallCheck.PREDICT: calls_frameworks.judge_predictions,
+    CallCheck.TRAINER: calls_frameworks.judge_arguments,
 }
 _SECONDS: Final = 30.0  # a call with its sweep, two workers at a time
 _SPAWN_SECONDS: Final = 60.0

@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import CallCheck
-from oomlint.verify.ast_location import callee
+from oomlint.verify.ast_names import callee
 from oomlint.verify.case import Outcome, Part, Reading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import unverified_changes

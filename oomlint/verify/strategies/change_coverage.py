@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import Trait
 from oomlint.source import SourceError
-from oomlint.verify.ast_location import named
+from oomlint.verify.ast_names import named
 from oomlint.verify.case import Part
 from oomlint.verify.strategies.changed_statements import ends, heads, of_case, parameters, readers, tested
-from oomlint.verify.strategies.device_moves import copied, moves, precision
-from oomlint.verify.strategies.unrelated_changes import beyond, hidden
+from oomlint.verify.strategies.unseen_changes import beyond, copied, hidden, moves, precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

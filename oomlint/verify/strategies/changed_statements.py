@@ -13,8 +13,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
-from oomlint.verify.ast_location import quoted
-from oomlint.verify.ast_names import FILLING, defaults, is_main
+from oomlint.verify.ast_names import FILLING, defaults, is_main, quoted
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:

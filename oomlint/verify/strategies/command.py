@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.measurement import CommandSign, Trait
 from oomlint.source import SourceError
-from oomlint.verify.ast_location import statement_rows
+from oomlint.verify.ast_names import statement_rows
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.jobs import Ended
 from oomlint.verify.session import Stopped
@@ -26,8 +26,8 @@ from oomlint.verify.thresholds import PLENTY, TOTAL, TWICE, Price
 if TYPE_CHECKING:
     from oomlint.verify.jobs import Done
     from oomlint.verify.session import Session
+    from oomlint.verify.strategies.candidates import Sign
     from oomlint.verify.strategies.command_metrics import Grown
-    from oomlint.verify.strategies.signs import Sign
 
 SECONDS: Final = 120.0  # for one run, unless more are allowed
 _SAME: Final = "; batches, output and files are the same"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import LoopPlan, Trait
 from oomlint.verify.case import Reading, Timeline
+from oomlint.verify.strategies.candidates import Sign
 from oomlint.verify.strategies.growth_metrics import readings, seen, timeline
-from oomlint.verify.strategies.signs import Sign
 from oomlint.verify.thresholds import LEAST, WARM_UP, human, spread, worker_memory
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify import thresholds
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import constructor_args, locate_subject
+from oomlint.verify.strategies import dataset_uses, locate_subject
+from oomlint.verify.strategies.candidates import HANDLES, Sign, failure, left_open, quantity
 from oomlint.verify.strategies.dataset_runs import Broken, TooSmall
-from oomlint.verify.strategies.signs import HANDLES, Sign, failure, left_open, quantity
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def copies(runs: Runs) -> Iterator[Sign]:
     # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
     moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
     times = _times(runs, memories) if method == "fork" else 1
-    shared = constructor_args.kept_globally(runs) if times > 1 else ""
+    shared = dataset_uses.kept_globally(runs) if times > 1 else ""
     if shared:
         raise Stopped(
             f"`{shared}` is shared by all datasets of the class after the fix, so one alone can be measured: {too_small(moved, ENOUGH, 'its objects')}"

@@ -10,7 +10,7 @@ from oomlint.finding import Safety
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import constructor_args, locate_subject, prices, public_api, unverified_changes
+from oomlint.verify.strategies import dataset_uses, locate_subject, prices, unverified_changes
 from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
 from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
 from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, by_factory, found, scaled
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.signs import Sign
+    from oomlint.verify.strategies.candidates import Sign
 
 MOST: Final = 3  # datasets that are tried
 PRICED: Final = 2**20  # bytes
@@ -66,7 +66,7 @@ def _judged(runs: Runs) -> Verdict:
     if session.case.mended and DatasetSign.WORKERS in plan.dataset:
         check_draws(runs)  # while there are few data: it is the quickest answer
     if session.case.mended and DatasetSign.PICKLING in plan.dataset:
-        constructor_args.give(runs)
+        dataset_uses.give(runs)
     _scale(runs)
     look = runs.look(Part.BEFORE)
     if place is not None and runs.rows and not runs.reached and not look["rows"]:
@@ -131,7 +131,7 @@ def _difference(runs: Runs) -> str:
         raise Stopped("the samples differ between two runs of the same program, so nothing can be compared")
     if before["random"]:
         runs.assumed.append("samples are drawn at random: the generators are set again before each")
-    return (_excused(runs, before, after) if differs else _through_workers(runs)) or public_api.difference(runs)
+    return (_excused(runs, before, after) if differs else _through_workers(runs)) or dataset_uses.difference(runs)
 
 
 def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -186,7 +186,7 @@ def _sent(runs: Runs) -> str:
     """In which way the dataset is another in workers that are spawned, now that it can be sent to them. Raises Stopped where it may be."""
     difference = _spawned(runs)
     if not difference:
-        constructor_args.check_states(runs)
+        dataset_uses.check_states(runs)
     return difference
 
 

@@ -10,18 +10,17 @@ from oomlint.measurement import FunctionSign
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject, prices
-from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
+from oomlint.verify.strategies.candidates import HANDLES, candidates, evidence, first, left_open, quantity, weighed
 from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
 from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, searched
-from oomlint.verify.strategies.signs import HANDLES, left_open, quantity
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.session import Session
+    from oomlint.verify.strategies.candidates import Sign
     from oomlint.verify.strategies.locate_subject import Subject
-    from oomlint.verify.strategies.signs import Sign
 
 NONE: Final = "it stands in no function that can be called"
 CLOSED: Final = "CPython closes the file when the last reference to it goes: nothing is open after the call"

@@ -12,7 +12,7 @@ from oomlint.model.values import Const
 from oomlint.source import SourceError
 from oomlint.syntax.nodes import descend
 from oomlint.syntax.scopes import REBINDS
-from oomlint.verify.ast_location import named
+from oomlint.verify.ast_names import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Instance, is_usual
 from oomlint.source import SourceError
-from oomlint.verify.ast_location import callee, statement_rows
+from oomlint.verify.ast_names import callee, statement_rows
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from oomlint.measurement import Trait
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 from oomlint.verify.strategies.equivalence import compare
 from oomlint.verify.strategies.growth_metrics import Ask, Kind, readings, seen, timeline
-from oomlint.verify.strategies.scalar_uses import asked_of, own
-from oomlint.verify.strategies.subject import left_out
+from oomlint.verify.strategies.locate_loop import left_out
+from oomlint.verify.strategies.unseen_changes import asked_of, own
 from oomlint.verify.thresholds import amount
 
 if TYPE_CHECKING:

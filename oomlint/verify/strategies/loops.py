@@ -7,15 +7,17 @@ where there are others that both programs can take.
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import LoopPlan, Trait
 from oomlint.source import SourceError
+from oomlint.verify.ast_names import spot
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import autograd_context, prices
+from oomlint.verify.strategies import prices
 from oomlint.verify.strategies.change_coverage import Call, Reach
 from oomlint.verify.strategies.growth_metrics import Ask, seen, signals
 from oomlint.verify.strategies.known_constants import known_in, modes
@@ -45,13 +47,14 @@ _SOUND: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})  # said of a f
 _TRIES: Final = 4  # ways to call the function, for its runs to come to all that is changed
 _REPEATED: Final = "the loop goes over its items again, as they are too few to tell"
 _CUT: Final = "the fix changes `drop_last`, and no run came to the last batch"
+_KEPT: Final = "the graph of every step is kept after its backward pass, as by a sum of losses"
 _ENDLESS: Final = "the patch has to do with when the loop ends, and no run came to its end"
 
 
 def verify(session: Session) -> Verdict:
     """Judge a finding on a loop."""
     if Trait.OF_CONTEXT in session.case.plan.traits:
-        return autograd_context.verify(session)
+        return _of_context(session)
     try:
         old = target_of(session.case, Part.BEFORE)
         new = target_of(session.case, Part.AFTER) if session.case.mended else old
@@ -261,3 +264,42 @@ def _weight(verdict: Verdict) -> int:
     if verdict.outcome in _SETTLED:
         return 4
     return (0 if verdict.outcome is Outcome.INCONCLUSIVE else 2) + bool(verdict.readings)
+
+
+# -- a context of autograd ---------------------------------------------------------------------------------------------
+
+
+def _of_context(session: Session) -> Verdict:
+    """Judge a finding on a context."""
+    case = session.case
+    try:
+        source = case.source(Part.BEFORE)
+        row = source.program_row(case.finding.place)
+        cls = spot(ast.parse(source.text), row).cls
+    except (SourceError, SyntaxError, ValueError, RecursionError) as error:
+        return Verdict(Outcome.INCONCLUSIVE, f"the program cannot be taken apart: {error}")
+    if not cls:
+        return Verdict(Outcome.INCONCLUSIVE, "the finding stands in no class")
+    reach = Reach(case, dict.fromkeys(Part, cls))
+    first = _applied(session, Part.BEFORE, cls, row, None, reach)
+    state = first.get("state")
+    if not first.get("ok") or state is None:
+        return Verdict(Outcome.INCONCLUSIVE, f"the function does not run on synthesised tensors: {first.get('exception')}")
+    runs = Runs(first)
+    if case.mended:
+        second, after = (_applied(session, part, cls, row, state, reach) for part in Part)
+        reach.note({item for part, answer in zip(Part, (second, after), strict=True) for item in reach.ran(session, part, answer)})
+        runs = Runs(first, second, after)
+    shapes = ", ".join(f"{name}: {'tensor ' + str(tuple(value)) if isinstance(value, list) else value}" for name, value in state["arguments"])
+    stubbed = tuple(session.stood_in(case.finding.place.path, cls, first))
+    way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=stubbed)
+    verdict = judge(case, case.plan.loop or LoopPlan(), way, runs)
+    if case.mended and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
+        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reach.gap)
+    return replace(verdict, readings=tuple(replace(item, under=_KEPT) for item in verdict.readings))
+
+
+def _applied(session: Session, part: Part, cls: str, row: int, state: Any, reach: Reach) -> Mapping[str, Any]:
+    arguments = {"path": session.path(part), "root": session.folder(part), "cls": cls, "row": row, "state": state, "asked": reach.asked(session, part)}
+    done = session.run(part, "measuring.autograd_context:measure", arguments, seconds=_RUN)
+    return done.answer if isinstance(done.answer, dict) else {"ok": False, "exception": done.failure}

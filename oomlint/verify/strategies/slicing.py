@@ -11,8 +11,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders.loader_calls import PARAMETERS
-from oomlint.verify.ast_location import scopes, spot
-from oomlint.verify.ast_names import blocks, is_main, stored
+from oomlint.verify.ast_names import blocks, is_main, scopes, spot, stored
 from oomlint.verify.strategies import call_names
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.api_names import NEEDS_WORKERS
 from oomlint.memory.loaders.loader_calls import PARAMETERS
-from oomlint.verify.ast_location import callee, scopes
-from oomlint.verify.ast_names import head
+from oomlint.verify.ast_names import callee, head, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import call_names
 from oomlint.verify.strategies.changed_statements import of_case

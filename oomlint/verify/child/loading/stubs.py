@@ -10,10 +10,12 @@ import io
 import re
 import sys
 import types
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
 
 # What such a function gives cannot be guessed; what comes after would be about data that nobody has.
 READING: Final = re.compile(
@@ -152,11 +154,8 @@ def named(name: str) -> Any:
     tail = parts[-1]
     if parts[0] == "tqdm" and tail in ("tqdm", "trange", "tqdm_notebook"):
         return _Progress if tail != "trange" else lambda *args, **_: _Progress(range(*args))
-    if "transforms" in parts or parts[0] in ("albumentations", "torchvision"):
-        from oomlint.verify.child.loading import images  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-        if (known := images.TRANSFORMS.get(tail)) is not None:
-            return known
+    if ("transforms" in parts or parts[0] in ("albumentations", "torchvision")) and (known := TRANSFORMS.get(tail)) is not None:
+        return known
     if (found := _substitute(parts)) is not None:
         return found
     if tail.endswith(("Error", "Exception", "Warning")):
@@ -209,3 +208,38 @@ class _Loader(importlib.abc.Loader):
 def spec(name: str) -> importlib.machinery.ModuleSpec:
     """How a stand-in module is made."""
     return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True)
+
+
+class Compose:
+    """One after the other."""
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], *_: object, **__: object) -> None:
+        self.transforms = transforms
+
+    def __call__(self, value: Any = None, **keywords: Any) -> Any:
+        if value is None and "image" in keywords:
+            return {**keywords, "image": reduce(lambda done, step: step(done), self.transforms, keywords["image"])}
+        return reduce(lambda done, step: step(done), self.transforms, value)
+
+
+class ToTensor:
+    """Channels first, 0 to 1 where it was bytes."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __call__(self, value: Any) -> Any:
+        import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+        import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+
+        if isinstance(value, torch.Tensor):
+            raise TypeError("pic should be PIL Image or ndarray. Got <class 'torch.Tensor'>")
+        array = np.asarray(value)
+        if array.ndim == len("hw"):
+            array = array[:, :, None]
+        if array.ndim != len("hwc"):
+            raise ValueError(f"pic should be 2/3 dimensional. Got {array.ndim} dimensions.")
+        tensor = torch.from_numpy(np.ascontiguousarray(array.transpose(2, 0, 1)))
+        return tensor.float() / 255 if array.dtype == np.uint8 else tensor
+
+
+TRANSFORMS: Final[dict[str, Any]] = {"Compose": Compose, "ToTensor": ToTensor, "ToTensorV2": ToTensor}  # all others hand on what they are given

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oomlint.verify.ast_names import is_main
-from oomlint.verify.child.loading import argparse_patch, import_names, script_globals, stubs, toplevel
+from oomlint.verify.child.loading import argparse_patch, import_names, stubs, toplevel
 from oomlint.verify.child.server.exceptions import words
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def load(path: str, root: str) -> Loaded:
         tree = _parsed(path)
         module = importlib.import_module(name)
         finder.again()
-        own_block = script_globals.fill(module, tree, lambda: partial(finder.attempt, module, file=path, clock=Clock(SECONDS)))
+        own_block = toplevel.fill(module, tree, lambda: partial(finder.attempt, module, file=path, clock=Clock(SECONDS)))
         finder.assumed += [f"{', '.join(own_block)} as the main block sets it"] if own_block else []
     except LoadError:
         raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving.trial import SCRIPT, WORKS, Target, trial
 from oomlint.verify.child.loading.tolerant_import import LoadError
-from oomlint.verify.child.search import branch_mutations, hill_climb, mutations
+from oomlint.verify.child.search import hill_climb, mutations
 from oomlint.verify.child.synthesis import argument_specs, file_specs, spec_paths
 from oomlint.verify.child.synthesis.scale import scale_to
 
@@ -46,11 +46,11 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
     if own is not None and (own["reached"] or not target.rows):
         return own
 
-    conditions = branch_mutations.guards(target.path, target.rows)
+    conditions = mutations.guards(target.path, target.rows)
 
     def changes(other: State, result: State) -> Any:
         if result.get("works") and not result.get("reached"):
-            yield from ((made, False) for made in branch_mutations.reaching(other, conditions))
+            yield from ((made, False) for made in mutations.reaching(other, conditions))
         yield from mutations.moves(other, result, options, target.hints, target.module)
 
     def further(start: State, limits: tuple[int, float], *done: Callable[[State], bool]) -> hill_climb.Found:

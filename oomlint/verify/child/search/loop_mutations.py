@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.search import loop_error_mutations, shape_mutations
+from oomlint.verify.child.search import loop_errors
 from oomlint.verify.child.synthesis import name_heuristics
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def edits(specs: dict[str, Spec], error: Error) -> Iterator[Edit]:
     recent = error["touched"][::-1]
     paths = [path for path in recent if path in specs] + [path for path in specs if path not in recent]
     paths.sort(key=lambda path: _variable(specs, path) not in error["names"])  # what the failing statement names comes first
-    for pattern, make in loop_error_mutations.RULES:
+    for pattern, make in loop_errors.RULES:
         found = re.search(pattern, f"{error['kind']}: {error['message']}", re.DOTALL)
         if found:
             for edit in make(found, specs, paths):
@@ -90,7 +90,7 @@ def edits(specs: dict[str, Spec], error: Error) -> Iterator[Edit]:
                 if len(wider) > len(edit):
                     yield wider
     if error["kind"] in ("RuntimeError", "IndexError", "ValueError", "TypeError"):
-        yield from shape_mutations.anything(specs, paths)
+        yield from loop_errors.anything(specs, paths)
 
 
 def _alike(specs: dict[str, Spec], edit: Edit, names: list[str]) -> Edit:
@@ -102,7 +102,7 @@ def _alike(specs: dict[str, Spec], edit: Edit, names: list[str]) -> Edit:
         old, new = ([size for size in shape if size != "B"] for shape in (specs[path]["shape"], spec["shape"]))
         for other, its in specs.items():
             if other not in wider and its["kind"] == "tensor" and _variable(specs, other) in names and [size for size in its["shape"] if size != "B"] == old:
-                wider |= shape_mutations.batched(specs, other, new)
+                wider |= loop_errors.batched(specs, other, new)
     return wider
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.utils import data
 
-from oomlint.verify.child.loading import images
+from oomlint.verify.child.loading import stubs
 from oomlint.verify.child.synthesis import file_specs_plain, inferred_value
 from oomlint.verify.child.synthesis.file_specs_plain import FOLDER, SAMPLES, Options, array
 
@@ -91,7 +91,7 @@ MADE: Final[dict[str, Callable[[int], Any]]] = {  # of no more than a number of 
     "device": lambda _: torch.device("cpu"),
     "same": lambda _: Same(),
     "model": lambda count: torch.nn.Linear(8, count, bias=False),  # its weight has the shape that arrays in files have at first: it may be filled from one
-    "totensor": lambda _: images.ToTensor(),
+    "totensor": lambda _: stubs.ToTensor(),
     "tokenizer": lambda _: Tokenizer(),
     "samples": lambda count: data.TensorDataset(torch.arange(count * 4, dtype=torch.float32).reshape(count, 4), torch.arange(count) % 4),
 }

@@ -1,4 +1,4 @@
-"""Training arguments that ask for worker options without workers: made by the library, where it is installed."""
+"""Calls of training frameworks: training arguments of `transformers` that ask for worker options without workers, and `predict` of Lightning's trainer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
-from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify import thresholds
+from oomlint.verify.case import Outcome, Part, Reading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_verdict
 from oomlint.verify.strategies.call_sites import at_row, site_in
@@ -17,20 +18,23 @@ if TYPE_CHECKING:
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.slicing import Site
 
+
 _PREFIX: Final = "dataloader_"
 _OPTIONS: Final = frozenset({"persistent_workers", "prefetch_factor", "multiprocessing_context"})
 _SECONDS: Final = 60.0  # the library imports much
 _WORKERS: Final = "dataloader_num_workers"
+_LOST: Final = "the call of `predict` was not found in the program"
+_SAID: Final = "a model that predicts 64 KiB for each of its batches stands in, on the CPU"
 
 
-def judge(session: Session) -> Verdict:
+def judge_arguments(session: Session) -> Verdict:
     """Make the arguments and the loader that follows from them."""
     found = next(iter(session.case.finding.of_noun(LoaderFact)), None)
     own = found.option.removeprefix(_PREFIX) if found is not None else ""
     site = at_row(session, found.place, _concerns) if found is not None and own in _OPTIONS else None
     if site is None:
         raise Stopped("the call of the training arguments was not found in the program")
-    before, *after = (_measured(session, part, site, own) for part in session.case.parts)
+    before, *after = (_made(session, part, site, own) for part in session.case.parts)
     judged = call_verdict.exceptions(own, before["runs"], after[0]["runs"] if after else None)
     other = _changed(session, site) if session.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     if other:
@@ -51,7 +55,7 @@ def _concerns(call: ast.Call) -> bool:
     return any(item.arg is None or item.arg.startswith(_PREFIX) for item in call.keywords)
 
 
-def _measured(session: Session, part: Part, site: Site, own: str) -> dict[str, Any]:
+def _made(session: Session, part: Part, site: Site, own: str) -> dict[str, Any]:
     """What the child answers."""
     path = session.case.finding.place.path
     here = site_in(session, part, site, path)
@@ -64,7 +68,46 @@ def _measured(session: Session, part: Part, site: Site, own: str) -> dict[str, A
     piece = cut(here, frozenset(leaves), plain=True)
     values: list[dict[str, object]] = [dict.fromkeys(leaves, count) for count in ((2, 0) if leaves else (0,))]
     arguments = {"path": session.path(part, path), "root": session.folder(part), "plan": piece.plan(values), "own": own}
-    answer = session.answer(part, "driving.call_trainer:measure", arguments, seconds=_SECONDS)
+    answer = session.answer(part, "driving.call_frameworks:arguments", arguments, seconds=_SECONDS)
     if answer["missing"] and not answer["stood_in"]:
         raise Stopped(f"{answer['missing']} is not installed in this interpreter")
     return answer
+
+
+def judge_predictions(session: Session) -> Verdict:
+    """Predict before and after; what is held after each batch, and what callbacks are given."""
+    site = at_row(session, session.case.finding.place, _predicts)
+    if site is None:
+        raise Stopped(_LOST)
+    return _of_predictions([_predicted(session, part, site) for part in session.case.parts])
+
+
+def _predicts(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "predict"
+
+
+def _predicted(session: Session, part: Part, site: Site) -> dict[str, Any]:
+    """What the child answers."""
+    here = site_in(session, part, site, session.case.finding.place.path)
+    if here is None:
+        raise Stopped(f"after the fix: {_LOST}")
+    options = {item.arg: item.value.value for item in here.call.keywords if item.arg and isinstance(item.value, ast.Constant)}
+    given = {"options": {name: value for name, value in options.items() if value is not None}}
+    answer = session.answer(part, "driving.call_frameworks:predictions", given, seconds=_SECONDS)
+    if answer["failed"]:
+        raise Stopped(f"after the fix: {answer['failed']}" if part is Part.AFTER else answer["failed"])
+    return answer
+
+
+def _of_predictions(answers: list[dict[str, Any]]) -> Verdict:
+    growth = thresholds.growth("bytes of predictions", "bytes", *(item["bytes"] for item in answers))
+    rates = [growth.before.a_step, *([growth.after.a_step] if growth.after else [])]
+    readings = (Reading("bytes of predictions that a batch leaves", "bytes", (rates[0],), tuple(rates[1:]), "predict"),)
+    if len(answers) == 1:
+        return Verdict(Outcome.SHOWN if growth.shown else Outcome.NOT_SHOWN, growth.words, readings=readings, assumptions=(_SAID,))
+    if answers[0]["given"] != answers[1]["given"]:
+        return Verdict(Outcome.REGRESSED, "callbacks are given other predictions after the fix", readings=readings, assumptions=(_SAID,))
+    if not growth.shown:
+        return Verdict(Outcome.NO_EFFECT, f"not seen before the fix: {growth.words}", readings=readings, assumptions=(_SAID,))
+    outcome = Outcome.CONFIRMED if growth.ended else Outcome.INCONCLUSIVE
+    return Verdict(outcome, f"{growth.words}; callbacks are given the same predictions", readings=readings, assumptions=(_SAID,))

@@ -1,8 +1,9 @@
-"""Training arguments of Hugging Face's `transformers`, and the loader that its trainer makes of them."""
+"""Training arguments of Hugging Face's `transformers` and the loader that its trainer makes of them; a prediction by a trainer of Lightning's."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 from itertools import islice
 from types import SimpleNamespace
@@ -10,17 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving import call_job, loader_runs
 from oomlint.verify.child.loading import stubs, tolerant_import
-from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.measuring import digests, tensor_census
+from oomlint.verify.child.server.exceptions import seed, words
 from oomlint.verify.child.synthesis.symbolic_sweep import swept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+BATCHES: Final = 12
+WIDTH: Final = 2**14  # numbers that are predicted for a batch: 64 KiB
+_QUIET: Final = dict.fromkeys("logger enable_checkpointing enable_progress_bar enable_model_summary".split(), False)
 _PREFIX: Final = "dataloader_"
 _READ: Final = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
 
 
-def measure(path: str, root: str, plan: Mapping[str, Any], own: str) -> dict[str, Any]:
+def arguments(path: str, root: str, plan: Mapping[str, Any], own: str) -> dict[str, Any]:
     """Make the arguments in all configurations, and of each the loader as `Trainer.get_train_dataloader` does; two epochs of it.
 
     Where the library is not installed the call's own arguments stand in for the object that it would make of them. ``missing`` is the library then.
@@ -80,3 +86,43 @@ def _run(module: Any, plan: Mapping[str, Any], own: str, known: dict[str, Any]) 
     except Exception as error:  # noqa: BLE001 -- what the user's program raises is the answer
         return {"reached": True, "built": False, "error": loader_runs.words(error)}
     return {"reached": True, "built": True, **loader_runs.observed(loader)}
+
+
+def predictions(options: dict[str, Any]) -> dict[str, Any]:
+    """``bytes`` holds how many more bytes of tensors live after each batch than after the one before; ``given`` digests what callbacks see."""
+    library: Any = None
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            library = importlib.import_module(name)
+            break
+        except ImportError:
+            continue
+    if library is None:
+        return {"failed": "`lightning` is not installed in this interpreter"}
+    try:
+        return {**_predicted(library, options), "failed": ""}
+    except Exception as error:  # noqa: BLE001 -- the library raises what it likes
+        return {"failed": f"`predict` fails: {words(error)}"}
+
+
+def _predicted(library: Any, options: dict[str, Any]) -> dict[str, Any]:
+    import torch  # noqa: PLC0415 -- the parent imports no torch
+    from torch.utils.data import DataLoader  # noqa: PLC0415
+
+    class Model(library.LightningModule):  # type: ignore[misc,unused-ignore]  # the library is that of the user
+        def predict_step(self, batch: Any, *_: Any) -> Any:
+            return batch.float().repeat(WIDTH // len(batch))
+
+    given: list[str] = []
+    with tensor_census.Growth(python=False, saved=False) as growth:
+
+        class Watch(library.Callback):  # type: ignore[misc,unused-ignore]  # the same
+            def on_predict_batch_end(self, trainer: Any, model: Any, outputs: Any, *_: Any) -> None:
+                del trainer, model
+                given.append(digests.digest(outputs))
+                growth.step()
+
+        trainer = library.Trainer(accelerator="cpu", devices=1, callbacks=[Watch()], **_QUIET)
+        result = trainer.predict(Model(), DataLoader(torch.arange(4 * BATCHES), batch_size=4), **options)
+    del result
+    return {"bytes": growth.deltas()["storage_bytes"], "given": given}
