@@ -17,7 +17,7 @@ from oomlint.verify.child.driving.command import parse
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.session import Options, Session
 from oomlint.verify.strategies import command as strategy
-from oomlint.verify.strategies.command_equivalence import masked
+from oomlint.verify.strategies.command_metrics import masked
 
 if TYPE_CHECKING:
     from pathlib import Path

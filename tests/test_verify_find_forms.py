@@ -14,7 +14,7 @@ import pytest
 
 from oomlint.verify.child.driving import trial
 from oomlint.verify.child.search import find_inputs, mutations
-from oomlint.verify.child.synthesis import scale
+from oomlint.verify.child.synthesis import sizes
 
 pytest.importorskip("torch")
 
@@ -65,7 +65,7 @@ def test_an_index_of_paths_and_rows(tmp_path: Path) -> None:
     )
     assert answer["length"] == find_inputs.MANY
     assert sum(spec["kind"] == "h5" for spec in answer["state"]["files"].values()) == find_inputs.MANY
-    longer = scale.scale_to(answer["state"], 2**23)
+    longer = sizes.scale_to(answer["state"], 2**23)
     assert longer["n"] == find_inputs.MANY
     assert all(spec["nodes"]["/patches"]["shape"][0] > find_inputs.MANY for spec in longer["files"].values() if spec["kind"] == "h5")
 

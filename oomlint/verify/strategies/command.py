@@ -19,15 +19,15 @@ from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.jobs import Ended
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import command_metrics as signs
-from oomlint.verify.strategies.command_equivalence import Ran, Same, compare
+from oomlint.verify.strategies.command_metrics import Ran, Same, compare
 from oomlint.verify.strategies.locate_loop import target_of
 from oomlint.verify.thresholds import PLENTY, TOTAL, TWICE, Price
 
 if TYPE_CHECKING:
     from oomlint.verify.jobs import Done
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.candidates import Sign
     from oomlint.verify.strategies.command_metrics import Grown
+    from oomlint.verify.strategies.dataset_runs import Sign
 
 SECONDS: Final = 120.0  # for one run, unless more are allowed
 _SAME: Final = "; batches, output and files are the same"

@@ -12,8 +12,7 @@ from oomlint.verify import thresholds
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import dataset_uses, locate_subject
-from oomlint.verify.strategies.candidates import HANDLES, Sign, failure, left_open, quantity
-from oomlint.verify.strategies.dataset_runs import Broken, TooSmall
+from oomlint.verify.strategies.dataset_runs import HANDLES, Broken, Sign, TooSmall, failure, left_open, quantity
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:

@@ -11,16 +11,15 @@ from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import dataset_uses, locate_subject, prices, unverified_changes
-from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
 from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
-from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, by_factory, found, scaled
+from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, by_factory, candidates, evidence, first, found, scaled, weighed
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.candidates import Sign
+    from oomlint.verify.strategies.dataset_runs import Sign
 
 MOST: Final = 3  # datasets that are tried
 PRICED: Final = 2**20  # bytes

@@ -10,16 +10,15 @@ from oomlint.measurement import FunctionSign
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject, prices
-from oomlint.verify.strategies.candidates import HANDLES, candidates, evidence, first, left_open, quantity, weighed
 from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
-from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, searched
+from oomlint.verify.strategies.dataset_runs import HANDLES, SCALED, Broken, Runs, TooSmall, candidates, evidence, first, left_open, quantity, searched, weighed
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.candidates import Sign
+    from oomlint.verify.strategies.dataset_runs import Sign
     from oomlint.verify.strategies.locate_subject import Subject
 
 NONE: Final = "it stands in no function that can be called"

@@ -250,7 +250,7 @@ def _in_flight(session: Session, told: _Told) -> Verdict:
 def _plain(session: Session, subject: Subject) -> Runs | None:
     """A dataset that needs nothing made up. Its samples are large: a search would take too long over them."""
     arguments = {"path": session.path(Part.BEFORE, subject.path), "root": session.folder(Part.BEFORE), "cls": subject.name, "known": listed(subject.known)}
-    answer = session.run(Part.BEFORE, "driving.call_workers:plain", arguments, seconds=_SECONDS).answer
+    answer = session.run(Part.BEFORE, "driving.call_job:plain", arguments, seconds=_SECONDS).answer
     return Runs(session, subject, answer["state"], Fidelity.DATA) if answer and not answer["failed"] and answer["bytes"] else None
 
 
@@ -260,7 +260,7 @@ def _flying(session: Session, part: Part, target: Target, runs: Runs, told: _Tol
     values = domain(here, "batch_size", "prefetch_factor", processors=HOST)
     working = _runs(session, part, target, values, told, own="", counts=[WORKERS], processors=_LARGE)
     try:
-        weight = runs.ask(part, "driving.call_workers:sample", seconds=_SECONDS)["bytes"]
+        weight = runs.ask(part, "driving.call_job:sample", seconds=_SECONDS)["bytes"]
     except (Broken, Stopped) as error:
         raise Stopped(f"a sample could not be read: {error}") from None
     most, said = 0.0, ""
@@ -328,7 +328,7 @@ def _workers(count: int) -> str:
 def _alive(session: Session, part: Part, chosen: list[Target], domains: list[Domain]) -> dict[str, Any]:
     plans = [planned(session, part, one, values) for one, values in zip(chosen, domains, strict=True)]
     arguments = {"path": session.path(part, chosen[0].path), "root": session.folder(part), "plans": plans}
-    answer = session.answer(part, "driving.call_workers:alive", arguments, seconds=_SECONDS, memory=_BYTES)
+    answer = session.answer(part, "driving.call_job:alive", arguments, seconds=_SECONDS, memory=_BYTES)
     failed = next((loader["error"] for loader in answer["loaders"] if loader["error"]), None)
     if failed is not None:
         said = cause(failed) if failed["type"] else failed["message"]

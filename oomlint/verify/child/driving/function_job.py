@@ -31,9 +31,9 @@ def caller(subject: dict[str, Any], size: int = 0, *, passing: bool = False) -> 
     A generator is run, as the loop would that it is made for; ``passing`` lets go of each value when the next one comes.
     """
     from oomlint.verify.child.driving.trial import YIELDED, Target  # noqa: PLC0415
-    from oomlint.verify.child.synthesis import file_specs, scale  # noqa: PLC0415 -- they import much
+    from oomlint.verify.child.synthesis import file_specs, sizes  # noqa: PLC0415 -- they import much
 
-    scaled = scale.scale_to(subject["state"], size) if size else subject["state"]
+    scaled = sizes.scale_to(subject["state"], size) if size else subject["state"]
     file_specs.materialise(scaled)
     target = Target(subject["path"], subject["root"], subject["name"], dataset=False)
 

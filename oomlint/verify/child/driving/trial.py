@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child.loading import import_names, stubs
 from oomlint.verify.child.loading.tolerant_import import LoadError, install, load
 from oomlint.verify.child.server.exceptions import seed
-from oomlint.verify.child.synthesis import argument_guesses, argument_specs, file_specs_plain, inferred_value, on_demand_files, shrink_constants
+from oomlint.verify.child.synthesis import argument_guesses, argument_specs, file_specs_plain, inferred_value, on_demand_files, sizes
 from oomlint.verify.child.synthesis import source_hints as hinted
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Target:
         for name, value in state.get("globals", {}).items():
             module, _, tail = name.rpartition(".")
             setattr(sys.modules[module], tail, value)
-        shrink_constants.apply(self.module, state.get("shrunk", {}))
+        sizes.apply(self.module, state.get("shrunk", {}))
         guess = self.guess if guessing else None
         if self.dataset:
             return argument_specs.construct(self.thing, self._fitting(self.thing, state["arguments"]), state, self.module, guess)

@@ -11,7 +11,7 @@ from oomlint.verify.child.driving.trial import SCRIPT, WORKS, Target, trial
 from oomlint.verify.child.loading.tolerant_import import LoadError
 from oomlint.verify.child.search import hill_climb, mutations
 from oomlint.verify.child.synthesis import argument_specs, file_specs, spec_paths
-from oomlint.verify.child.synthesis.scale import scale_to
+from oomlint.verify.child.synthesis.sizes import scale_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable

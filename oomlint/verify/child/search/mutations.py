@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child.loading import import_names
 from oomlint.verify.child.search.error_mutations import steered
 from oomlint.verify.child.search.generic_mutations import general, ranks, settings
-from oomlint.verify.child.synthesis import argument_specs, file_specs_plain, shrink_constants
+from oomlint.verify.child.synthesis import argument_specs, file_specs_plain, sizes
 from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, called, changed, fired, fresh, given, inside, recent, replaced
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ Move = tuple[State, bool]  # a changed state, and whether the message asks for j
 def moves(state: State, result: State, options: dict[str, list[Any]], hints: Hints, module: types.ModuleType) -> Iterator[Move]:
     """Changed states, the likeliest first."""
     error = result.get("error") or result.get("crash") or ""
-    if re.search(shrink_constants.SLOW, error):
-        yield from ((made, False) for made in shrink_constants.states(state, module))
+    if re.search(sizes.SLOW, error):
+        yield from ((made, False) for made in sizes.states(state, module))
     yield from ((made, True) for made in _exact(state, result, error))
     for made in (*_rows_say(state, result, hints, error), *steered(state, result, hints, error), *_spoken(state, result, options, hints)):
         yield made, False
