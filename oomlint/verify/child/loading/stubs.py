@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib.abc
 import importlib.machinery
-import io
 import re
-import sys
 import types
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -156,21 +153,9 @@ def named(name: str) -> Any:
         return _Progress if tail != "trange" else lambda *args, **_: _Progress(range(*args))
     if ("transforms" in parts or parts[0] in ("albumentations", "torchvision")) and (known := TRANSFORMS.get(tail)) is not None:
         return known
-    if (found := _substitute(parts)) is not None:
-        return found
     if tail.endswith(("Error", "Exception", "Warning")):
         return type(tail, (Exception,), {})
     return Stub(name)
-
-
-def _substitute(parts: list[str]) -> Any:
-    """What the standard library has instead."""
-    tail = parts[-1]
-    if parts[0] == "six":
-        table = {"BytesIO": io.BytesIO, "StringIO": io.StringIO, "string_types": (str,), "text_type": str, "integer_types": (int,), "PY2": False, "PY3": True}
-        table |= {"cPickle": sys.modules.get("pickle"), "pickle": sys.modules.get("pickle"), "iteritems": lambda value: iter(value.items()), "xrange": range}
-        return table.get(tail) or getattr(builtins, tail, None)
-    return {"natsorted": sorted}.get(tail) if parts[0] == "natsort" else None
 
 
 class _Progress:

@@ -89,9 +89,9 @@ def _outside(state: State, path: str, result: State) -> Iterator[State]:
 
 def _key(state: State, log: list[list[str]], name: str) -> Iterator[State]:
     leaf = file_specs_plain.leaf(name)
-    for key in recent(state, log, "npz", "mat", *STRUCTURED, "text", "npy"):
+    for key in recent(state, log, "npz", *STRUCTURED, "text", "npy"):
         spec = state["files"][key]
-        if spec["kind"] in ("npz", "mat"):
+        if spec["kind"] == "npz":
             if name not in spec["arrays"]:
                 yield changed(state, ["files", key, "arrays"], **{name: {"shape": ["n", 8], "dtype": "f4"}})
         elif spec["kind"] == "text":

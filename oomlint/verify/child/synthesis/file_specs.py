@@ -39,7 +39,6 @@ def kind_of(path: str) -> str:
         ".wav": "wav",
         ".h5": "h5",
         ".hdf5": "h5",
-        ".mat": "mat",
         ".yaml": "json",
         ".yml": "json",
         ".bin": "bytes",
@@ -52,7 +51,7 @@ def default(kind: str, hints: file_specs_plain.Hints, path: str = "") -> Spec:
     match kind:
         case "npy":
             return {"kind": "npy", "shape": ["n", 8], "dtype": "f4"}
-        case "npz" | "mat":
+        case "npz":
             return {"kind": kind, "arrays": {key: {"shape": ["n", 8], "dtype": "f4"} for key in hints.keys[:12]}}
         case "json" | "pickle" | "torch":
             return {"kind": kind, "value": {"t": "?"}, "clay": True}
@@ -119,9 +118,6 @@ def content(spec: Spec, key: str, count: int) -> bytes:
         case "npz":
             held: dict[str, Any] = {name: array(item, f"{key}:{name}", count) for name, item in spec["arrays"].items()}
             np.savez(buffer, **held)
-        case "mat":
-            io_module = sys.modules["scipy.io"]
-            io_module.savemat(buffer, {name: array(item, f"{key}:{name}", count) for name, item in spec["arrays"].items()})
         case "json":
             return json.dumps(file_specs_plain.plain(file_specs_plain.value(spec["value"], key, count))).encode()
         case "jsonl":
@@ -129,7 +125,7 @@ def content(spec: Spec, key: str, count: int) -> bytes:
             return "".join(json.dumps(item) + "\n" for item in (made if isinstance(made, list) else [made] * count)).encode()
         case "pickle":
             # By its place among the loaded modules: torch has it anyway.
-            return bytes(sys.modules["pickle"].dumps(file_specs_plain.value(spec["value"], key, count), protocol=4)) * int(spec.get("objects", 1))
+            return bytes(sys.modules["pickle"].dumps(file_specs_plain.value(spec["value"], key, count), protocol=4))
         case "torch":
             import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 

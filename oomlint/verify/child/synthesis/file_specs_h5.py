@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
 
 from oomlint.verify.child.synthesis import file_specs_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Spec = dict[str, Any]
 MOST: Final = 4000  # nodes of one file that are remembered
@@ -91,7 +89,7 @@ def attribute(kind: str) -> Any:
     return {"int": np.int64(4), "str": "a", "ints": np.arange(4), "strs": np.array([b"a", b"b"]), "float": np.float64(1.0)}[kind]
 
 
-class Attributes:
+class Attributes(Mapping[str, Any]):
     """The attributes of a node; whichever is asked for is there."""
 
     def __init__(self, entry: Spec) -> None:
@@ -100,22 +98,11 @@ class Attributes:
     def __getitem__(self, name: str) -> Any:
         return attribute(self._kinds.setdefault(name, "int"))
 
-    def get(self, name: str, default: Any = None) -> Any:
-        del default
-        return self[name]
-
-    def __contains__(self, name: str) -> bool:
-        self._kinds.setdefault(name, "int")
-        return True
-
-    def keys(self) -> list[str]:
-        return list(self._kinds)
-
-    def items(self) -> list[tuple[str, Any]]:
-        return [(name, self[name]) for name in self._kinds]
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
 
 
 class _Kind(type):
@@ -244,32 +231,17 @@ class Node:
     def shape(self) -> tuple[int, ...]:
         return tuple(self._array().shape)
 
-    @property
-    def ndim(self) -> int:
-        return int(self._array().ndim)
+    def __getattr__(self, name: str) -> Any:
+        """What an array has as well: the number of its axes, its bytes, its dtype."""
+        import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
-    @property
-    def size(self) -> int:
-        return int(self._array().size)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self._array().nbytes)
-
-    @property
-    def chunks(self) -> None:
-        return None
-
-    @property
-    def dtype(self) -> Any:
-        return self._array().dtype
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(name)
+        return getattr(self._array(), name)
 
     def asstr(self, *_: object) -> Any:
         self._entry["dtype"] = "S"
         return self._array().astype(str)
-
-    def astype(self, dtype: Any) -> Any:
-        return self._array().astype(dtype)
 
     def read_direct(self, target: Any, source: Any = None, into: Any = None) -> None:
         import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module

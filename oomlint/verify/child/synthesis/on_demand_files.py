@@ -29,7 +29,6 @@ OPENED: Final = (  # by file and function of the library that opens it, the firs
     (r"/torch/serialization", "torch"),
     (r"/pandas/", "text"),
     (r"/wave\.py:", "wav"),
-    (r"matlab.*:", "mat"),
 )
 
 

@@ -84,7 +84,7 @@ def arrays(state: State, log: list[list[str]]) -> list[list[Any]]:
         likes.add(like)
         if spec["kind"] == "npy" and "value" not in spec:
             found.append(["files", key])
-        elif spec["kind"] in ("npz", "mat"):
+        elif spec["kind"] == "npz":
             found.extend(["files", key, "arrays", name] for name in reversed(spec["arrays"]))
         elif spec["kind"] == "h5" and node and node in spec["nodes"] and spec["nodes"][node]["is"] in ("dataset", "?") and node != "/":
             found.append(["files", key, "nodes", node])
