@@ -74,12 +74,14 @@ class Locator:
         yield from (("", folder) for folder in first)
         above = self._chain(path)
         own = above[0]
-        # A script sees its own folder first; a module of a package sees what its package lies in.
+        # A script sees its own folder first, and then what a shell script exports; a module of a package sees what its package lies in.
         if self._is_file(os.path.join(own, "__init__.py")):
             yield from (("", folder) for folder in above[1:])
             yield "", own
         else:
-            yield from (("", folder) for folder in above)
+            yield "", own
+            yield from (("", folder) for folder in self._exported())
+            yield from (("", folder) for folder in above[1:])
         yield from (("", folder) for folder in last)
         for folder in above:
             self._project.readings.read(os.path.join(folder, "setup.py"))
