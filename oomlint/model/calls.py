@@ -245,19 +245,23 @@ class Calls:
 
     def _through_subclasses(self, module: Module, scope: Scope, depth: int) -> list[Frame]:
         """Frames of an ``__init__`` that only ``super().__init__(...)`` of derived classes runs."""
-        found: list[Frame] = []
         if scope.parent is None:
-            return found
-        for this in self.instances(module, scope.parent, depth + 1):
-            frame = self.evaluator.init_frame(this)
-            for _ in range(4):
-                if frame is None or frame.scope is scope:
-                    break
-                here = frame
-                frame = next((f for call in here.scope.calls if (f := self.evaluator.super_init(call, here)) is not None), None)
-            if frame is not None:
-                found.append(frame)
-        return found
+            return []
+        made = [frame for this in self.instances(module, scope.parent, depth + 1) if (frame := self.evaluator.init_frame(this)) is not None]
+        if not made:  # by a registry, a setting: nobody sees by whom
+            derived = [(ref.module, init) for ref in self.subclasses(ClassRef(module, scope.parent)) if (init := ref.scope.child("__init__")) is not None]
+            made = [self.plain_frame(*init) for init in derived]
+        return [found for frame in made if (found := self._handed_up(frame, scope)) is not None]
+
+    def _handed_up(self, frame: Frame, scope: Scope) -> Frame | None:
+        """The frame of a base's ``__init__`` that one of a derived class leads to by ``super().__init__(...)``."""
+        here: Frame | None = frame
+        for _ in range(4):
+            if here is None or here.scope is scope:
+                break
+            above = here
+            here = next((found for call in above.scope.calls if (found := self.evaluator.super_init(call, above)) is not None), None)
+        return here if here is not None and here.scope is scope else None
 
     def _receiver(self, site: Site, frame: Frame) -> Instance | None:
         if isinstance(site.call.func, cst.Attribute):

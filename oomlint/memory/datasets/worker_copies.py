@@ -26,6 +26,8 @@ from oomlint.weighing import words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import libcst as cst
+
     from oomlint.config import Settings
     from oomlint.finding import Fact
     from oomlint.memory.loaders.loader_calls import Loader, Use
@@ -85,11 +87,12 @@ def facts_of(case: Case) -> tuple[Fact, ...]:
 
 def _cases(module: Module, project: Project) -> Iterator[Case]:
     loaders, datasets = loaders_of(project), datasets_of(project)
-    for loader in loaders.of(module):
-        found: list[Case] = []
+    for loader in (*loaders.of(module), *loaders.made_by_classes(module)):
+        every: dict[cst.Call, list[Case]] = {}
         for use in loaders.uses(loader):
-            if loader.inherited and use.frame.bound and use.frame.bound[-1].frame.module is not module:
-                continue  # a class of loaders has callers of many kinds; what one of them holds is not said of the class
+            where, call = loader.made_at(use.frame)
+            if where is not module:
+                continue  # a class of loaders has callers of many kinds: what one of them holds is said of its call
             counts = _counts(loaders.workers(loader, use.frame))
             if not counts:
                 continue
@@ -98,14 +101,23 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
                 for workers in counts:
                     if not _together(use, workers, dataset):
                         continue
-                    found.extend(_judge(loader, dataset, workers, methods, project.settings))
-        if found:
-            sharpest = min(found, key=_rank)
-            alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
-            for group in apart(alike, lambda one: one.workers) if sharpest.code == _TOLD_BESIDE else _by_container(alike):
-                told = tuple(dict.fromkeys(place for one in group for place in given_beside([one.workers])))
-                beside = given_beside(*([one.workers] for one in group))
-                yield replace(min(group, key=_rank), beside=beside, also=() if beside else told)
+                    every.setdefault(call if loader.module is not module else loader.call, []).extend(
+                        _judge(loader, dataset, workers, methods, project.settings)
+                    )
+        for call, found in every.items():
+            if found:
+                place = module.place(call)
+                yield from (replace(case, place=place) for case in _sharpest(found))
+
+
+def _sharpest(found: list[Case]) -> Iterator[Case]:
+    """What is reported of all that the rules say of a loader."""
+    sharpest = min(found, key=_rank)
+    alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
+    for group in apart(alike, lambda one: one.workers) if sharpest.code == _TOLD_BESIDE else _by_container(alike):
+        told = tuple(dict.fromkeys(place for one in group for place in given_beside([one.workers])))
+        beside = given_beside(*([one.workers] for one in group))
+        yield replace(min(group, key=_rank), beside=beside, also=() if beside else told)
 
 
 def _by_container(found: list[Case]) -> Iterator[list[Case]]:
