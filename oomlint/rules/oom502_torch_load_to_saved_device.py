@@ -46,9 +46,9 @@ class TorchLoadToSavedDevice(Rule):
     Checks for `torch.load` without `map_location` whose result is a checkpoint: it goes to `load_state_dict`, or an entry such as
     `state_dict` or `model` is taken out of it. It is a warning where the script runs in several processes with CUDA: it makes a
     `DistributedDataParallel` or a process group, or has a `local_rank`. There Lightning's `load_from_checkpoint` counts, too, also beside
-    a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing, and neither does what
-    reads the states that the same class, or the file where there is none, writes as copies in host memory (`v.cpu()`). What
-    only another script calls, which never makes the group, is run by one process. With one process it is a note.
+    a `Trainer` that is given a `strategy` or nodes, or that is asked for its `world_size`. A second try, where loading with `map_location` has
+    failed, says nothing, and neither does what reads the states that the same class, or the file where there is none, writes as copies in host
+    memory (`v.cpu()`). What only another script calls, which never makes the group, is run by one process. With one process it is a note.
 
     A checkpoint that is sent to an accelerator (`map_location="cuda"`, `f"cuda:{rank}"`, `lambda storage, _: storage.cuda()`) counts where
     a name keeps it, or a section of it, while the training runs: a warning with several processes, a note with one. To bind the name to something
@@ -120,13 +120,14 @@ class TorchLoadToSavedDevice(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the checkpoints that go to the device they were saved from, and those that stay on one."""
-        if holds_tests(module) or not _DEVICES.search(module.source.text):
+        if holds_tests(module):
             return
+        named = _DEVICES.search(module.source.text) is not None  # Lightning takes the devices that there are
         for call, scope in module.walk.calls:
             if not last_name(call.func) or not call.args or any(a.star == "*" for a in call.args):
                 continue
             whole = isinstance(call.func, cst.Attribute) and call.func.attr.value == _OF_LIGHTNING
-            if not whole and library_name(project, call.func, module, scope) not in LOADS:
+            if not whole and (not named or library_name(project, call.func, module, scope) not in LOADS):
                 continue
             found = Loaded(checkpoint=True) if whole else loaded(module, scope, call)
             if not found.checkpoint:
@@ -143,7 +144,7 @@ class TorchLoadToSavedDevice(Rule):
         whole = isinstance(call.func, cst.Attribute) and call.func.attr.value == _OF_LIGHTNING
         facts: list[Fact] = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]
         ranks = ranks_of(project).at(module, scope, call)
-        several = ranks if ranks is not None and _CUDA.search(ranks.module.source.text) else None
+        several = ranks if ranks is not None and (whole or _CUDA.search(ranks.module.source.text)) else None
         safety = Safety.UNSAFE if found.only_states and not whole else Safety.DISPLAY
         edits = [added_argument(module, call, 'map_location="cpu"')]
         kept = kept_while_training(module, scope, call, project) if not whole else None

@@ -578,7 +578,7 @@ class Look:
         if name == "load":
             return self._loads(node) and self._says(_DEVICES)
         if name == "load_from_checkpoint":
-            return all(k.arg != "map_location" for k in node.keywords) and self._says(_DEVICES)
+            return all(k.arg != "map_location" for k in node.keywords)
         if name == "add_state":
             return any(isinstance(part, ast.List) and not part.elts for part in (*node.args, *(k.value for k in node.keywords)))
         if name == "pin_memory":

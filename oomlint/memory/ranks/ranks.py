@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.finding import RanksFact
+from oomlint.frameworks import FITS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.qualified_names import library_name, project_function
 from oomlint.model import arguments, names
@@ -189,6 +190,8 @@ class RanksOf:
                 function = project_function(self.project, call.func, module, scope)
                 if function is not None and any(names.last_name(inner.func) == _GROUP for inner in function.scope.calls):
                     yield call, None
+        if ".world_size" in text:
+            yield from ((node, None) for node in _asked_for_processes(module))
         if re.search(r"\blocal_rank\b|\bLOCAL_RANK\b", _COMMENT.sub("", text)):
             named = [node for node in module.walk.root.nodes() if _says_local_rank(node)]
             if not all(_declares(module, node) for node in named):
@@ -340,6 +343,13 @@ def _set_to(module: Module, scope: Scope, node: cst.BaseExpression) -> Iterator[
         for effect in one.effects.get(path[0], ()):
             if effect.kind == "assign" and effect.path == path[1] and effect.value is not None:
                 yield module.code(effect.value)
+
+
+def _asked_for_processes(module: Module) -> Iterator[cst.Attribute]:
+    """Where what trains, wherever it was made (`fit`), is asked how many processes it has: ``trainer.world_size``, of Lightning."""
+    asked = [node for node in module.walk.root.nodes() if isinstance(node, cst.Attribute) and node.attr.value in {"world_size", *FITS}]
+    training = {names.dotted(node.value) for node in asked if node.attr.value in FITS}
+    yield from (node for node in asked if node.attr.value == "world_size" and names.dotted(node.value) in training - {""})
 
 
 def _says_local_rank(node: cst.CSTNode) -> bool:
