@@ -12,18 +12,17 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import FACTS, TAKES_OUT, VIEW_ATTRIBUTES, WRAPPERS
-from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
-from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, makes_array, unpickles, works_on
+from oomlint.memory.arrays.kept_calls import KEEPS, keeps_axes
+from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, unpickles, works_on
+from oomlint.memory.arrays.kept_indexes import KeptIndexes
 from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
-from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.attribute_names import may_be_data
-from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.counters import numbered
 from oomlint.model.readings import Memory
-from oomlint.model.values import ExternalCall, FunctionRef
+from oomlint.model.values import FunctionRef
 from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import constant_key, descend
 
@@ -41,19 +40,15 @@ _SAME_ATTRIBUTES: Final = VIEW_ATTRIBUTES | frozenset("values array iloc loc at 
 
 
 _SAME_ROWS: Final = frozenset({"t", "detach"})  # methods that give the rows as they are, or as columns
-_DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
-_PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 
 # Methods that read what xarray, rasterio, GDAL, decord, pyedflib, nibabel or MNE have only opened.
 READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data load_data to_data_frame".split())
 
 OF_CONTAINERS: Final = frozenset("copy get items pop popitem popleft values".split())  # methods that give all elements of a container, or some
 _ARITHMETIC: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
-_ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})
-_SINGLE: Final = frozenset({Kind.SCALAR, Kind.TEXT})
 
 
-class Kept(KeptCalls):
+class Kept(KeptIndexes):
     """Follows values forward. One for a run."""
 
     def __init__(self, project: Project) -> None:
@@ -216,7 +211,7 @@ class Kept(KeptCalls):
                 case cst.Subscript():
                     if node is not parent.value:
                         return
-                    if self._is_number(search, module, parent) or _is_line(search, parent, going):
+                    if self.picks_number(search, module, parent) or _is_line(search, parent, going):
                         return
                     if picks_some(parent) and not is_target(module, parent):
                         self.picked(search, module, parent, going)
@@ -241,7 +236,7 @@ class Kept(KeptCalls):
                         if isinstance(parent.key, cst.SimpleString):
                             going = going.named(str(parent.key.evaluated_value))
                     if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(walk.parents.get(holder), cst.Arg)):
-                        going = replace(going, listed=True, mixed=going.mixed or self._is_mixed(module, holder, parent))
+                        going = replace(going, listed=True, mixed=going.mixed or self.is_mixed(module, holder, parent))
                     node = holder
                     continue
                 case cst.BinaryOperation():
@@ -413,14 +408,14 @@ class Kept(KeptCalls):
         """What an index leaves of the value; ``None`` where that is one element of many."""
         first = node.slice[0].slice
         if not isinstance(first, cst.Index):
-            return replace(going, index=None, some=going.some or self._is_short(module, first), cut=going.cut or has_bounds(first))
+            return replace(going, index=None, some=going.some or self.is_short(module, first), cut=going.cut or has_bounds(first))
         key = first.value
         if len(node.slice) != 1:  # `rows[i, 0]` is of one row
             return replace(
                 going,
                 index=None,
                 cut=going.cut or not isinstance(key, cst.Ellipsis),
-                part=going.part or (isinstance(key, cst.Name) and self._counts(module, node, key.value)),
+                part=going.part or (isinstance(key, cst.Name) and self.counts(module, node, key.value)),
             )
         if isinstance(key, cst.SimpleString | cst.ConcatenatedString):
             taken = going.taken(str(key.evaluated_value))
@@ -432,74 +427,11 @@ class Kept(KeptCalls):
             return None if going.index is not None and going.index != place else replace(going, index=None, mixed=False, cut=going.cut or going.index is None)
         if isinstance(key, cst.Ellipsis | cst.Tuple):
             return going
-        if isinstance(key, cst.Name) and self._counts(module, node, key.value):
+        if isinstance(key, cst.Name) and self.counts(module, node, key.value):
             return replace(going, part=True)
-        if not going.part and self._permutes(module, key):
+        if not going.part and self.permutes(module, key):
             going = going.doing(Does.COPIES, module, node)
-        return replace(going, index=None, some=going.some or self._draws(module, key))
-
-    def _is_number(self, search: Search, module: Module, node: cst.Subscript) -> bool:
-        """Whether an index of each axis picks one number of the array that the search has started at: ``made[i][j]``."""
-        start = search.start
-        if not isinstance(start, cst.Call) or not makes_array(start):
-            return False
-        keys: list[cst.BaseExpression] = []
-        array: cst.BaseExpression = node
-        while isinstance(array, cst.Subscript):
-            keys.extend(one.slice.value for one in array.slice if isinstance(one.slice, cst.Index))
-            array = array.value
-        single = all(isinstance(key, cst.Integer) or (isinstance(key, cst.Name) and self._counts(module, node, key.value)) for key in keys)
-        scope = module.walk.scope_at(node)
-        given = scope.effects.get(array.value, ()) if single and isinstance(array, cst.Name) else ()
-        if [effect.value for effect in given if effect.kind == "assign" and not effect.path] != [start]:
-            return False
-        size = allocated(start, self.evaluator, self.evaluator.calls.plain_frame(module, scope))
-        return size is not None and len(size.dimensions) == len(keys)
-
-    def _is_short(self, module: Module, rows: cst.BaseSlice) -> bool:
-        """Whether a slice ends at a number that is known."""
-        if not isinstance(rows, cst.Slice) or rows.upper is None:
-            return False
-        found = self.evaluator.values(rows.upper, self.evaluator.calls.plain_frame(module, module.walk.scope_at(rows)))
-        return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 for alt in found)
-
-    def _draws(self, module: Module, key: cst.BaseExpression) -> bool:
-        """Whether an index is a draw of some rows: random numbers, as many as are asked for, or the first of a permutation."""
-        if isinstance(key, cst.Name):
-            given = [e.value for e in module.walk.scope_at(key).effects.get(key.value, ()) if e.kind == "assign" and not e.path]
-            return len(given) == 1 and given[0] is not None and not isinstance(given[0], cst.Name) and self._draws(module, given[0])
-        if isinstance(key, cst.Subscript):
-            rows = key.slice[0].slice
-            return isinstance(rows, cst.Slice) and rows.upper is not None and self._permutes(module, key.value)
-        if not isinstance(key, cst.Call):
-            return False
-        found = self.evaluator.values(key, self.evaluator.calls.plain_frame(module, module.walk.scope_at(key)))[:3]
-        return any(isinstance(alt.value, ExternalCall) and names.canonical(alt.value.name) in _DRAWS for alt in found)
-
-    def _is_mixed(self, module: Module, holder: cst.List | cst.Tuple, element: cst.CSTNode) -> bool:
-        """Whether an array stands in a list or tuple together with numbers, strings or paths."""
-        others = [one.value for one in holder.elements if one is not element]
-        if not others or not isinstance(element, cst.Element):
-            return False
-        contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
-        return contents.of(element.value, frame).kind in _ARRAYS and any(contents.of(one, frame).kind in _SINGLE for one in others)
-
-    def _permutes(self, module: Module, key: cst.BaseExpression) -> bool:
-        """Whether an index is a permutation of all rows: what it gives is all of them once more."""
-        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(key))
-        found = (alt.value for alt in self.evaluator.values(key, frame)[:3]) if isinstance(key, cst.Name | cst.Call) else ()
-        return any(isinstance(one, ExternalCall) and names.canonical(one.name) in _PERMUTATIONS for one in found)
-
-    def _counts(self, module: Module, node: cst.CSTNode, name: str) -> bool:
-        """Whether a name is the variable of a loop around the node: what it picks is an element."""
-        for here in module.walk.ancestors(node):
-            if isinstance(here, cst.For) and name in names_of(here.target):
-                return True
-            if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp) and name in names_of(here.for_in.target):
-                return True
-            if isinstance(here, cst.FunctionDef):
-                return False
-        return False
+        return replace(going, index=None, some=going.some or self.draws(module, key))
 
     def _comprehension(self, search: Search, module: Module, loop: cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
         """``[f(x) for x in value]``: each element goes where its name goes."""

@@ -1,0 +1,91 @@
+"""What an index picks of a value: one number, a few rows, rows that are drawn, all of them in another order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.kept_calls import KeptCalls
+from oomlint.memory.arrays.kept_forms import makes_array
+from oomlint.memory.arrays.kept_state import names_of
+from oomlint.memory.shared.array_bytes import allocated
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.model import names
+from oomlint.model.values import ExternalCall
+
+if TYPE_CHECKING:
+    from oomlint.memory.arrays.kept_state import Search
+    from oomlint.model.project import Module
+
+_DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
+_PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
+_ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})
+_SINGLE: Final = frozenset({Kind.SCALAR, Kind.TEXT})
+
+
+class KeptIndexes(KeptCalls):
+    """Answers for the indexes of a value."""
+
+    def picks_number(self, search: Search, module: Module, node: cst.Subscript) -> bool:
+        """Whether an index of each axis picks one number of the array that the search has started at: ``made[i][j]``."""
+        start = search.start
+        if not isinstance(start, cst.Call) or not makes_array(start):
+            return False
+        keys: list[cst.BaseExpression] = []
+        array: cst.BaseExpression = node
+        while isinstance(array, cst.Subscript):
+            keys.extend(one.slice.value for one in array.slice if isinstance(one.slice, cst.Index))
+            array = array.value
+        single = all(isinstance(key, cst.Integer) or (isinstance(key, cst.Name) and self.counts(module, node, key.value)) for key in keys)
+        scope = module.walk.scope_at(node)
+        given = scope.effects.get(array.value, ()) if single and isinstance(array, cst.Name) else ()
+        if [effect.value for effect in given if effect.kind == "assign" and not effect.path] != [start]:
+            return False
+        size = allocated(start, self.evaluator, self.evaluator.calls.plain_frame(module, scope))
+        return size is not None and len(size.dimensions) == len(keys)
+
+    def is_short(self, module: Module, rows: cst.BaseSlice) -> bool:
+        """Whether a slice ends at a number that is known."""
+        if not isinstance(rows, cst.Slice) or rows.upper is None:
+            return False
+        found = self.evaluator.values(rows.upper, self.evaluator.calls.plain_frame(module, module.walk.scope_at(rows)))
+        return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 for alt in found)
+
+    def draws(self, module: Module, key: cst.BaseExpression) -> bool:
+        """Whether an index is a draw of some rows: random numbers, as many as are asked for, or the first of a permutation."""
+        if isinstance(key, cst.Name):
+            given = [e.value for e in module.walk.scope_at(key).effects.get(key.value, ()) if e.kind == "assign" and not e.path]
+            return len(given) == 1 and given[0] is not None and not isinstance(given[0], cst.Name) and self.draws(module, given[0])
+        if isinstance(key, cst.Subscript):
+            rows = key.slice[0].slice
+            return isinstance(rows, cst.Slice) and rows.upper is not None and self.permutes(module, key.value)
+        if not isinstance(key, cst.Call):
+            return False
+        found = self.evaluator.values(key, self.evaluator.calls.plain_frame(module, module.walk.scope_at(key)))[:3]
+        return any(isinstance(alt.value, ExternalCall) and names.canonical(alt.value.name) in _DRAWS for alt in found)
+
+    def is_mixed(self, module: Module, holder: cst.List | cst.Tuple, element: cst.CSTNode) -> bool:
+        """Whether an array stands in a list or tuple together with numbers, strings or paths."""
+        others = [one.value for one in holder.elements if one is not element]
+        if not others or not isinstance(element, cst.Element):
+            return False
+        contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
+        return contents.of(element.value, frame).kind in _ARRAYS and any(contents.of(one, frame).kind in _SINGLE for one in others)
+
+    def permutes(self, module: Module, key: cst.BaseExpression) -> bool:
+        """Whether an index is a permutation of all rows: what it gives is all of them once more."""
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(key))
+        found = (alt.value for alt in self.evaluator.values(key, frame)[:3]) if isinstance(key, cst.Name | cst.Call) else ()
+        return any(isinstance(one, ExternalCall) and names.canonical(one.name) in _PERMUTATIONS for one in found)
+
+    def counts(self, module: Module, node: cst.CSTNode, name: str) -> bool:
+        """Whether a name is the variable of a loop around the node: what it picks is an element."""
+        for here in module.walk.ancestors(node):
+            if isinstance(here, cst.For) and name in names_of(here.target):
+                return True
+            if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp) and name in names_of(here.for_in.target):
+                return True
+            if isinstance(here, cst.FunctionDef):
+                return False
+        return False
