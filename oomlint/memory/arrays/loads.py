@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.let_go import let_go_of
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 7  # names on the way of a sample
 _MOST_FRAMES: Final = 4
+_MAKES_TENSORS: Final = TENSOR_TYPES | {"from_numpy", "as_tensor", "tensor"}
 _MOST_CALLERS: Final = 16
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
@@ -94,7 +96,7 @@ class Arrays:
         self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._handed: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
-        self._sliced: Memory[Scope, frozenset[str]] = Memory(project.readings)
+        self._sliced: Memory[Scope, frozenset[tuple[str, bool]]] = Memory(project.readings)
 
     # -- HDF5 ----------------------------------------------------------------------------------------------------------
 
@@ -331,21 +333,25 @@ class Arrays:
         if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
             return True
         one = datasets_of(self.project).of_value(Instance(keeper.owner, None))
+        sliced = {numbers for name, numbers in self._slices(keeper.owner) if name == keeper.attribute}
         if one is None or one.opens_files:
-            return one is None  # where `__getitem__` reads a file for each sample, what was loaded before is an index of them
+            # Where `__getitem__` reads a file for each sample, what was loaded before is an index of them, unless tensors are made of it.
+            return one is None or True in sliced
         # Where it calls what nobody can look into, a name may tell.
-        return not (one.unknown and annotates(keeper.names[-1])) or self._slices(keeper.owner, keeper.attribute)
+        return not (one.unknown and annotates(keeper.names[-1])) or bool(sliced)
 
-    def _slices(self, owner: ClassRef, attribute: str) -> bool:
-        """Whether a sample is a slice of what the attribute holds, from one index to another: then it holds the samples themselves."""
+    def _slices(self, owner: ClassRef) -> frozenset[tuple[str, bool]]:
+        """The attributes of which a sample is a slice, from one index to another: then they hold the samples. With whether a tensor is made of it."""
         known = self._sliced.get(owner.scope)
         if known is None:
             known = self._sliced[owner.scope] = frozenset(self._sliced_by(owner))
-        return attribute in known
+        return known
 
-    def _sliced_by(self, owner: ClassRef) -> Iterator[str]:
+    def _sliced_by(self, owner: ClassRef) -> Iterator[tuple[str, bool]]:
         for cls in self.evaluator.lineage(owner):
-            for method in cls.scope.children if isinstance(cls, ClassRef) else ():
+            if not isinstance(cls, ClassRef):
+                continue
+            for method in cls.scope.children:
                 this = names.self_name(method)
                 if this is None or not self.constructions.per_item(owner.module, method):
                     continue
@@ -354,7 +360,7 @@ class Arrays:
                     if isinstance(node, cst.Subscript) and isinstance(part, cst.Slice) and _computed(part.lower) and _computed(part.upper):
                         path = path_of(node.value)
                         if path is not None and path[0] == this and path[1] and path[1][0][0] == "attr":
-                            yield str(path[1][0][1])
+                            yield str(path[1][0][1]), _becomes_tensor(cls.module, node)
 
     def _large(self, keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY, *, said: bool = False) -> tuple[Keeper, ...]:
         """Those of whom nothing says that what they keep is small, no use, no comment and, where nobody knows what it is, no name, nor that it is gone at once.
@@ -397,6 +403,13 @@ def _is_row(module: Module, node: cst.Subscript) -> bool:
         return False
     sliced = any(isinstance(element.slice, cst.Slice) for element in node.slice)
     return sliced or (len(node.slice) == 1 and not isinstance(module.walk.parents.get(node), cst.Subscript))
+
+
+def _becomes_tensor(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a tensor is made of it, as of numbers, and of no paths or names."""
+    argument = module.walk.parents.get(node)
+    call = module.walk.parents.get(argument) if isinstance(argument, cst.Arg) else None
+    return isinstance(call, cst.Call) and names.last_name(call.func) in _MAKES_TENSORS
 
 
 def _computed(bound: cst.BaseExpression | None) -> bool:
