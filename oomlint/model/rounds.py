@@ -116,6 +116,7 @@ class Body:
     def __init__(self, loop: Loop) -> None:
         node = loop.node
         self.scope, self.passes = loop.scope, loop.passes
+        self.node, self.repeated = node, loop.repeated
         self.flows = _flows(loop.repeated, loop.scope)
         targets = set(_bound(node.target)) if isinstance(node, cst.For | cst.CompFor) else set()
         self.targets = frozenset(targets)
@@ -150,13 +151,19 @@ class Body:
         return {word for word in ends if word in stepped or word in self._sources(word)[0]}
 
     def _drawn(self) -> set[str]:
-        """Names that get another thing in each round, whatever the loop goes over."""
+        """Names that get another thing in each round, whatever the loop goes over; what a loop inside draws for passes of its own is a round of that."""
         found: set[str] = set()
+        apart = self._apart()
         own = frozenset().union(*(bound for bound, _, loop in self.flows if not isinstance(loop, cst.Expr)))
         for bound, values, loop in self.flows:
-            if loop is None and any(self._draws(part, own) for value in values for part in descend(value, into_scopes=False)):
+            if loop is None and apart.isdisjoint(values) and any(self._draws(part, own) for value in values for part in descend(value, into_scopes=False)):
                 found |= bound
         return found
+
+    def _apart(self) -> set[cst.CSTNode]:
+        """What stands in loops inside that run a module."""
+        inside = (list(descend(node)) for node in descend(self.repeated, into_scopes=False) if isinstance(node, cst.For | cst.While) and node is not self.node)
+        return {part for parts in inside if not self.passes.isdisjoint(parts) for part in parts}
 
     def _draws(self, node: cst.CSTNode, own: frozenset[str]) -> bool:
         """Whether a call gives another thing each time; so does an object that is asked the same in each round: ``loader.get_batch(split)``."""
