@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Project
-    from oomlint.model.values import Alternative
+    from oomlint.model.values import Alternative, Frame
 
 _TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
     cst.LessThan: cst.GreaterThan,
@@ -28,6 +28,7 @@ _TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
     cst.GreaterThan: cst.LessThan,
     cst.GreaterThanEqual: cst.LessThanEqual,
 }
+_SUBSET: Final = "torch.utils.data.Subset"
 _FEW: Final = 256  # samples
 _RANGES: Final = frozenset({"range", "trange"})
 
@@ -87,7 +88,7 @@ def _limits(test: cst.BaseExpression, spot: Spot, *, wanted: bool) -> bool:
 
 
 def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
-    """Whether the loader's dataset is known to be small: tensors of a known, small number of rows."""
+    """Whether the loader's dataset is known to be small: tensors of a known, small number of rows, or the first few of an order."""
     like = loop.loader
     if not isinstance(like, LoaderLike) or like.loader is None:
         return False
@@ -96,12 +97,23 @@ def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
         return False
     for alt in evaluator.values(arg.value, like.frame)[:2]:
         value = alt.value
+        if isinstance(value, ExternalCall) and names.canonical(value.name) == _SUBSET and len(value.call.args) > 1:
+            return _picks_few(value.call.args[1].value, value.frame, evaluator)
         if isinstance(value, ExternalCall) and value.name.endswith("TensorDataset") and value.call.args:
             for inner in evaluator.values(value.call.args[0].value, value.frame)[:2]:
                 rows = _rows(inner.value, evaluator)
                 if rows is not None:
                     return rows <= _FEW and value.frame.scope is loop.scope
     return False
+
+
+def _picks_few(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
+    """Whether indices are the first few of some: ``order[:28]``."""
+    part = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    if not isinstance(part, cst.Slice) or part.lower is not None or part.upper is None:
+        return False
+    found = [alt.const for alt in evaluator.values(part.upper, frame)]
+    return bool(found) and all(isinstance(end, int) and 0 < end <= _FEW for end in found)
 
 
 def one_batch(loop: Loop, project: Project) -> bool:
