@@ -53,8 +53,25 @@ def saved_from_host(module: Module, scope: Scope, project: Project) -> bool:
         frame = evaluator_of(project).calls.plain_frame(module, writer)
         for call in writer.calls:
             if names.last_name(call.func) == "save" and call.args and _is_torch(call.func, frame, project):
-                found += [_is_host(state, module, frame, project) for state in _states(call.args[0].value, writer, frame, project)]
+                saved = call.args[0].value
+                states = list(_states(saved, writer, frame, project))
+                if not (len(states) == 1 and states[0] is saved and _is_of_optimizer(states[0], module, writer, project)):
+                    moved = _moved_in_place(saved, writer)
+                    found += [moved or _is_host(state, module, frame, project) for state in states]
     return bool(found) and all(found)
+
+
+def _is_of_optimizer(state: cst.Call, module: Module, writer: Scope, project: Project) -> bool:
+    """Whether a state is an optimizer's, as far as the callers say: a file with nothing else in it is not read for a network."""
+    of, evaluator = cst.ensure_type(state.func, cst.Attribute).value, evaluator_of(project)
+    values = [alt.value for frame in evaluator.calls.frames(module, writer, most=2) for alt in evaluator.values(of, frame)[:2]]
+    return any(isinstance(one, ExternalCall) and one.name.startswith("torch.optim.") for one in values)
+
+
+def _moved_in_place(saved: cst.BaseExpression, writer: Scope) -> bool:
+    """Whether what a name stands for is copied to the host entry by entry: ``for key, value in state.items(): state[key] = value.cpu()``."""
+    effects = writer.effects.get(saved.value, ()) if isinstance(saved, cst.Name) else ()
+    return any(effect.path and effect.value is not None and _copies(effect.value) for effect in effects)
 
 
 def _is_torch(func: cst.BaseExpression, frame: Frame, project: Project) -> bool:
