@@ -212,6 +212,8 @@ class KeptCalls(KeptNames):
             return replace(going, index=None)
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         for alt in self.evaluator.values(call.func, frame)[:3]:
+            if isinstance(alt.value, External) and alt.value.name.rpartition(".")[2] in TENSOR_TYPES:
+                return replace(going, index=None)
             if isinstance(alt.value, ClassRef):
                 return next(iter(self._held(module, alt.value, call, arg, going)), None)
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda) and not arg.star:

@@ -19,7 +19,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import TO_DEVICE
-from oomlint.model.values import Const, ExternalCall, Unknown
+from oomlint.model.values import Const, External, ExternalCall, Unknown
 from oomlint.scout.telling_names import ELEMENTWISE, MAPS
 from oomlint.syntax.nodes import descend
 
@@ -315,11 +315,16 @@ class Keeping(ABC):
         if given is not None:
             return self._names_accelerator(module, call, given)
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-        if method in TO_DEVICE:
+        if method in TO_DEVICE or self._makes_on_device(module, call):
             return True
         if method != "to" or not call.args or call.args[0].star:
             return False
         return self._names_accelerator(module, call, call.args[0].value)
+
+    def _makes_on_device(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call makes a tensor of what it is given, of a type that lies on an accelerator: ``torch.cuda.FloatTensor(rows)``."""
+        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))[:2]
+        return any(isinstance(alt.value, External) and alt.value.name.startswith("torch.cuda.") and alt.value.name.endswith("Tensor") for alt in found)
 
     def _names_accelerator(self, module: Module, call: cst.Call, where: cst.BaseExpression) -> bool:
         frames = self.evaluator.calls.frames(module, module.walk.scope_at(call), most=2)
