@@ -273,7 +273,8 @@ class FlowBindings(FlowCalls):
         """Whether a name, attribute or element that is written like this stands in an expression."""
         if code not in self.code(node):
             return False
-        return any(isinstance(part, cst.Name | cst.Attribute | cst.Subscript) and self.code(part) == code for part in descend(node))
+        words = {part.attr for part in descend(node) if isinstance(part, cst.Attribute)}  # `loss` of `self.loss` is no `loss`
+        return any(isinstance(part, cst.Name | cst.Attribute | cst.Subscript) and part not in words and self.code(part) == code for part in descend(node))
 
     def augment(self, node: cst.AugAssign, state: State) -> None:
         """Run ``x += y`` and its like."""
@@ -360,9 +361,12 @@ def _builds(name: str, held: Held, expression: cst.BaseExpression | None) -> boo
 
 
 def _summands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The parts of a sum: of ``a + b - c``, ``sum([a, b, c])``, ``torch.add(a, b)``; of something else, that alone."""
+    """The parts of a sum: of ``a + b - c``, ``(a * n + b) / (n + 1)``, ``sum([a, b, c])``, ``torch.add(a, b)``; of something else, that alone."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract):
         return [*_summands(node.left), *_summands(node.right)]
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+        parts = _summands(node.left)
+        return parts if len(parts) > 1 else [node]
     if not isinstance(node, cst.Call):
         return [node]
     given = arguments.plain(node)
