@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.frameworks import STEP_METHODS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
-from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported
+from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
@@ -24,6 +25,7 @@ _AT_START: Final = ("__init__", "__post_init__", "setup", "prepare_data")
 _PER_ITEM: Final = frozenset((*"__getitem__ __getitems__ __iter__ __next__ forward collate_fn collate __call__".split(), *STEP_METHODS))
 _SAME: Final = ("builtins.", "os.path.", "posixpath.")
 _DRAWS: Final = frozenset("random shuffle sample choice choices randint randperm permutation rand randn uniform normal multinomial integers".split())
+_MOST_FILES: Final = 12  # with loaders, in which one of a class is looked for
 _SMALL_LOOP: Final = 64  # a loop of so many rounds goes over splits or parts of a sample, not over samples
 
 
@@ -52,17 +54,29 @@ class Constructions:
                     return True
                 if base.name.startswith(("torch.nn.", "lightning", "pytorch_lightning", "torch.utils.data.Sampler", "torch.utils.data.sampler")):
                     return False
-        if b"torch" not in cls.module.project.raw(cls.module.path):
-            return False
         this = Instance(cls, None)
-        if collating(cls.scope):
-            return True
         item = self.evaluator.method(this, "__getitem__")
-        if item is None or self.evaluator.method(this, "__len__") is None:
+        collates = bool(collating(cls.scope))
+        if not collates and (item is None or self.evaluator.method(this, "__len__") is None):
             return False
+        if b"torch" not in cls.module.project.raw(cls.module.path) and not self._is_loaded(cls):
+            return False
+        if collates or item is None:
+            return True
         # Part of a set of boxes, or of masks, is such a set: one sample in itself.
         parts = self.evaluator.returned(item, (), ())
         return not any(isinstance(part.value, Instance) and part.value.cls.scope is cls.scope for part in parts)
+
+    def _is_loaded(self, cls: ClassRef) -> bool:
+        """Whether a loader of another file takes an object of the class."""
+        loaders, project = loaders_of(cls.module.project), cls.module.project
+        for module in islice(project.mentioning([b"DataLoader"], cls.module.path), _MOST_FILES):
+            for loader in loaders.of(module):
+                for use in loaders.uses(loader):
+                    given = (alt.value for alt in loaders.argument(loader, "dataset", use.frame))
+                    if any(isinstance(one, Instance) and cls in self.evaluator.lineage(one.cls) for one in given):
+                        return True
+        return False
 
     def gives_the_same(self, module: Module, call: cst.Call) -> bool:
         """Whether a call makes the same of the same arguments each time: a dataset whose construction draws nothing, a sampler, a container, a path.
