@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-_ADVICE: Final = Fix(Safety.DISPLAY, "shuffle before `decode`, so that the buffer holds encoded samples")
+_ADVICE: Final = Fix(Safety.DISPLAY, "shuffle before decoding, so that the buffer holds encoded samples")
 _MOST_RELATED: Final = 5
 
 
@@ -28,7 +28,8 @@ class ShuffleBufferAfterDecode(Rule):
 
     Checks for streams of [webdataset](https://github.com/webdataset/webdataset) that a `DataLoader` or `WebLoader` with workers reads, in which
     `shuffle(n)` of 1000 samples or more comes after a `decode(...)` that makes pictures: chains (`WebDataset(urls).decode("pil").shuffle(5000)`)
-    and stages of a `DataPipeline`.
+    and stages of a `DataPipeline`. And for a dataset of the project whose `__iter__` fills a list up to 1000 samples or more and gives random ones
+    of it, where these are arrays or tensors: as it reads them itself, or as the stream gives them that it is made around.
 
     It is silent where the buffer comes first, where it is smaller or of unknown size, where `decode()` is given no handler for pictures, where
     `to_tuple` or a function of `map` leaves the pictures out, without workers, and behind the loader, where there is one buffer for all.

@@ -1,4 +1,4 @@
-"""Streams of samples (webdataset) that are shuffled in a buffer after they are decoded: each worker process fills a buffer of its own."""
+"""Streams of samples that are shuffled in a buffer after they are decoded: each worker process fills a buffer of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive, loaders_of
+from oomlint.memory.loaders.own_buffers import filled
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments
-from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Written
+from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Instance, Written
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ def _of_use(use: Use, project: Project) -> Iterator[Shuffled]:
     if workers is None and (all(isinstance(alt.value, Const) for alt in counts) or any(alt.const == 0 for alt in counts)):
         return  # one process, and one buffer, as far as anybody can tell
     for dataset in loaders.argument(use.loader, "dataset", use.frame):
+        for buffer in filled(dataset.value, project) if isinstance(dataset.value, Instance) else ():
+            if isinstance(buffer.given.const, int) and buffer.given.const >= MANY:
+                facts = (loader_fact(use.loader, [workers] if workers is not None else []),)
+                yield Shuffled(use.loader, buffer.given.const, workers, buffer.given, (buffer.fills,), facts)
         decoded: Stage | None = None
         for stage in _stages(dataset.value, project):
             if stage.name == "decode" and _makes_pictures(stage, project):
