@@ -193,9 +193,10 @@ def _all_programs(asked: Sequence[Target], files: Sequence[DataFile], arguments:
     """The programs of all targets. Of several, those that make no loader are left out."""
     found: list[tuple[Target, Program]] = []
     wrong: list[BudgetError] = []
+    known: dict[str, Projects] = {}
     for target in asked:
         try:
-            found.extend((target, one) for one in _programs(target, files, arguments))
+            found.extend((target, one) for one in _programs(target, files, arguments, known))
         except BudgetError as error:
             wrong.append(error)
     if not found:
@@ -203,12 +204,15 @@ def _all_programs(asked: Sequence[Target], files: Sequence[DataFile], arguments:
     return found
 
 
-def _programs(target: Target, files: Sequence[DataFile], arguments: Arguments) -> list[Program]:
+def _programs(target: Target, files: Sequence[DataFile], arguments: Arguments, known: dict[str, Projects]) -> list[Program]:
+    """The programs of a target. ``known`` are the projects of those before it, by folder."""
     folder = target.path if os.path.isdir(target.path) else os.path.dirname(target.path)
-    known = [code for code, _ in catalogue()]
+    codes = [code for code, _ in catalogue()]
     config = Path(arguments.config) if arguments.config else None
-    settings, root = load_settings(config, arguments.isolated, Path(start_of([target.path], folder)), known, ())
-    projects = Projects(str(root), settings, {}, (folder,) if os.path.isdir(target.path) else (), held=True)
+    settings, root = load_settings(config, arguments.isolated, Path(start_of([target.path], folder)), codes, ())
+    # What was learnt under another command does not hold under this one; files and their trees stay as they are.
+    projects = known[folder].over({}) if folder in known else Projects(str(root), settings, {}, (folder,) if os.path.isdir(target.path) else (), held=True)
+    known[folder] = projects
     paths = list(discover([target.path], settings, root).files) if os.path.isdir(target.path) else [target.path]
     try:
         found = _found(target, paths, projects, settings, str(root), files)
