@@ -536,18 +536,21 @@ for _ in range(2):
 
 
 def test_deep_names_the_line(tmp_path: Path) -> None:
-    program = "held = []\nfor number in range(60):\n    held.append(pages(1_000_000))\n    wait(0.05)\n"
+    program = "import library\nheld = []\nfor number in range(60):\n    held.append(library.pages(1_000_000))\n    wait(0.05)\n"
     (tmp_path / "train.py").write_text(START + program)
-    row = (START + program).splitlines().index("def pages(size): return bytearray(b'x') * size") + 1
+    row = (START + program).splitlines().index("    held.append(library.pages(1_000_000))") + 1
     (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
+    installed = tmp_path / "site-packages"  # whose lines say nothing to who wrote the program
+    installed.mkdir()
+    (installed / "library.py").write_text("def pages(size):\n    return bytearray(b'x') * size\n")
     done = subprocess.run(
         command("--deep", "--interval", "0.05", "--", sys.executable, "train.py"),
         cwd=tmp_path,
-        env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}"),
+        env=environment(PYTHONPATH=os.pathsep.join(map(str, (tmp_path, installed, ROOT)))),
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert "mine\n" in done.stdout  # the user's own is run, too

@@ -11,6 +11,7 @@ _SHORTEST = 0.5  # seconds between two looks
 _PAUSE = 15  # times what a look takes: the time between two in a long run
 _PART = 0.1  # of the time so far: the most that lies between two in a short one
 _ROWS = 40  # lines that a look tells of, those that hold the most
+_CALLS = 5  # that lead to where memory is taken: a library's own lie between that and the program's
 
 
 def _watch(folder: str) -> None:
@@ -20,17 +21,28 @@ def _watch(folder: str) -> None:
     import tracemalloc  # noqa: PLC0415
     from collections import defaultdict  # noqa: PLC0415
 
-    tracemalloc.start()
+    tracemalloc.start(_CALLS)
     begin = time.monotonic()
     done = threading.Event()
     own = {tracemalloc.__file__, __file__}
+    standard = os.path.join(os.path.dirname(os.__file__), "")
+    installed = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+
+    def line(calls: "tuple[tuple[str, int], ...]") -> "tuple[str, int]":
+        for path, row in calls:
+            if not path.startswith((standard, "<")) and not any(part in path for part in installed):
+                return path, row
+        return calls[0]
 
     def look() -> None:
         # The bare tuples, with no new number for each block, which would be traced in its turn: a seventh of the time of `Snapshot.statistics`.
         held: defaultdict[tuple[tuple[str, int], ...], list[int]] = defaultdict(list)
         for trace in tracemalloc.take_snapshot().traces._traces:  # type: ignore[attr-defined]  # noqa: SLF001
             held[trace[2]].append(trace[1])
-        most = sorted(((sum(sizes), len(sizes), *where[0]) for where, sizes in held.items() if where[0][0] not in own), reverse=True)
+        lines: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for calls, sizes in held.items():
+            lines[line(calls)] += sizes
+        most = sorted(((sum(sizes), len(sizes), *where) for where, sizes in lines.items() if where[0] not in own), reverse=True)
         rows = [(path, row, size, count) for size, count, path, row in most[:_ROWS]]
         # Opened each time: a forked process has a file of its own.
         with open(os.path.join(folder, str(os.getpid()) + ".jsonl"), "a", encoding="utf-8") as file:
