@@ -77,6 +77,17 @@ def test_a_model_with_many_unknown_layers_has_one_name_for_them(budget: Budget) 
     assert parameters(budget)[1] == ["numbers of the rest of model"]
 
 
+def test_an_optimizer_that_nobody_knows_is_one_that_makes_steps(budget: Budget) -> None:
+    making = "import importlib, sys\nmake = importlib.import_module(sys.argv[1]).make\nmodel = nn.Linear(3, 4).cuda()\nhelper = make(model.parameters())\n"
+    using = "loader = DataLoader([1], batch_size=2)\nfor x in loader:\n    model(x).sum().backward()\n    helper.step()\n"
+    Path("train.py").write_text(BEFORE + making + using)
+    rows = {row["what"]: (row["bytes"], row["missing"]) for row in table(budget, "train.py")["rows"] if row["holder"] == "device"}
+    assert rows["gradients of `model`"] == (64, [])
+    assert rows["state of the optimizer of `model`"] == (None, ["state of the optimizer"])
+    Path("train.py").write_text(BEFORE + making + using.replace("helper.step()", "print(helper)"))
+    assert not any("optimizer" in row["what"] for row in table(budget, "train.py")["rows"])
+
+
 @pytest.mark.parametrize("loop", ["while True:\n            pass", "for i in range(10 ** 12):\n            self.n = i", "self.n = 9 ** 9 ** 9", "M()"])
 def test_a_constructor_without_end_is_not_followed_to_it(budget: Budget, loop: str) -> None:
     Path("train.py").write_text(f"{BEFORE}class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {loop}\nmodel = M()\n{AFTER}")

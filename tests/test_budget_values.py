@@ -53,6 +53,22 @@ def test_a_file_that_becomes_an_array_of_another_type(budget: Budget, cast: str,
     assert kept(found, "as it is read, until it has its type") == ([] if item in {4, None} else [(1500 * 4, "exact")])
 
 
+@pytest.mark.parametrize(
+    ("made", "size"),
+    [
+        ("np.array([[0.5, 0, 1], [0, 1, 2]])", 48),
+        ("np.array([[0.5, 0], [0, 1]], dtype=np.float32)", 16),
+        ("torch.tensor([[1, 2.5], [3, 4]])", 16),
+        ("np.array([[1, 2], [3, 4], [5, 6]])", 48),
+        ("np.array([[[1, 0.5]], [[2, 3]]])", 32),
+        ("np.array([True, 2.5])", 16),
+    ],
+)
+def test_an_array_of_written_numbers(budget: Budget, made: str, size: int) -> None:
+    Path("train.py").write_text(HEAD + KEPT.format(kept=f"self.x = {made}") + "loader = DataLoader(Frames(1), num_workers=2)\n")
+    assert kept(table(budget, "train.py"), "`x` of Frames") == [(size, "exact")]
+
+
 def test_parts_of_one_file_are_no_more_than_the_file(budget: Budget, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     torch.save({"x": torch.zeros(100, 10), "y": torch.zeros(100)}, tmp_path / "d.pt")

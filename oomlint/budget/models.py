@@ -19,7 +19,7 @@ from oomlint.budget.walking import Walking, started
 from oomlint.budget.zero import Zero
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.model import arguments, names
-from oomlint.model.values import Const, ExternalCall, Instance, Written
+from oomlint.model.values import Const, ExternalCall, Instance, Unknown, Written
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _MOST_CHOSEN: Final = 4  # optimizers, one of which a setting takes
 _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the model
+_TRAINS: Final = (b"optim", b"deepspeed", b"parameters(")
+_SOME: Final = "the optimizer"  # of a class that nobody knows
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _MOVES: Final = frozenset({"cuda", "to"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
@@ -64,7 +66,7 @@ class Models:
         seen: set[int] = set()
         inside: set[cst.Call] = set()  # what functions make of parameters that they are handed: told where they are called
         for module in reached:
-            if b"optim" not in module.source.data and b"deepspeed" not in module.source.data:
+            if not any(mark in module.source.data for mark in _TRAINS):
                 continue
             found: dict[Scope, list[tuple[cst.Call, cst.BaseExpression]]] = {}
             for call, scope in module.walk.calls:
@@ -174,7 +176,10 @@ class Models:
     def _optimizer(self, call: cst.Call, frame: Frame, *, whole: bool) -> str:
         """The class of an optimizer. One that torch does not have is one by its name and by what it is given: the parameters of a ``whole`` model."""
         found: set[str] = set()
-        for alt in self.evaluator.values(call, frame)[:_MOST_CHOSEN]:
+        made = self.evaluator.values(call, frame)[:_MOST_CHOSEN]
+        if whole and all(isinstance(alt.value, Unknown) for alt in made) and _steps(call, frame.module):
+            return _SOME
+        for alt in made:
             if isinstance(alt.value, ExternalCall):
                 library, _, name = names.canonical(alt.value.name).rpartition(".")
                 if library.startswith("torch.optim") and ("lr_scheduler" in library or "swa" in library):
@@ -227,6 +232,12 @@ class Models:
         """A constant of a plain run; None where it is none."""
         found = [alt for alt in self.evaluator.values(node, frame) if not alt.reach]
         return found[0].value.value if found and isinstance(found[0].value, Const) else None
+
+
+def _steps(call: cst.Call, module: Module) -> bool:
+    """Whether what a call makes is told to make steps, as optimizers are: ``x = make(model.parameters())`` and ``x.step()``."""
+    bound = {root + "".join(f".{key}" for _, key in path) for root, path in module.walk.bound_to(call)}
+    return any(isinstance(one.func, cst.Attribute) and names.dotted(one.func.value) in bound for one, _ in module.calls_of(("step",)))
 
 
 def _inner(call: cst.Call) -> list[cst.BaseExpression]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES, TURNS
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates
-from oomlint.memory.shared.shaped import NUMBER, Array, Group, Many, broadcast, certain, combined, concatenated, group, reshaped, stacked, times, with_axis
+from oomlint.memory.shared.shaped import NUMBER, Array, broadcast, certain, combined, concatenated, group, nested, reshaped, stacked, times, with_axis
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External, ExternalCall
 
@@ -191,7 +191,7 @@ class ArrayCalls(ABC):
 
     def _as_array(self, last: str, base: Part, call: cst.Call, frame: Frame, of: str) -> Part:
         """An array of an array, of a picture, of numbers, or of a list of them."""
-        base = stacked(base, 0) if isinstance(base, Group | Many) else base
+        base = nested(base)
         given = arguments.argument_for(call, "dtype", place=1)
         if not isinstance(base, Array):
             return Array(None, _typed(last) if last in TENSOR_TYPES else self.dtype(given, frame), of)

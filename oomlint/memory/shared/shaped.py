@@ -271,6 +271,20 @@ def stacked(parts: Part, axis: int) -> Part:
     return one.shaped(*one.shape[:place], "..." if count is None else count, *one.shape[place:])
 
 
+def nested(part: Part) -> Part:
+    """The array that ``np.array`` makes of numbers, of arrays, and of lists of them in lists: one type for all."""
+    if isinstance(part, Many):
+        return stacked(Many(nested(part.element), part.count), 0)
+    if not isinstance(part, Group):
+        return part
+    inner = [nested(one) for _, one in part.parts]
+    numbers = [one for one in inner if isinstance(one, Array) and one.of == "python" and one.dtype in ITEM_BYTES]
+    if numbers and len(numbers) == len(inner):
+        dtype = reduce(lambda a, b: promoted(a, b, "numpy"), (one.dtype for one in numbers))
+        inner = [one.cast(dtype) for one in numbers]
+    return stacked(group(inner), 0)
+
+
 def concatenated(parts: Part, axis: int) -> Part:
     """Arrays that are joined along an axis that they have."""
     listed = [part for _, part in parts.parts] if isinstance(parts, Group) else [parts.element] if isinstance(parts, Many) else []
