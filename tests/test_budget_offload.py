@@ -149,3 +149,42 @@ def test_activations_that_are_saved_on_the_host(budget: Budget) -> None:
     Path("train.py").write_text(saved.replace("    KEPT\n", ""))
     found = table(budget, "train.py", "--set", "activations of model=100MiB")
     assert of_model(found, "main") == {"activations, saved on the host": 100 << 20}
+
+
+TRAINER: Final = """
+import torch
+import transformers
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(128, 256)
+
+class Own(transformers.Trainer):
+    pass
+
+def main():
+    args = transformers.HfArgumentParser(transformers.TrainingArguments).parse_args_into_dataclasses()[0]
+    Own(model=Net(), args=args, train_dataset=[1, 2]).train()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def rows_of_trainer(budget: Budget, *command: str) -> dict[str, tuple[int | None, str]]:
+    Path("train.py").write_text(TRAINER)
+    found = {row["what"].replace("`Net()`", "it"): (row["bytes"], row["holder"]) for row in table(budget, *command)["rows"]}
+    return {what: told for what, told in found.items() if what.endswith("of it") and not what.startswith("activations")}
+
+
+def test_a_trainer_of_transformers_makes_the_optimizer(budget: Budget) -> None:
+    states = {"parameters of it": (4 * NUMBERS, "device"), "gradients of it": (4 * NUMBERS, "device"), "state of AdamW of it": (8 * NUMBERS, "device")}
+    assert rows_of_trainer(budget, "python train.py --output_dir x") == states
+
+
+def test_a_trainer_of_transformers_with_settings_of_deepspeed(budget: Budget) -> None:
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}')
+    found = rows_of_trainer(budget, "torchrun --nproc_per_node 4 train.py --deepspeed ds.json")
+    assert found["parameters of it"] == (4 * NUMBERS, "device")
+    assert found["state of AdamW of it"] == (8 * NUMBERS, "main")  # a fourth of it on each of four ranks

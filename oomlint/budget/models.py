@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import CASTS_MODEL
+from oomlint.budget import trainers
 from oomlint.budget.copies import Copies
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
 
 _MOST_CHOSEN: Final = 4  # optimizers, one of which a setting takes
 _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the model
-_TRAINS: Final = (b"optim", b"deepspeed", b"parameters(")
-_SOME: Final = "the optimizer"  # of a class that nobody knows
+_TRAINS: Final = (b"optim", b"deepspeed", b"parameters(", b"Trainer")
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _MOVES: Final = frozenset({"cuda", "to"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
 _FREEZES: Final = re.compile(r"requires_grad_?\s*[=(]\s*False")
-_ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"deepspeed", b"ightning", b"Trainer(")
+_ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"deepspeed", b"ightning", b"Trainer")
 
 
 class Models:
@@ -53,6 +53,7 @@ class Models:
         """The models whose parameters an optimizer is given; without an optimizer, all that are made or moved to a device."""
         self._copies = Copies(self.evaluator, reached, runs)
         self._zero = Zero(self.project, self._building, reached, runs)
+        self._by_trainer: dict[cst.Call, str] = {}  # the optimizers that trainers make
         device = any(mark in self.project.raw(module.path) for module in reached for mark in _ON_DEVICE)
         found = sorted(self._trained(reached, runs, device), key=lambda one: one.optimizer not in STATES)
         known: dict[object, Trained] = {}
@@ -71,7 +72,10 @@ class Models:
             found: dict[Scope, list[tuple[cst.Call, cst.BaseExpression]]] = {}
             for call, scope in module.walk.calls:
                 given = arguments.argument_for(call, "params", place=0)
-                if self._zero.optimizer(call):
+                trained = trainers.model_of(call, module, scope, self.evaluator)
+                if trained is not None:
+                    given, self._by_trainer[call] = trained, self._zero.optimizer(call) or trainers.optimizer_of(call, self._zero.words)
+                elif self._zero.optimizer(call):
                     given = arguments.argument_for(call, "model", place=1)
                 elif not names.last_name(call.func)[:1].isupper() and (given is None or not self._models(given)):
                     continue  # no class, and no `build(name)(model.parameters())`
@@ -96,7 +100,7 @@ class Models:
         frame = next(iter(frames), None) or self.evaluator.calls.plain_frame(module, scope)
         asked: list[tuple[cst.Call, str, cst.BaseExpression | None, cst.BaseExpression]] = []
         for call, given in calls:
-            by_settings = self._zero.optimizer(call)
+            by_settings = self._by_trainer.get(call) or self._zero.optimizer(call)
             models = [given] if by_settings else self._models(given)
             optimizer = by_settings or self._optimizer(call, frame, whole=bool(models))
             if optimizer and self.evaluator.where(call, frame):  # else nobody chooses it
@@ -178,7 +182,7 @@ class Models:
         found: set[str] = set()
         made = self.evaluator.values(call, frame)[:_MOST_CHOSEN]
         if whole and all(isinstance(alt.value, Unknown) for alt in made) and _steps(call, frame.module):
-            return _SOME
+            return trainers.UNTOLD
         for alt in made:
             if isinstance(alt.value, ExternalCall):
                 library, _, name = names.canonical(alt.value.name).rpartition(".")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from oomlint.budget import trainers
 from oomlint.budget.command import options_of
 from oomlint.budget.nouns import GRADIENTS, PARAMETERS, STATE
 from oomlint.budget.parts import lacking
@@ -39,7 +40,11 @@ class Zero:
 
     def _calls(self, module: Module, runs: Callable[[Place], bool]) -> Iterator[tuple[cst.Call, cst.BaseExpression, dict[str, Any] | None]]:
         calls = self._building.evaluator.calls
-        words = options_of(self._project.command.words) if self._project.command is not None else {}
+        words = self.words
+        for call, scope in module.walk.calls if "--deepspeed" in words else ():  # what a trainer of transformers is told
+            trained = trainers.model_of(call, module, scope, self._building.evaluator)
+            if trained is not None and runs(module.place(call)):
+                yield call, trained, self._read(words["--deepspeed"])
         for call, scope in module.calls_of(("initialize",)) if b"deepspeed" in module.source.data else ():
             model = arguments.argument_for(call, "model", place=1)
             frame = next(iter(calls.frames(module, scope)), None) or calls.plain_frame(module, scope)
@@ -48,6 +53,11 @@ class Zero:
             given = arguments.argument_for(call, "config", place=10) or arguments.argument_for(call, "config_params", place=11)
             told: Any = self._building.values([given], frame)[0] if given is not None else words.get("--deepspeed_config")
             yield call, model, self._read(told) if isinstance(told, str) else told if isinstance(told, dict) else None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The options of the command."""
+        return options_of(self._project.command.words) if self._project.command is not None else {}
 
     def _read(self, path: str) -> dict[str, Any] | None:
         """The settings in a file, which is named from the folder of the script or the current one."""
