@@ -57,7 +57,7 @@ class Copier:
                 elif entry.name in _LEFT_OUT or self._environment(name) or entry.path == self._besides:
                     continue
                 elif entry.name in _LINKED or self._full() or self._data(name) or entry.stat(follow_symlinks=False).st_dev != device:
-                    self._link(name)
+                    os.symlink(os.path.join(self._source, name), os.path.join(self._target, name))
                 else:
                     self._folder(name)
                     (waiting if names is None else later).append(name)
@@ -101,9 +101,6 @@ class Copier:
         if not os.path.isabs(aim) and (inside == os.pardir or inside.startswith(os.pardir + os.sep)):
             aim = os.path.join(os.path.dirname(source), aim)
         os.symlink(aim, target)
-
-    def _link(self, name: str) -> None:
-        os.symlink(os.path.join(self._source, name), os.path.join(self._target, name))
 
     def _folder(self, name: str) -> None:
         self._made += 1

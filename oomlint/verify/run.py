@@ -73,7 +73,7 @@ def verdicts(
     known = [_trivial(case) or (store.get(case) if store else None) for case in listed]
     unknown = [case for case, verdict in zip(listed, known, strict=True) if verdict is None]
     found: dict[int, Verdict] = {}
-    with closing(_judged(unknown, surroundings, begin or _nothing)) as judged:
+    with closing(_judged(unknown, surroundings, begin or (lambda _: None))) as judged:
         number = 0
         for case, old in zip(listed, known, strict=True):
             if old is not None:
@@ -104,10 +104,6 @@ def _judged(cases: Sequence[Case], surroundings: Surroundings, begin: Callable[[
         for index, case in enumerate(cases):
             begin(case)
             yield index, verify(case)
-
-
-def _nothing(_case: Case) -> None:
-    pass
 
 
 class _Projects:

@@ -24,8 +24,6 @@ from oomlint.verify.session import nearest
 from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from oomlint.verify.case import Case
     from oomlint.verify.session import Surroundings
 
@@ -87,7 +85,7 @@ class VerdictStore:
                 asdict(around.options),
                 interpreter_state(around.python),
                 around.unsandboxed,
-                _passed(around.pass_env),
+                sorted((name, value) for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in around.pass_env)),
                 [(path, data_state(path)) for path in around.read],
             ]
             self._states[root] = json.dumps(known, sort_keys=True).encode()
@@ -121,11 +119,6 @@ def data_state(root: str) -> str:
                 path = os.path.join(folder, name)
                 state.update(f"{os.path.relpath(path, root)}\0{os.stat(path).st_size}\0".encode(errors="surrogateescape"))
     return state.hexdigest()
-
-
-def _passed(names: Sequence[str]) -> list[tuple[str, str]]:
-    """The variables that the code is given. What they hold stays here: only a digest of it is kept."""
-    return sorted((name, value) for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in names))
 
 
 def interpreter_state(python: str) -> list[object]:

@@ -76,14 +76,10 @@ def _made(session: Session, part: Part, site: Site, own: str) -> dict[str, Any]:
 
 def judge_predictions(session: Session) -> Verdict:
     """Predict before and after; what is held after each batch, and what callbacks are given."""
-    site = at_row(session, session.case.finding.place, _predicts)
+    site = at_row(session, session.case.finding.place, lambda call: isinstance(call.func, ast.Attribute) and call.func.attr == "predict")
     if site is None:
         raise Stopped(_LOST)
     return _of_predictions([_predicted(session, part, site) for part in session.case.parts])
-
-
-def _predicts(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "predict"
 
 
 def _predicted(session: Session, part: Part, site: Site) -> dict[str, Any]:

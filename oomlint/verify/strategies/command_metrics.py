@@ -132,7 +132,7 @@ def _added(answer: Answer) -> float:
 def held(before: Sequence[Answer], after: Sequence[Answer]) -> list[Sign]:
     """The most that the process held at a time, and what it holds when its first loop begins: counted, not sampled."""
     signs = []
-    for name, read in (("most memory at a time", _peak), ("memory held at the first batch", _first)):
+    for name, read in (("most memory at a time", lambda answer: answer["peak"] or None), ("memory held at the first batch", _first)):
         old, new = ([read(answer) for answer in runs] for runs in (before, after))
         if any(item is None for item in (*old, *new)):
             continue
@@ -160,10 +160,6 @@ def _fell(name: str, old: list[float], new: list[float], share: float) -> Sign:
     change = median(old) - median(new) if new else 0.0
     words = f"{name}: {human(median(old))} before, {human(median(new))} after" if new else f"{name}: {human(median(old))}"
     return Sign(change >= needed, change >= needed, words, Reading(name, "bytes", tuple(old), tuple(new)), worse=-change >= needed)
-
-
-def _peak(answer: Answer) -> int | None:
-    return answer["peak"] or None
 
 
 def _first(answer: Answer) -> int | None:
@@ -260,7 +256,7 @@ def compare(first: Ran, second: Ran, after: Ran, *, again: bool = False) -> Same
 
 def _batches(first: Answer, second: Answer, after: Answer, *, again: bool) -> Same:
     """What the loaders handed out."""
-    old, repeated, new = ([_digests(stream) for stream in answer["streams"]] for answer in (first, second, after))
+    old, repeated, new = ([[step["digest"] for step in stream["steps"]] for stream in answer["streams"]] for answer in (first, second, after))
     if old != repeated:
         return Same(same=None, words="two runs of your command before the fix do not get the same batches: with fixed seeds they would")
     if again:
@@ -283,10 +279,6 @@ def _batches(first: Answer, second: Answer, after: Answer, *, again: bool) -> Sa
             difference = first_difference(*(answer["streams"][number]["steps"][at]["shown"] for answer in (first, after)))
             return Same(same=False, words=f"batch {at + 1} of the loop{place} differs: {difference or 'in its later parts'}")
     return Same(same=True)
-
-
-def _digests(stream: Answer) -> list[str]:
-    return [step["digest"] for step in stream["steps"]]
 
 
 def _place(stream: Answer) -> str:

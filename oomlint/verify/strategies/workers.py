@@ -197,7 +197,7 @@ def _oversized(session: Session, told: _Told) -> Verdict:
         Reading("workers", "workers", (float(asked),), (float(later),), under),
         Reading("memory of all workers", "bytes", (one * asked,), (one * later,), "the number of workers times what one takes without any data"),
     )
-    if any(old["epochs"] != new["epochs"] for old, new in _same_workers(before, after)):
+    if any(old["epochs"] != new["epochs"] for old, new in pairs(before, after) or [(before[0], after[0])]):
         return told.verdict(Outcome.REGRESSED, "the batches differ between before and after", *readings)
     words = f"{asked} workers before, {later} after, on {_NODE}: {human(one * asked)} before, {human(one * later)} after"
     if later > asked:
@@ -205,11 +205,6 @@ def _oversized(session: Session, told: _Told) -> Verdict:
     if later == asked or asked <= ALLOWED:
         return told.verdict(Outcome.NO_EFFECT, words, *readings)
     return told.verdict(Outcome.CONFIRMED, f"{words}; the order of the batches is the same", *readings)
-
-
-def _same_workers(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
-    """Runs with the same values; where the fix has changed those, the first of each."""
-    return pairs(before, after) or [(before[0], after[0])]
 
 
 # -- batches in flight ------------------------------------------------------------------------------------------
@@ -294,7 +289,7 @@ def _together(session: Session, told: _Told) -> Verdict:
     domains = [domain(one, "persistent_workers", least=1) for one in chosen]
     before = _alive(session, Part.BEFORE, chosen, domains)
     count, under = before["processes"], f"after an epoch of each of {len(chosen)} loaders, {WORKERS} workers each"
-    words = f"{_workers(count)} alive after an epoch of each of {len(chosen)} loaders"
+    words = f"{count} {'worker is' if count == 1 else 'workers are'} alive after an epoch of each of {len(chosen)} loaders"
     excess = count > WORKERS
     if not session.case.mended:
         reading = Reading("workers alive at once", "workers", (float(count),), (), under)
@@ -319,10 +314,6 @@ def _way(values: Domain, chosen: dict[str, object]) -> Domain:
     """The configuration that was run before, as far as the fix has left its values as they were."""
     rows = [{**chosen, **row} for row in values.values]
     return replace(values, values=[chosen] if chosen in rows else rows)
-
-
-def _workers(count: int) -> str:
-    return f"{count} {'worker is' if count == 1 else 'workers are'}"
 
 
 def _alive(session: Session, part: Part, chosen: list[Target], domains: list[Domain]) -> dict[str, Any]:

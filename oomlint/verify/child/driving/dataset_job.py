@@ -337,13 +337,8 @@ def _shown(dataset: Any, name: str, *, call: bool) -> dict[str, Any]:
         return {"error": words(error)}
     if not _plain(value):
         return {"error": "", "digest": "", "none": False}
-    written = write(_listed(handles.settled(_unwrapped(value), folder(), loose=True)))
+    written = write(_listed(handles.settled(value[()] if _lazy(value) else value, folder(), loose=True)))
     return {"error": "", "digest": written.hash, "none": value is None, "shown": written.told}
-
-
-def _unwrapped(value: Any) -> Any:
-    """The values of an HDF5 dataset, for whoever reads them."""
-    return value[()] if _lazy(value) else value
 
 
 def _lazy(value: Any) -> bool:

@@ -94,7 +94,8 @@ class Stage:
                 self.notes.append(f"{name}: the default in its place, since it needs the real samples")
                 found[name] = None
         self.given = {name: plain(value) for name, value in found.items() if name != "dataset"}
-        self._batches(found)
+        if isinstance(found.get("batch_size"), int) and found["batch_size"] > 2 * BATCH:
+            found["batch_size"] = BATCH
         if self.calls and found.get("worker_init_fn") is not None:
             found["worker_init_fn"] = Counted(found["worker_init_fn"], self.calls)
         if found.get("pin_memory"):
@@ -113,10 +114,6 @@ class Stage:
         elif self.method is not None:
             found["multiprocessing_context"] = self.method
         return found
-
-    def _batches(self, found: dict[str, Any]) -> None:
-        if isinstance(found.get("batch_size"), int) and found["batch_size"] > 2 * BATCH:
-            found["batch_size"] = BATCH
 
     def _known(self, name: str, value: Any) -> Any:
         text = text_of(value) or (f"{value!r}" if isinstance(value, stubs.Stub) else "")

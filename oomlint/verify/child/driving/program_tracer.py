@@ -59,7 +59,7 @@ def listen() -> None:
         return
     random.seed(0)
     watcher = Watcher(Wanted(**json.loads(text)))
-    sys.meta_path.insert(0, _Finder({DATALOADER: watcher.patch_loaders, "torch": _seed_torch, "numpy": _seed_numpy}))
+    sys.meta_path.insert(0, _Finder({DATALOADER: watcher.patch_loaders, "torch": _seed_torch, "numpy": lambda: sys.modules["numpy"].random.seed(0)}))
     watcher.begin(alone=False)
     atexit.register(watcher.end)
     previous = sys.excepthook
@@ -401,7 +401,3 @@ def _count_processes(counts: list[int]) -> None:
 def _seed_torch() -> None:
     sys.modules["torch"].manual_seed(0)
     sys.modules["torch"].set_num_threads(1)
-
-
-def _seed_numpy() -> None:
-    sys.modules["numpy"].random.seed(0)

@@ -220,7 +220,7 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
         **progress,
         "works": progress["stage"] >= WORKS,
         "lines": len(rows),
-        "reached": _reached(target, rows),
+        "reached": not target.rows or any((target.path, row) in rows for row in target.rows),
         "unset": unset,
         "state": state,
         "log": world.log,
@@ -249,10 +249,6 @@ def _unset(frame: types.FrameType) -> list[str]:
             value = eval(text, frame.f_globals, frame.f_locals)  # noqa: S307 -- the user's own words, in a child that is fenced in
             made += [text] if not hasattr(value, "__len__") else []
     return made
-
-
-def _reached(target: Target, rows: set[tuple[str, int]]) -> bool:
-    return not target.rows or any((target.path, row) in rows for row in target.rows)
 
 
 def _names(frames: list[traceback.FrameSummary]) -> list[str]:

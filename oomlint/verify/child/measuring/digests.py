@@ -267,7 +267,7 @@ class _Writer:
             plain = plain.to_dense()
         if plain.is_quantized:
             return f"{kind} quantized {_bytes(torch, plain.int_repr())}"
-        return f"{kind} {_bytes(torch, plain)} {_first(plain)}"
+        return f"{kind} {_bytes(torch, plain)} [{', '.join(map(str, plain.reshape(-1)[:SHOWN].tolist()))}]"
 
     def _object(self, value: Any, kind: str, path: str, around: tuple[int, ...]) -> None:
         if isinstance(value, Iterator) or callable(getattr(type(value), "__anext__", None)):
@@ -345,10 +345,6 @@ def number(value: float) -> str:
 def _bytes(torch: Any, value: Any) -> str:
     plain = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return _hash(plain.view(torch.uint8).numpy().tobytes()) if plain.numel() else _hash(b"")
-
-
-def _first(value: Any) -> str:
-    return "[" + ", ".join(map(str, value.reshape(-1)[:SHOWN].tolist())) + "]"
 
 
 def _hash(data: bytes) -> str:

@@ -62,7 +62,7 @@ class Growth:
         self._swap_numpy()
         gc.collect()
         # Frozen objects are not seen by the collector, but a running sum that was made before may come to hold a graph.
-        self._known = [weakref.ref(item) for item in _tensors()]
+        self._known = [weakref.ref(item) for item in _alive((), gc.get_objects())]
         if not gc.get_freeze_count():  # else somebody has frozen what was there, and means it to stay so
             self._stack.callback(gc.unfreeze)
         gc.freeze()
@@ -316,12 +316,8 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors(item)
 
 
-def _tensors() -> Iterator[torch.Tensor]:
-    """All that the collector knows. By type: asking an object for its class may run code of the program."""
-    return (item for item in gc.get_objects() if issubclass(type(item), torch.Tensor))
-
-
 def _alive(known: Iterable[weakref.ref[torch.Tensor]], objects: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Tensors that were known, and those among some objects. By type: asking an object for its class may run code of the program."""
     for reference in known:
         item = reference()
         if item is not None:

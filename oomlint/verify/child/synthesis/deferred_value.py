@@ -10,7 +10,7 @@ import torch
 
 from oomlint.verify.child.measuring.tensor_census import tensors
 from oomlint.verify.child.synthesis import name_heuristics, stub_registry
-from oomlint.verify.child.synthesis.unpacking import unpacked
+from oomlint.verify.child.synthesis.source_hints import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.synthesis import file_specs_plain
-from oomlint.verify.child.synthesis.unpacking import unpacked
+from oomlint.verify.child.synthesis.source_hints import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

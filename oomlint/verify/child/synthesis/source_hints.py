@@ -1,8 +1,9 @@
-"""What the text of the user's own file says about the data that it reads."""
+"""What the user's own code says about the data that it reads: the text of its file, and the row that is about to unpack a value."""
 
 from __future__ import annotations
 
 import ast
+import dis
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,8 @@ from oomlint.verify.child.synthesis.file_specs_plain import Hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import FrameType
+
 
 KEYED: Final = frozenset(("get", "pop", "require_group"))
 LONG: Final = 24  # characters of a key
@@ -83,3 +86,34 @@ def _mark(node: ast.AST, marks: list[str]) -> None:
             _add(marks, mark)
         case ast.keyword("delimiter" | "sep", ast.Constant(str(mark))) if mark in (",", "\t", " ", ";", "|"):
             _add(marks, mark)
+
+
+def unpacked(frame: FrameType | None) -> tuple[int, list[str]]:
+    """Whether a frame is about to unpack a value: to how many names, and which; 0 if it goes through it otherwise."""
+    if frame is None or frame.f_lasti < 0:
+        return 0, []
+    code = frame.f_code.co_code
+    operation = dis.opname[code[frame.f_lasti]]
+    if operation not in ("UNPACK_SEQUENCE", "UNPACK_EX"):
+        return 0, []
+    count = code[frame.f_lasti + 1]
+    if operation == "UNPACK_EX":
+        return count + 2, []
+    names: list[str] = []
+    skip = 0
+    for step in dis.get_instructions(frame.f_code):
+        if step.offset <= frame.f_lasti or len(names) >= count:
+            continue
+        if step.opname.startswith("UNPACK_"):
+            skip += step.arg or 0
+            names.append("")
+        elif step.opname.startswith("STORE_"):
+            stored = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+            for name in stored[: 2 if step.opname == "STORE_FAST_STORE_FAST" else 1]:
+                if skip:
+                    skip -= 1
+                else:
+                    names.append(str(name))
+        elif step.opname not in ("CACHE", "EXTENDED_ARG", "SWAP", "NOP") and not step.opname.startswith("LOAD_"):
+            break
+    return count, names[:count]
