@@ -74,8 +74,6 @@ class FlowLibraries(FlowValues):
         if name in PARTIALS:
             partial = next((alt.value for alt in self.evaluator.values(node, self.act.frame) if isinstance(alt.value, Partial)), None)
             return Held(Kind.OBJECT, value=partial) if partial is not None else UNKNOWN
-        if name == "copy.deepcopy" and args:
-            return args[0].owned()
         if name.startswith("copy."):
             return (args[0].copied() if last == "deepcopy" else args[0]).having(home=()) if args else UNKNOWN
         if name in _JOINS:

@@ -211,13 +211,6 @@ class Held(Struct, frozen=True):
         """The same in memory of its own."""
         return self.throughout(lambda held: held.having(storage=Storage.OWN, view=False))
 
-    def owned(self, depth: int = 0) -> Held:
-        """The same in memory of its own, as a deep copy has it."""
-        if not self.holds or depth >= _DEEPEST:
-            return self.having(storage=Storage.OWN, view=False, home=())
-        items = tuple((name, held.owned(depth + 1)) for name, held in self.items)
-        return self.having(items=items, inside=self.inside.owned(depth + 1) if self.inside is not None else None, home=())
-
     def without_graph(self, **changes: object) -> Held:
         """The same, itself off any graph."""
         return self.having(graph=Graph.NO, sources=NONE, **changes)
