@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_registry
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterator
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
@@ -245,17 +245,6 @@ def larger(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> I
                 yield altered(specs, path, shape=[*shape[:keep], *([size] * (len(shape) - keep))])
 
 
-def agree(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """Two shapes have to be the same: each takes the other's."""
-    one, other = ([int(text) for text in re.findall(r"\d+", group)] for group in (found[1], found[2]))
-    for path in tensors(specs, paths):
-        inner = [size for size in specs[path]["shape"] if size != "B"]
-        for mine, its in ((one, other), (other, one)):
-            if inner == mine[1:]:
-                yield batched(specs, path, its[1:])
-    yield from ranks(found, specs, paths)
-
-
 def anything(specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """Small changes of what was used last, where the message is no help."""
     for path in tensors(specs, paths)[:4]:
@@ -300,7 +289,6 @@ RULES: Final[tuple[tuple[str, Change], ...]] = (
     (r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)|Expected .* to have size (\d+).* got (\d+)", match),
     (r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", match),
     (r"equal to input_size\. Expected (\d+), got (\d+)|running_mean should contain (\d+) elements not (\d+)", match),
-    (r"(?i)target size \(torch\.Size\(\[([^\]]*)\]\)\).*input size \(torch\.Size\(\[([^\]]*)\]\)\)", agree),
     (r"to have (\d+) channels, but got (\d+) channels|Given normalized_shape=\[(?:\d+, )*(\d+)\].*size\[(?:\d+, )*(\d+)\]", channels),
     (r"(?i)expected (?:\dD \(unbatched\) or )?(\d)D.*input|input must have (\d) dimensions|must be at least (\d)-?D", rank),
     (r"selected index k out of range|can't be greater than actual input size|[Oo]utput size is too small|Calculated padded input size", larger),
