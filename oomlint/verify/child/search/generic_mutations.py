@@ -36,11 +36,14 @@ def general(state: State, result: State, options: dict[str, list[Any]], hints: H
             yield from settings(state, place, hints)
     yield from _others(state, options, FIRST)
     yield from _dtypes(state, log, slots[:6])
+    yield from _images(state, log)
     yield from folders(state, log, hints)
+    yield from _shapes(state, slots[:5], hints)
     yield from _presence(state)
     for number in (16, 24, 64):
         yield {**state, "n": number}
     yield from _others(state, options, None)
+    yield from _pairs_of_ranks(state, slots)
 
 
 def structures(state: State, log: list[list[str]], hints: Hints) -> Iterator[State]:
@@ -78,12 +81,42 @@ def _dtypes(state: State, log: list[list[str]], slots: list[Place]) -> Iterator[
                     yield changed(state, ["files", key, "value", *inner], t=other)
 
 
+def _images(state: State, log: list[list[str]]) -> Iterator[State]:
+    for key in recent(state, log, "image")[:2]:
+        for mode in ("L", "RGBA"):
+            yield changed(state, ["files", key], mode=mode)
+        for side in (64, 256):
+            yield changed(state, ["files", key], size=[side, side])
+
+
+def _shapes(state: State, slots: list[Place], hints: Hints) -> Iterator[State]:
+    for place in slots:
+        shape = at(state, place)["shape"]
+        if len(shape) > 1:
+            yield sized(state, place, len(shape) - 1, 3)
+            yield changed(state, place, shape=[*shape[1:], shape[0]])
+        if shape:
+            for number in (1, 64, 256, *hints.numbers[:3]):
+                yield sized(state, place, 0, number)
+        for number in (32, *hints.numbers[:4]):
+            for axis in range(1, len(shape)):
+                yield sized(state, place, axis, number)
+
+
 def _presence(state: State) -> Iterator[State]:
     """Files that are empty taken away, files that are not there made."""
     other = {"empty": "absent", "absent": "empty"}
     for key, spec in state["files"].items():
         if spec["kind"] in other:
             yield replaced(state, ["files", key], {"kind": other[spec["kind"]]})
+
+
+def _pairs_of_ranks(state: State, slots: list[Place]) -> Iterator[State]:
+    """Two arrays changed at once."""
+    for number, first in enumerate(slots[:3]):
+        for second in slots[number + 1 : 4]:
+            for axes in itertools.product((1, 3), (1, 3)):
+                yield with_axes(state, [first, second], axes)
 
 
 def with_axes(state: State, slots: Iterable[Place], axes: Iterable[int]) -> State:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_registry
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterator
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
@@ -67,6 +68,24 @@ def _lacks(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> It
                 yield {path: None}
 
 
+def _becoming(fits: Callable[[str, Spec], bool], made: Callable[[Spec], Spec]) -> Change:
+    """Stand-ins that fit are something else."""
+
+    def change(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+        for path in paths:
+            if fits(path, specs[path]):
+                yield {path: made(specs[path])}
+
+    return change
+
+
+# An attribute of a batch has the name of a method of tensors; what is gone through gives keys; a text is used as a path, a float where an integer has to be.
+_objects: Final = _becoming(lambda path, spec: path.endswith("[*]") and spec["kind"] == "tensor", lambda _: {"kind": "object", "keys": []})
+_mappings: Final = _becoming(lambda path, spec: "[*]" in path and spec["kind"] == "tensor", lambda _: {"kind": "dict", "keys": ["item"]})
+_pathlike: Final = _becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], str), lambda spec: {"kind": "path", "value": spec["value"]})
+_whole: Final = _becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], float), lambda _: {"kind": "const", "value": 2})
+
+
 def _named(found: re.Match[str], _specs: dict[str, Spec], _paths: list[str]) -> Iterator[Edit]:
     """A message names the stand-in by its path."""
     path = found[1]
@@ -81,7 +100,7 @@ def _named(found: re.Match[str], _specs: dict[str, Spec], _paths: list[str]) -> 
 def _constant(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """A number, a text or a flag is used as something else."""
     types = {"int": int, "float": float, "str": str, "bool": bool}
-    kind = types.get(found[found.lastindex or 1])
+    kind = types.get(found[1])
     for path in paths:
         spec = specs[path]
         if spec["kind"] == "const" and kind is not None and type(spec["value"]) is kind:
@@ -114,6 +133,12 @@ def _to(dtype: str) -> Change:
     return change
 
 
+def _high(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    for path in tensors(specs, paths):
+        if specs[path]["dtype"] == "int64" and specs[path].get("high", 2) > 1:
+            yield altered(specs, path, high=1)
+
+
 def _differentiable(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     for path in paths:
         spec = specs[path]
@@ -123,6 +148,13 @@ def _differentiable(_found: re.Match[str], specs: dict[str, Spec], paths: list[s
             yield altered(specs, path, learns=True)
         if spec["kind"] == "const" and "loss" in path:
             yield {path: {"kind": "criterion"}}
+
+
+def _optimizer(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """A schedule takes an optimizer; what was taken for options may be one."""
+    for path in sorted(paths, key=lambda item: "opt" not in name_heuristics.last(item).lower()):
+        if specs[path]["kind"] == "object" and "(" not in path:
+            yield {path: {"kind": "optimizer"}}
 
 
 FLOATING: Final = ("float32",)
@@ -207,6 +239,17 @@ def rank(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iter
             yield batched(specs, path, image)
 
 
+def exactly(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """So many dimensions, the batch's among them."""
+    rank = (numbers(found, 1) or [-1])[0]
+    for path in tensors(specs, paths):
+        shape = specs[path]["shape"]
+        outer = 0 if "B" in shape or "(" in path else 1
+        if len(shape) + outer != rank and rank - outer >= 0:
+            for filler in (3, 8):
+                yield altered(specs, path, shape=[*shape, *[filler] * rank][: rank - outer])
+
+
 def shaped(*ways: Callable[[list[Any]], list[Any] | None]) -> Change:
     """For one way after the other each tensor in the shape that it gives; None leaves it as it is."""
 
@@ -245,6 +288,53 @@ def larger(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> I
                 yield altered(specs, path, shape=[*shape[:keep], *([size] * (len(shape) - keep))])
 
 
+def beyond(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """An index is beyond a dimension."""
+    index, size = numbers(found, 2) or (-1, -1)
+    for path in tensors(specs, paths):
+        yield from replaced(specs, path, size, index + 1)
+
+
+def square(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """Square matrices."""
+    for path in tensors(specs, paths):
+        for size in (3, 4):
+            yield batched(specs, path, [size, size])
+
+
+def targets(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """A loss wants its target in another shape."""
+    sizes = [int(text) for text in re.findall(r"\d+", found[1])]
+    for path in tensors(specs, paths):
+        if sizes and specs[path]["dtype"] == "int64" and "B" not in specs[path]["shape"]:
+            yield altered(specs, path, shape=sizes[1:])
+    yield from ranks(found, specs, paths)
+
+
+def rows(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """A loss takes so many rows, and as many targets: a sample has more of them, such as one for each point."""
+    wanted, had = numbers(found, 2) or (-1, -1)
+    for path in tensors(specs, paths):
+        inner = [size for size in specs[path]["shape"] if size != "B"]
+        each = math.prod(inner)
+        if specs[path]["dtype"] == "int64" and each and had % each == 0 and wanted % (had // each or 1) == 0:
+            count = wanted // (had // each or 1)
+            if count != each and 0 < count <= LARGEST:
+                yield batched(specs, path, [count])
+    yield from match(found, specs, paths)
+
+
+def agree(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """Two shapes have to be the same: each takes the other's."""
+    one, other = ([int(text) for text in re.findall(r"\d+", group)] for group in (found[1], found[2]))
+    for path in tensors(specs, paths):
+        inner = [size for size in specs[path]["shape"] if size != "B"]
+        for mine, its in ((one, other), (other, one)):
+            if inner == mine[1:]:
+                yield batched(specs, path, its[1:])
+    yield from ranks(found, specs, paths)
+
+
 def anything(specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """Small changes of what was used last, where the message is no help."""
     for path in tensors(specs, paths)[:4]:
@@ -260,17 +350,23 @@ RULES: Final[tuple[tuple[str, Change], ...]] = (
     (r"too many values to unpack \(expected (\d+)(?:, got (\d+))?\)", _few),
     (r"not enough values to unpack \(expected (\d+), got (\d+)\)", _few),
     (r"'(\w+)' object has no attribute '(\w+)'", _lacks),
-    (r"stand-in:(\S+?)(?:['\" ,)]|$)", _named),
+    (r"builtin_function_or_method|'method'", _objects),
+    (r"tensors used as indices must be", _mappings),
+    (r"where expected condition to be a boolean|expected.*Bool", _to("bool")),
+    (r"stand-in:(\S+?)['\" ,)]", _named),
+    (r"stand-in:(\S+)$", _named),
     (
         r"iteration over a 0-d tensor|slice\(\) cannot be applied to a 0-dim tensor|invalid index of a 0-dim tensor|zero-dimensional tensor|0-d tensor",
         deeper,
     ),
+    (r"'float' object cannot be interpreted as an integer|must be int, not float|integer argument expected, got float", _whole),
     (r"'(int|float|str|bool)' object is not (?:callable|subscriptable|iterable)", _constant),
+    (r"unsupported operand type\(s\) for /: 'str' and 'str'|'str' object has no attribute '(?:mkdir|exists|parent|joinpath|glob|suffix|stem)'", _pathlike),
     (
         r"(?:can only concatenate str|must be real number, not|not supported between instances of|unsupported operand type).*\b'?(str|int|float|bool)'?",
         _constant,
     ),
-    (r"(?:must be Tensor|expected Tensor).*not '?(int|float|str|bool)|'(float)' object cannot be interpreted as an integer", _constant),
+    (r"(?:must be Tensor|expected Tensor).*not '?(int|float|str|bool)", _constant),
     (
         r"(?i)expected (?:scalar type|target int64|.*scalar types: long)|must be long|to be of type.*long|\"nll_loss.*not implemented for '(?:Float|Int|Bool)'",
         _to("int64"),
@@ -284,22 +380,43 @@ RULES: Final[tuple[tuple[str, Change], ...]] = (
         _to("float32"),
     ),
     (r"scalar type|dtype|not implemented for '", _dtypes),
-    (r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)|size mismatch, .*\[(?:\d+, )*(\d+)\].*\[(\d+)", matmul),
-    (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)|Expected size (\d+) but got size (\d+)", match),
-    (r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)|Expected .* to have size (\d+).* got (\d+)", match),
-    (r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", match),
-    (r"equal to input_size\. Expected (\d+), got (\d+)|running_mean should contain (\d+) elements not (\d+)", match),
-    (r"to have (\d+) channels, but got (\d+) channels|Given normalized_shape=\[(?:\d+, )*(\d+)\].*size\[(?:\d+, )*(\d+)\]", channels),
-    (r"(?i)expected (?:\dD \(unbatched\) or )?(\d)D.*input|input must have (\d) dimensions|must be at least (\d)-?D", rank),
-    (r"selected index k out of range|can't be greater than actual input size|[Oo]utput size is too small|Calculated padded input size", larger),
+    (r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", matmul),
+    (r"size mismatch, got input \(\d+\), mat \(\d+x(\d+)\), vec \((\d+)\)", match),
+    (r"input\.dim\(\) = \d is not equal to len\(dims\) = (\d)", exactly),
+    (r"size mismatch, .*\[(?:\d+, )*(\d+)\].*\[(\d+)", matmul),
+    (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", match),
+    (r"to have (\d+) channels, but got (\d+) channels", channels),
+    (r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", match),
+    (r"Expected (?:\dD \(unbatched\) or )?(\d)D ?(?:\(batched\) )?(?:or \dD )?input", rank),
+    (r"expected (\d)D.*input", rank),
+    (r"input must have (\d) dimensions|must be at least (\d)-?D", rank),
+    (r"Given normalized_shape=\[(?:\d+, )*(\d+)\].*size\[(?:\d+, )*(\d+)\]", channels),
+    (r"running_mean should contain (\d+) elements not (\d+)", match),
+    (r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", rows),
+    (r"Expected target size \[([^\]]*)\]", targets),
+    (r"Target size \(torch\.Size\(\[([^\]]*)\]\)\) must be the same as input size \(torch\.Size\(\[([^\]]*)\]\)\)", agree),
+    (r"target size \(torch\.Size\(\[([^\]]*)\]\)\) that is different to the input size \(torch\.Size\(\[([^\]]*)\]\)\)", agree),
+    (r"Sizes of tensors must match except in dimension \d+\. Expected size (\d+) but got size (\d+)", match),
+    (r"Expected size for first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]", match),
+    (r"Expected .* to have size (\d+).* got (\d+)", match),
+    (r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)", match),
+    (r"selected index k out of range", larger),
+    (r"index (\d+) is out of bounds for dimension \d+ with size (\d+)", beyond),
+    (r"index (\d+) is out of bounds for axis \d+ with size (\d+)", beyond),
+    (r"index out of range in self|Target \d+ is out of bounds|out of bounds|device-side assert", _high),
     (r"Dimension out of range|too many indices|invalid index|out of bounds for array of dimension", deeper),
     (
-        r"(?i)dimension|too many indices|number of dim|dim\(\) = \d|input\.dim|IndexError|multi-target|\dD tensor|target size|is invalid for input of size",
+        r"Dimension out of range|too many indices|number of dim|dim\(\) = \d|input\.dim|IndexError|multi-target|must be \d+-?D|\dD tensor",
         ranks,
     ),
+    (r"dimension", ranks),
+    (r"can't be greater than actual input size|Output size is too small|output size is too small|Calculated padded input size", larger),
     (
         r"cannot be converted to Scalar|only (?:one element|length-1|size-1)|implicitly created only for scalar|value is ambiguous|only 0-dimensional",
         scalar,
     ),
     (r"does not require grad", _differentiable),
+    (r"is not an Optimizer", _optimizer),
+    (r"must be batches of square matrices|3x3|square", square),
+    (r"shape '\[[^\]]*\]' is invalid for input of size", ranks),
 )

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import ast
 import copy
-import itertools
 import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.loading import import_names
-from oomlint.verify.child.search.generic_mutations import general, ranks, settings, sized, with_axes
+from oomlint.verify.child.search.error_mutations import steered
+from oomlint.verify.child.search.generic_mutations import general, ranks, settings
 from oomlint.verify.child.synthesis import argument_specs, file_specs_plain, sizes
-from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, called, changed, fired, fresh, given, inside, ranked, recent, replaced
+from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, called, changed, fired, fresh, given, inside, recent, replaced
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from oomlint.verify.child.synthesis.file_specs_plain import Hints
-
-    Changes = Callable[["Clue", re.Match[str]], Iterator["State"]]
 
 
 State = dict[str, Any]
 ASKS: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"})  # whether there is a file
 PLAIN: Final[tuple[Any, ...]] = (True, False, None, 0, 1, 2)
-LARGEST: Final = 4096  # of an axis
-MODEL: Final = "state_dict|load_state_dict|parameters|named_parameters|modules|named_modules|children|named_children|zero_grad|train|eval|requires_grad_"
 
 Move = tuple[State, bool]  # a changed state, and whether the message asks for just that
 
@@ -39,7 +35,7 @@ def moves(state: State, result: State, options: dict[str, list[Any]], hints: Hin
     if re.search(sizes.SLOW, error):
         yield from ((made, False) for made in sizes.states(state, module))
     yield from ((made, True) for made in _exact(state, result, error))
-    for made in (*_rows_say(state, result), *steered(state, result, hints, error), *_spoken(state, result, options, hints)):
+    for made in (*_rows_say(state, result, hints, error), *steered(state, result, hints, error), *_spoken(state, result, options, hints)):
         yield made, False
     yield from ((made, False) for made in general(state, result, options, hints))
 
@@ -56,11 +52,23 @@ def _exact(state: State, result: State, error: str) -> Iterator[State]:
         yield from _outside(state, path, result)
     if match := re.search(r"KeyError: [\"']+([^'\"]+?)( is not a file in the archive)?[\"']", error):
         yield from _key(state, log, match.group(1))
+    if re.search(r"KeyError: (-?\d+)$", error):
+        for key in recent(state, log, *STRUCTURED, "npy"):
+            for place in inside(state["files"][key].get("value", {"t": ""}), "map"):
+                yield changed(state, ["files", key, "value", *place], whole=True)
+    if match := re.search(r"KeyError: '(\w+)'$", error):
+        for key in recent(state, log, "text")[:3]:
+            yield changed(state, ["files", key], columns=[match.group(1), *state["files"][key]["columns"][1:]])
+    if match := re.search(r"(\S+)::(\S+) used as group and dataset", error):
+        yield changed(state, ["files", match.group(1), "nodes", match.group(2)], **{"is": "group"})
     if re.search(
         r"for /: '(str|NoneType)'|'str' object has no attribute '(r?glob|exists|iterdir|joinpath|open|stem|parent|name|is_dir|is_file|mkdir)",
         error,
     ):
         yield from _paths(state, result)
+    if "Ran out of input" in error:
+        for key in recent(state, log, "pickle")[:1]:
+            yield changed(state, ["files", key], objects=state["files"][key].get("objects", 1) + 1)
 
 
 def _paths(state: State, result: State) -> Iterator[State]:
@@ -115,11 +123,80 @@ def _key(state: State, log: list[list[str]], name: str) -> Iterator[State]:
             yield replaced(state, stands, {"is": "settings", "has": {}})
 
 
-def _rows_say(state: State, result: State) -> Iterator[State]:
-    """What the row that failed says of the axes of arrays."""
+def _rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[State]:
+    """What the row that failed says of the data."""
+    log: list[list[str]] = result.get("log", [])
     rows = "\n".join(result.get("rows", [])[:1])
+    if "object is not callable" in error:
+        yield from _functions(state, result.get("names", []))
+    if re.search(r"IndexError|unpack|KeyError: ''", error) and (marks := re.search(r"split\(['\"]([^'\"]+)['\"]", rows)):
+        yield from _parted(state, log, marks.group(1))
     if match := re.search(r"(?:transpose|permute)\(.*?((?:-?\d+\s*,\s*)+-?\d+)", rows):
-        yield from ranks(state, arrays(state, result.get("log", []))[:8], [match.group(1).count(",") + 1])
+        yield from ranks(state, arrays(state, log)[:8], [match.group(1).count(",") + 1])
+    if not re.search(
+        r"has no attribute|subscriptable|iterable|indices must|not callable|unhashable|KeyError|"
+        r"unpack|concatenate|unsupported operand|index out of range|must be|expected|argument",
+        error,
+    ):
+        return
+    said = re.findall(r"[\"'](\w+)[\"']", rows)
+    keyed = {"t": "dict", "keys": {key: file_specs_plain.leaf(key) for key in hints.keys[:16] if key not in said}}
+    arrayed = {"t": "array", "shape": [8], "dtype": "f4"}
+    kinds: list[Any] = [
+        {"t": "map", "n": "n", "of": {"t": "int"}},
+        {"t": "list", "n": "n", "of": keyed},
+        {"t": "map", "n": "n", "of": {"t": "list", "n": 4, "of": keyed}},
+        {"t": "map", "n": "n", "of": keyed},
+        keyed,
+        {"t": "int"},
+        {"t": "str"},
+        {"t": "list", "n": "n", "of": {"t": "str"}},
+        {"t": "list", "n": "n", "of": {"t": "int"}},
+        {"t": "list", "n": "n", "of": {"t": "list", "n": 4, "of": {"t": "int"}}},
+        {"t": "list", "n": "n", "of": arrayed},
+    ]
+    for key in recent(state, log, *STRUCTURED, "npy")[:3]:
+        for place in _under(state["files"][key].get("value", {"t": ""}), said):
+            for kind in kinds:
+                yield replaced(state, ["files", key, "value", *place], kind)
+    for stands, spec in given(state):
+        if spec["is"] == "value":
+            for place in _under(spec["value"], said):
+                for kind in kinds:
+                    yield replaced(state, [*stands, "value", *place], kind)
+
+
+def _functions(state: State, spoken: list[str]) -> Iterator[State]:
+    """Arguments that are called."""
+    for place, spec in given(state):
+        if spec["is"] in (("value", "path", "json", "array") if place[1] in spoken else ("value",)) and spec != {"is": "json", "value": None}:
+            for kind in ("same", "totensor", "tokenizer"):
+                yield fresh(state, place, {"is": kind})
+
+
+def _parted(state: State, log: list[list[str]], mark: str) -> Iterator[State]:
+    """Texts that can be split at a mark."""
+    form = mark.join(("a", "b", "c", "id{}"))
+    for key in recent(state, log, "text"):
+        columns = state["files"][key]["columns"]
+        for made in (form, f"a{mark}{{}}"):
+            yield changed(state, ["files", key], columns=[made, *columns[1:]])
+    for key in recent(state, log, *STRUCTURED):
+        for place in inside(state["files"][key]["value"], "str"):
+            yield changed(state, ["files", key, "value", *place], form=form)
+
+
+def _under(value: Any, names: list[str]) -> list[list[Any]]:
+    """Where values stand whose key is one of some names."""
+    if value["t"] in ("list", "map"):
+        return [["of", *rest] for rest in _under(value["of"], names)]
+    if value["t"] == "row":
+        inner = [["of", place, *rest] for place, item in enumerate(value["of"]) for rest in _under(item, names)]
+        return [["of", place] for place, name in enumerate(value["names"]) if name in names] + inner
+    if value["t"] == "dict":
+        inner = [["keys", name, *rest] for name, item in value["keys"].items() for rest in _under(item, names)]
+        return [["keys", name] for name in value["keys"] if name in names] + inner
+    return []
 
 
 def _spoken(state: State, result: State, options: dict[str, list[Any]], hints: Hints) -> Iterator[State]:
@@ -191,164 +268,3 @@ def _without(state: State) -> Iterator[State]:
         if spec["kind"] != "absent":
             folder = {os.path.dirname(key): {"kind": "empty"}} if os.path.dirname(key) else {}
             yield {**state, "files": {**folder, **state["files"], key: {"kind": "absent"}}}
-
-
-# -- what the words of an exception suggest ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Clue:
-    """What a failed trial leaves: the state, what happened, and the words of the exception."""
-
-    state: State
-    names: list[str]  # what the failing rows speak of
-    hints: Hints
-    error: str
-    log: list[list[str]]  # files that were read, the latest last
-    slots: list[list[Any]]  # arrays that were read, likewise
-    numbers: list[int]  # in the words
-
-
-def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[State]:
-    """What the words of an exception may mean: each row of the table that fits proposes its changes, in the order of the table."""
-    log: list[list[str]] = result.get("log", [])
-    numbers = [int(text) for text in re.findall(r"(?<![\w.])(\d{1,4})(?![\w.])", error.partition(": ")[2])]
-    clue = Clue(state, result.get("names", []), hints, error, log, arrays(state, log), list(dict.fromkeys(numbers)))
-    for pattern, changes in CHANGES:
-        if match := re.search(pattern, error):
-            yield from changes(clue, match)
-
-
-# -- arguments -----------------------------------------------------------------------------------------------------------
-
-
-def _said(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    """The exception names a word of the code: an argument may have to be that word."""
-    words = [word for word in clue.hints.words if len(word) > 1 and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", clue.error)][:4]
-    for name, spec in clue.state["arguments"].items() if words else ():
-        places = []
-        if spec["is"] == "json" or (spec["is"] == "path" and not re.search(r"path|dir|root|file|folder", name)):
-            places = [["arguments", name]]
-        elif spec["is"] == "settings":
-            places = [["arguments", name, "has", entry] for entry in spec["has"] if entry in clue.names or re.search(rf"\b{re.escape(entry)}\b", clue.error)]
-        for place, word in itertools.product(places, words):
-            yield replaced(clue.state, place, {"is": "json", "value": word})
-
-
-def _models(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    """Arguments that the failing rows speak of are models."""
-    for place, old in called(clue.state, clue.names):
-        if place[0] == "arguments" and old["is"] != "model":
-            yield fresh(clue.state, place, {"is": "model"})
-
-
-def _used(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    """Arguments that the failing rows speak of become what they are used as."""
-    for place, spec in called(clue.state, clue.names):
-        if spec["is"] != "value":
-            yield fresh(clue.state, place, {"is": "value", "value": {"t": "?"}, "clay": True})
-
-
-def _objects(clue: Clue, match: re.Match[str]) -> Iterator[State]:
-    yield from _used(clue, match)
-    for place, spec in called(clue.state, clue.names):
-        if spec["is"] != "settings":
-            yield fresh(clue.state, place, {"is": "settings", "has": {}})
-
-
-def _arrays_by_name(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    keyed = {"t": "dict", "keys": {key: {"t": "array", "shape": ["n", 8], "dtype": "f4"} for key in clue.hints.keys[:12]}}
-    for place, spec in given(clue.state) if clue.hints.keys else ():
-        if spec["is"] in ("array", "tensor", "samples", "range", "texts", "path"):
-            for extra in ({"tensors": True}, {}):
-                yield replaced(clue.state, place, {"is": "value", "value": {**extra, **keyed}})
-
-
-# -- what files and arrays hold ------------------------------------------------------------------------------------------
-
-
-def _numeric(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    state, log = clue.state, clue.log
-    for key in recent(state, log, "text")[:2]:
-        columns = state["files"][key]["columns"]
-        for kind in ("int", "float"):
-            yield changed(state, ["files", key], columns=[kind] * len(columns))
-            for number in range(len(columns)):
-                yield changed(state, ["files", key], columns=[*columns[:number], kind, *columns[number + 1 :]])
-        for mark in (",", " ", "\t"):
-            if mark != state["files"][key].get("delimiter"):
-                yield changed(state, ["files", key], delimiter=mark)
-    for key in recent(state, log, *STRUCTURED)[:2]:
-        for place in inside(state["files"][key]["value"], "str"):
-            for kind in ("int", "float"):
-                yield changed(state, ["files", key, "value", *place], t=kind)
-
-
-def _axes(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    state, slots = clue.state, clue.slots
-    for place in slots[:5]:
-        yield from ranks(state, [place], (3, 2, 1, 4))
-        count = len(at(state, place)["shape"])
-        for number in clue.numbers:
-            if 1 <= number <= LARGEST:
-                for axis in (*range(1, count), *range(min(count, 1))):
-                    yield sized(state, place, axis, number)
-    for count in (2, 3, 4):
-        for rank in (1, 3) if len(slots) >= count else ():
-            yield with_axes(state, slots[:count], [rank] * count)
-    for name, spec in state["arguments"].items():
-        if spec["is"] == "json" and type(spec["value"]) is int:
-            for number in clue.numbers:
-                if number != spec["value"]:
-                    yield changed(state, ["arguments", name], value=number)
-
-
-def _width_of(clue: Clue, slots: list[list[Any]], width: int) -> Iterator[State]:
-    """Rows of so many things."""
-    state = clue.state
-    for key in recent(state, clue.log, "text")[:2]:
-        columns, own = state["files"][key]["columns"], state["files"][key].get("delimiter")
-        made = [*columns, *(["int"] * width)][:width]
-        for mark in dict.fromkeys((own or " ", ",", " ", "\t")):
-            if made != columns or mark != own:
-                yield changed(state, ["files", key], columns=made, delimiter=mark)
-    for key in recent(state, clue.log, *STRUCTURED)[:2]:
-        for of in ({"t": "int"}, {"t": "str"}, {"t": "array", "shape": ["n", 8], "dtype": "f4"}, {"t": "list", "n": "n", "of": {"t": "int"}}):
-            for shape in (_list("n", _list(width, of)), _list(width, _list("n", of)), _list(width, of)):
-                yield replaced(state, ["files", key, "value"], shape)
-    for place in slots:
-        shape = at(state, place)["shape"]
-        yield changed(state, place, shape=ranked(shape, width))
-        if len(shape) > 1:
-            yield sized(state, place, len(shape) - 1, width)
-    for place, spec in given(state):
-        if spec["is"] in ("json", "range", "texts", "value"):
-            yield replaced(state, place, {"is": "value", "value": _list("n", _list(width, {"t": "int"}))})
-
-
-def _list(count: Any, of: Any) -> dict[str, Any]:
-    return {"t": "list", "n": count, "of": of}
-
-
-CHANGES: Final[tuple[tuple[str, Changes], ...]] = (
-    (r"unpack \(expected (?:at least )?(\d+)", lambda clue, match: _width_of(clue, clue.slots[:4], int(match.group(1)))),
-    (r"ValueError|RuntimeError|AssertionError|NotImplementedError|Exception|KeyError", _said),
-    (rf"has no attribute '({MODEL})'", _models),
-    (r"'(?:str|int|NoneType|float|bool|list|numpy.ndarray|TensorDataset|Tensor)' object has no attribute '(\w+)'", _objects),
-    (r"cannot unpack non-iterable|object is not (subscriptable|iterable)|has no len\(\)|PathLike object, not|values to unpack", _used),
-    (r"only integers, slices|ind(ices|ex) must be integers|too many indices for tensor", _arrays_by_name),
-    (
-        (
-            r"could not convert string to float|real number is required|invalid literal for int|isnumeric|"
-            r"unsupported operand type.*'str'|must be real number, not str|must be str|not 'str'|str' object cannot be interpreted"
-        ),
-        _numeric,
-    ),
-    (
-        (
-            r"too many ind(ices|exing)|dimension|dims?\b|shape|axis|axes|broadcast|"
-            r"size of tensor|permute|transpose|reshape|stack expects|multiplied|[0-5]D|ndim|rank"
-        ),
-        _axes,
-    ),
-)

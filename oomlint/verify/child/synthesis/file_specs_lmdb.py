@@ -6,18 +6,20 @@ Keys that differ in their last number share one entry of the specification: "ima
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.synthesis import file_specs_plain
+from oomlint.verify.child.synthesis import file_specs_plain, spec_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Spec = dict[str, Any]
 LENGTH: Final = 64  # bytes of a value
+KINDS: Final = ("image", "number", "text", "pickle", "json", "npy", "keys", "bytes")  # what a value may be
 NAMED: Final = (("keys", r"keys"), ("number", r"num|len|count|size|total"), ("image", r"ima?ge?"), ("text", r"label|text|caption|sent|name"))
 
 
@@ -49,6 +51,7 @@ def value(spec: Spec, like: str, number: int, count: int) -> bytes:
     """What stands under a key."""
     import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
+    made = file_specs_plain.array({"shape": [8], "dtype": "f4"}, f"{like}{number}", count)
     match spec["keys"][like]["as"]:
         case "number":
             return str(count).encode()
@@ -61,6 +64,14 @@ def value(spec: Spec, like: str, number: int, count: int) -> bytes:
         case "keys":
             names = [key for key, (other, _) in listed(spec, count).items() if other != like] or [f"id{i}".encode() for i in range(count)]
             return bytes(sys.modules["pickle"].dumps(names, protocol=4))
+        case "pickle":
+            return bytes(sys.modules["pickle"].dumps(made, protocol=4))
+        case "json":
+            return str(made.tolist()).encode()
+        case "npy":
+            buffer = io.BytesIO()
+            np.save(buffer, made)
+            return buffer.getvalue()
         case _:
             return np.random.default_rng(file_specs_plain.seed(f"{like}{number}")).integers(0, 255, LENGTH, dtype=np.uint8).tobytes()
 
@@ -79,6 +90,15 @@ def write(path: str, spec: Spec, count: int) -> None:
 def size(spec: Spec, count: int) -> int:
     """Bytes of its values, roughly."""
     return sum(len(value(spec, like, 0, 1)) * (count if "#" in like else 1) + LENGTH for like in spec["keys"])
+
+
+def changes(state: dict[str, Any], log: list[list[str]]) -> Iterator[dict[str, Any]]:
+    """Other values under the keys that were read last."""
+    for key, like in reversed(log):
+        spec = state["files"].get(key, {"kind": ""})
+        for kind in KINDS if spec["kind"] == "lmdb" and like in spec["keys"] else ():
+            if kind != spec["keys"][like]["as"]:
+                yield spec_paths.changed(state, ["files", key, "keys", like], **{"as": kind})
 
 
 def opening(actual: Callable[..., Any], world: Callable[[], Any]) -> Callable[..., Any]:
