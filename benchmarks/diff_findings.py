@@ -45,7 +45,7 @@ WIDEST: Final = 400  # characters of a value that are shown
 LONGEST: Final = 60  # rows of a difference between two files
 CHECK: Final = ("check", "--isolated", "--no-cache", "--severity", "note", "--min-confidence", "low")
 FIND: Final = (*CHECK, "--output-format", "json", ".")
-MEND: Final = (*CHECK, "--fix", "--unsafe-fixes", "--quiet", "--exit-zero", ".")
+FIX: Final = (*CHECK, "--fix", "--unsafe-fixes", "--quiet", "--exit-zero", ".")
 VERIFY: Final = ("verify", "--trust", "--no-cache", "--output-format", "json", ".")
 # What a first run loads is shared by all that follow: the parser and the rules.
 FIRST: Final = "from torch.utils.data import DataLoader\nDataLoader(x, num_workers=0, persistent_workers=True)\n"
@@ -334,7 +334,7 @@ def compare_fixes(projects: Sequence[tuple[str, Path]], versions: tuple[Version,
         copies = [folder / str(number) for number in range(len(projects))]
         for (_, project), copy in zip(projects, copies, strict=True):
             shutil.copytree(project, copy, symlinks=True)
-        version.run([Task(str(copy), MEND) for copy in copies], jobs)
+        version.run([Task(str(copy), FIX) for copy in copies], jobs)
         left.append([texts(copy) for copy in copies])
         shutil.rmtree(folder, ignore_errors=True)
     for (path, _), before, after in zip(projects, *left, strict=True):

@@ -33,8 +33,8 @@ from unittest import mock
 
 from oomlint import engine, fixing
 from oomlint.config import Settings
-from oomlint.engine import Options
-from oomlint.source import Kind, apply_edits, read_source
+from oomlint.engine import RunOptions
+from oomlint.source import FileKind, apply_edits, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +164,7 @@ def made(seed: random.Random, known: Sequence[tuple[str, str]]) -> Case:
 
 def outside_kept(source: Source, edits: Sequence[Edit], after: bytes) -> bool:
     """Whether the result is what the edits make of the bytes, row by row."""
-    if source.kind is Kind.NOTEBOOK:
+    if source.kind is FileKind.NOTEBOOK:
         return others_kept(source, edits, after)
     mark = len(codecs.BOM_UTF8) if source.bom else 0
     rows = [match[0] for match in re.finditer(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", source.data[mark:])] + [b""]
@@ -206,7 +206,7 @@ def fix(case: Case, data: bytes) -> tuple[bytes, bool, list[str]]:
     with tempfile.TemporaryDirectory(prefix="oomlint-fuzz-") as folder, mock.patch.object(fixing, "apply_edits", watched):
         path = Path(folder, case.name)
         path.write_bytes(data)
-        options = Options(fix=True, unsafe_fixes=case.unsafe, cache=False, processes=1)
+        options = RunOptions(fix=True, unsafe_fixes=case.unsafe, cache=False, processes=1)
         report = engine.run([folder], Settings(preview=True), folder, options)
         wrong += [f"internal errors {failure.code}: {failure.cause}" for failure in report.failures]
         after = path.read_bytes()

@@ -362,8 +362,8 @@ def fixes(session: Session, folders: Corpora, arguments: argparse.Namespace) -> 
     heading(f"Fixing {target.name}: {len(files)} files, {sum(files.values()):,} lines", "", "user CPU", "wall", "peak", "to the check")
     check = session.oomlint(*COLD, str(target))
     row("check", check.cells(), "")
-    mended = session.oomlint(*COLD, "--fix", "--unsafe-fixes", "--diff", str(target))
-    row("check --fix --unsafe-fixes --diff", mended.cells(), mended.times(check))
+    fixed = session.oomlint(*COLD, "--fix", "--unsafe-fixes", "--diff", str(target))
+    row("check --fix --unsafe-fixes --diff", fixed.cells(), fixed.times(check))
 
 
 def growth(session: Session, folders: Corpora, arguments: argparse.Namespace) -> None:

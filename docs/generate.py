@@ -18,7 +18,7 @@ from oomlint import registry
 from oomlint.budget.report import schema as budget_schema
 from oomlint.cli import COMMANDS
 from oomlint.cli.config import settings
-from oomlint.cli.options import Kind, Option, options_of, spelling
+from oomlint.cli.options import Option, OptionKind, options_of, spelling
 from oomlint.cli.rule import fix_of, markdown, severity_of
 from oomlint.config import DEFAULT_EXCLUDE, json_schema
 from oomlint.output import schemas
@@ -113,7 +113,7 @@ def _incidents() -> str:
     return f"""# The five incidents, verified
 
 `oomlint verify --trust fixtures/incidents` runs each finding of the five rebuilt projects before and after its fix, on the data that their `make_data.py`
-writes. Where oomlint has no fix to apply, the fix by hand below `fixtures/mended` is judged. Written by `python docs/measure.py`; figures differ a little from
+writes. Where oomlint has no fix to apply, the fix by hand below `fixtures/fixed` is judged. Written by `python docs/measure.py`; figures differ a little from
 machine to machine.
 
 {_table(("Place", "Rule", "Fix", "Verdict", "Before → after"), rows)}"""
@@ -215,9 +215,13 @@ def _command(name: str) -> str:
     arguments: Any = importlib.import_module(f"oomlint.cli.{name}").Arguments
     rows = []
     for field, (option, default) in options_of(arguments).items():
-        names = f"`{option.metavar}`" if option.kind in {Kind.WORDS, Kind.REST} else ", ".join(f"`{each}`" for each in (spelling(field), option.short) if each)
-        takes = "" if option.kind in {Kind.WORDS, Kind.REST} else _takes(option)
-        rows.append((names, takes, option.help + (f" `{default}` by default." if option.kind is Kind.CHOICE and default else "")))
+        names = (
+            f"`{option.metavar}`"
+            if option.kind in {OptionKind.WORDS, OptionKind.REST}
+            else ", ".join(f"`{each}`" for each in (spelling(field), option.short) if each)
+        )
+        takes = "" if option.kind in {OptionKind.WORDS, OptionKind.REST} else _takes(option)
+        rows.append((names, takes, option.help + (f" `{default}` by default." if option.kind is OptionKind.CHOICE and default else "")))
     table = f"\n{_table(('Option', 'Takes', 'Meaning'), rows)}" if rows else ""
     return f"## oomlint {name}\n\n{inspect.cleandoc(arguments.__doc__)}\n{table}"
 

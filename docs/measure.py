@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import engine, registry
-from oomlint.cli.verification import Asked, surroundings
+from oomlint.cli.verification import VerifyRequest, surroundings
 from oomlint.config import Settings, load_settings
 from oomlint.rule import page
 from oomlint.verify.case import Case
 from oomlint.verify.run import cases_of, verdicts
-from oomlint.verify.session import Options, Surroundings
+from oomlint.verify.session import Surroundings, VerifyOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,25 +59,25 @@ def rules(codes: Sequence[str]) -> Iterator[tuple[str, Verdict]]:
             for name, content in page(rule).beside("Example").items():
                 (path.parent / name).write_text(content, encoding="utf-8")
             settings = Settings(preview=True).with_overrides(select=[code], severity="note", min_confidence="low")
-            report = engine.run([str(path)], settings, path.parent, engine.Options(cache=False, processes=1))
+            report = engine.run([str(path)], settings, path.parent, engine.RunOptions(cache=False, processes=1))
             finding = next(item for item in report.findings if item.code == code)
             case = Case(finding, str(path.parent), {str(path): (page(rule).example.encode(), page(rule).remedy.encode())})
-            surroundings = Surroundings(str(path.parent), settings, Options(), sys.executable)
+            surroundings = Surroundings(str(path.parent), settings, VerifyOptions(), sys.executable)
             yield from ((code, verdict) for _, verdict in verdicts([case], surroundings))
 
 
 def incidents() -> Iterator[dict[str, Any]]:
     """The verdicts on the findings of the five incidents: what `oomlint verify --trust fixtures/incidents` says."""
     settings, root = load_settings(None, False, INCIDENTS, [code for code, _ in registry.catalogue()])  # noqa: FBT003 - its own signature
-    report = engine.run([str(INCIDENTS)], settings, root, engine.Options(cache=False, processes=1))
-    around = surroundings(settings, str(root), Asked(cache=False, trust=True))
+    report = engine.run([str(INCIDENTS)], settings, root, engine.RunOptions(cache=False, processes=1))
+    around = surroundings(settings, str(root), VerifyRequest(cache=False, trust=True))
     for case, verdict in verdicts(cases_of(report.findings, str(root), nested=True), around):
         place = case.finding.place
         name = Path(place.path).relative_to(INCIDENTS).as_posix()
         sys.stdout.write(f"{name}:{place.row} {case.code} {verdict.outcome}: {verdict.reason} ({verdict.seconds:.1f} s)\n")
         sys.stdout.flush()
-        mend = "by hand" if case.by_hand else str(case.finding.fix.safety) if case.mended and case.finding.fix else "none"
-        yield {"file": name, "row": place.row, "code": case.code, "fix": mend, **plain(verdict)}
+        patch = "by hand" if case.by_hand else str(case.finding.fix.safety) if case.has_fix and case.finding.fix else "none"
+        yield {"file": name, "row": place.row, "code": case.code, "fix": patch, **plain(verdict)}
 
 
 def plain(verdict: Verdict) -> dict[str, Any]:

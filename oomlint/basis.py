@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from oomlint.beside_code import EDITOR_FOLDER, beside
 from oomlint.discovery import ENVIRONMENT_MARKS, ignores_above, is_paper, is_passed_by, repository_excludes
-from oomlint.model.readings import Search
+from oomlint.model.readings import FileSearch
 from oomlint.model.search_paths import SPEAKS
 from oomlint.settings import BASELINE
 
@@ -35,8 +35,8 @@ class Basis(Struct):
     """What findings rest on."""
 
     reads: dict[str, frozenset[str]] = field(default_factory=dict)  # the files that were read, by the file that was checked; not there: nobody knows
-    searches: dict[str, dict[Search, Mapping[str, str]]] = field(default_factory=dict)  # what was looked for in all files, by the file on whose behalf
-    _groups: dict[Search, tuple[Mapping[str, str], list[str]]] | None = None
+    searches: dict[str, dict[FileSearch, Mapping[str, str]]] = field(default_factory=dict)  # what was looked for in all files, by the file on whose behalf
+    _groups: dict[FileSearch, tuple[Mapping[str, str], list[str]]] | None = None
 
     def note(self, path: str, reads: Iterable[str] | None, searches: Iterable[Searched]) -> None:
         """Remember what the findings of a file rest on, and what was looked for meanwhile."""
@@ -72,11 +72,11 @@ class Basis(Struct):
             *(nears for what, (found, nears) in self._grouped().items() if found.get(path, "") != (what.of(path, data) if data is not None else ""))
         )
 
-    def beside(self, state: State) -> dict[str, str]:
+    def beside(self, state: DiskState) -> dict[str, str]:
         """Marks of the files that findings rest on and that a look over the project passes by: in hidden folders, outside of it, or not there."""
         return {path: mark_of(path, state.now) for path in sorted(set().union(*self.reads.values())) if path not in state.files}
 
-    def _grouped(self) -> dict[Search, tuple[Mapping[str, str], list[str]]]:
+    def _grouped(self) -> dict[FileSearch, tuple[Mapping[str, str], list[str]]]:
         """Each search once: what it has found, and on whose behalf it was made."""
         if self._groups is None:
             self._groups = {}
@@ -106,7 +106,7 @@ class Basis(Struct):
         files: list[str] = [str(path) for path in known["files"]]
         basis = cls({files[path]: frozenset(files[number] for number in reads) for path, reads in known["reads"]})
         for near, finder, words, below, found in known["searches"]:
-            what = Search(str(finder), tuple(map(str, words)), str(below))
+            what = FileSearch(str(finder), tuple(map(str, words)), str(below))
             basis.searches.setdefault(files[near], {})[what] = {files[path]: str(said) for path, said in found}
         return basis
 
@@ -125,7 +125,7 @@ def _names_one(path: str, words: set[bytes]) -> bool:
     return any(word in data for word in words)
 
 
-class State(NamedTuple):
+class DiskState(NamedTuple):
     """The state of a project on the disk."""
 
     key: str  # stands for the tool, its settings and all that is not code
@@ -133,7 +133,7 @@ class State(NamedTuple):
     now: int  # when it was looked at
 
 
-def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> State | None:
+def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> DiskState | None:
     """The state of the files that a rule may read. ``None`` where it cannot be told.
 
     ``folders`` are further ones that belong to the project. Where they lie in one that is not entered, all of it is looked at: imports search it, too.
@@ -186,7 +186,7 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
                         newest = max(newest, status.st_mtime_ns)
             except OSError:
                 continue
-    return None if newest > now - FRESH else State(rest.hexdigest(), files, now)
+    return None if newest > now - FRESH else DiskState(rest.hexdigest(), files, now)
 
 
 def mark_of(path: str, now: int) -> str:

@@ -24,7 +24,7 @@ from oomlint.writing import LEFTOVER, is_own, sweep, write_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from oomlint.basis import State
+    from oomlint.basis import DiskState
 
     # Whether to parse; row, column and cause of a syntax error; functions of which one has to read a file.
     Verdict = tuple[bool, tuple[int, int, str] | None, tuple[str, ...]]
@@ -43,7 +43,7 @@ class Cache:
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
         self.verdicts: dict[str, Verdict] = {}  # of the scout, by digest of the content
-        self._state: State | None = None
+        self._state: DiskState | None = None
         self._findings: dict[str, Any] = {}
         self._kept: Basis | None = None
         self._changed: set[str] = set()
@@ -63,7 +63,7 @@ class Cache:
             self.verdicts[digest] = verdict
             self._changed.add("verdicts")
 
-    def open_findings(self, state: State | None) -> None:
+    def open_findings(self, state: DiskState | None) -> None:
         """Read what of the findings of earlier runs holds in this state of the project; ``None`` is one that cannot be told."""
         if self._folder is None or state is None:
             return
@@ -189,7 +189,7 @@ def read_kept(path: str) -> bytes:
         return stream.read()
 
 
-def project_state(root: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> State | None:
+def project_state(root: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> DiskState | None:
     """The state of a project for this version of oomlint. ``None`` where it cannot be told."""
     return state_of(root, _tool(), settings, codes, folders)
 
@@ -273,16 +273,16 @@ def _verdict(known: Any) -> Verdict:
 def _finding(known: Any) -> Finding:
     code, name, parts, severity, confidence, spot, related, fix, told, weighed, given = known
     headline, consequence, remedy = (typed(part, str) for part in parts)
-    mended = None
+    fixed = None
     if fix is not None:
         safety, said, edits = fix
-        mended = Fix(Safety(safety), typed(said, str), tuple(Edit(_place(place), typed(content, str)) for place, content in edits))
+        fixed = Fix(Safety(safety), typed(said, str), tuple(Edit(_place(place), typed(content, str)) for place, content in edits))
     code = None if code is None else typed(code, str)
     places = tuple(map(_place, related))
     known_facts = tuple(facts.of_row(fact, lambda known: _place([*known, "", Role.WAY])) for fact in told)
     weight = None if weighed is None else facts.weight_of_row(typed(weighed, list))
     grave, sure, beside = Severity(severity), Confidence(confidence), tuple(map(_place, given))
-    return Finding(code, typed(name, str), headline, grave, sure, _place(spot), places, mended, known_facts, weight, consequence, remedy, beside)
+    return Finding(code, typed(name, str), headline, grave, sure, _place(spot), places, fixed, known_facts, weight, consequence, remedy, beside)
 
 
 def _place(known: Any) -> Place:

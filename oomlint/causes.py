@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.beside_code import beside
-from oomlint.source import Kind, kind_of
+from oomlint.source import FileKind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -63,7 +63,7 @@ def causes_of(checker: Checker, files: Collection[str], named: Collection[str]) 
     for members in by_project.values():
         project = checker.projects.of(members[0])
         code = [path for path in members if beside(path) is None]
-        told = told_by(project, [path for path in members if beside(path) is not None or kind_of(path) is Kind.NOTEBOOK])
+        told = told_by(project, [path for path in members if beside(path) is not None or kind_of(path) is FileKind.NOTEBOOK])
         for path in (*told, *around(project, [*code, *told])):
             looked_at += 1
             if len(found) == _MOST or looked_at > _MOST_LOOKED_AT:

@@ -14,11 +14,11 @@ from oomlint.beside_code import Beside, beside
 from oomlint.deduplication import copied
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
-from oomlint.plugins import Sources
+from oomlint.plugins import RuleSources
 from oomlint.projects import Projects
 from oomlint.scout.mistakes import is_old, mistake_of
 from oomlint.scout.triage import triage
-from oomlint.source import Kind, SourceError, content_digest, read_source
+from oomlint.source import FileKind, SourceError, content_digest, read_source
 from oomlint.suppress import UNUSED, Suppressions, apply
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(unique.values())
 
 
-class Job(Struct, frozen=True):
+class CheckJob(Struct, frozen=True):
     """What a process must know to check a file."""
 
     settings: Settings
@@ -71,7 +71,7 @@ class Job(Struct, frozen=True):
     folders: tuple[str, ...] = ()  # of the project, though a walk over its root passes them by
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # what is known of contents
     suppress: bool = True
-    sources: Sources = field(default_factory=Sources)  # of rules beside ours
+    sources: RuleSources = field(default_factory=RuleSources)  # of rules beside ours
 
 
 class Looked(NamedTuple):
@@ -106,7 +106,7 @@ class Linted(NamedTuple):
 class Checker:
     """Checks files one by one. Every process has its own."""
 
-    def __init__(self, job: Job, projects: Projects | None = None) -> None:
+    def __init__(self, job: CheckJob, projects: Projects | None = None) -> None:
         """``projects`` are those that the rules see; made again where there are none."""
         self.job = job
         self.projects = projects or Projects(job.root, job.settings, job.overlay, job.folders)
@@ -137,7 +137,7 @@ class Checker:
         fresh: Verdict | None = None
         known = self.job.verdicts.get(digest)
         if known is None:
-            seen = triage(source.text, notebook=source.kind is Kind.NOTEBOOK)
+            seen = triage(source.text, notebook=source.kind is FileKind.NOTEBOOK)
             known = fresh = (seen.parse, seen.error, seen.readers)
         parse, mistake, readers = known
         broken = None
@@ -213,7 +213,7 @@ class Checker:
             return False
         if place.cell:  # commands are no part of a notebook's program
             cell = next((cell.source for cell in source.cells if cell.number == place.cell), "")
-            source = replace(source, kind=Kind.PYTHON, text=cell, cells=())
+            source = replace(source, kind=FileKind.PYTHON, text=cell, cells=())
         return bool(Suppressions.from_source(source).silencing(replace(item, place=replace(place, cell=0))))
 
     def comments_in_use(self, findings: Collection[Finding]) -> frozenset[Finding]:

@@ -156,7 +156,7 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
         given = [each.saying(GIVEN, Role.BESIDE) for each in first.given if each != place]
         related = dict.fromkeys((first.place.saying(LOADER), *loaders, *given, *first.related))
         shown = [each for each in related if each != place]
-        first = _mending_all(first, others)
+        first = _fixing_all(first, others)
         kept.append(replace(first, place=place.saying(""), related=tuple(shown[:_MOST_GIVEN]), found=first.as_found))
     return kept
 
@@ -164,8 +164,8 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
 def _weight(finding: Finding) -> tuple[object, ...]:
     """What comes first: what is grave and sure, what has a fix, many workers; then the order of files and rows."""
     counts = [one.count or 0 for one in finding.of_noun(LoaderFact)[0].workers] if finding.of_noun(LoaderFact) else []
-    mends = finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety is not Safety.DISPLAY
-    return finding.severity.rank, finding.confidence.rank, not mends, -max(counts, default=0), finding.sort_key
+    has_fix = finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety is not Safety.DISPLAY
+    return finding.severity.rank, finding.confidence.rank, not has_fix, -max(counts, default=0), finding.sort_key
 
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
@@ -180,10 +180,10 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     more = len(calls) - len([place for place in shown if place in calls])
     what = "in {} more loader" if first.of_noun(LoaderFact) else "at {} more place"
     told = replace(first.adding(f"also {what.format(more)}{'s' if more > 1 else ''}") if more else first, related=shown)
-    return _mending_all(told, ordered)
+    return _fixing_all(told, ordered)
 
 
-def _mending_all(told: Finding, others: Iterable[Finding]) -> Finding:
+def _fixing_all(told: Finding, others: Iterable[Finding]) -> Finding:
     """A finding that stands for others, with a fix that does what theirs would do: all of them are applied."""
     fix = told.fix
     if fix is None or not fix.edits or fix.safety is Safety.DISPLAY:
@@ -237,7 +237,7 @@ def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     copies = [item.place.saying(COPY, Role.BESIDE) for item in others]
     count = len({place.path for place in copies} - {first.place.path})
     told = replace(first.adding(f"also in {count} more file{'s' if count > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related))
-    return _mending_all(told, others)
+    return _fixing_all(told, others)
 
 
 def _text(path: str, overlay: Mapping[str, bytes]) -> tuple[str, dict[int, int]]:

@@ -20,12 +20,12 @@ from oomlint.basis import Basis
 from oomlint.beside_code import beside
 from oomlint.cache import Cache, project_state, refusal
 from oomlint.causes import Causes, causes_of
-from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, UNREAD, Checker, Job, cannot_check, ordered
+from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, UNREAD, Checker, CheckJob, cannot_check, ordered
 from oomlint.config import Sort
 from oomlint.deduplication import copies_once, said_once, where_given
 from oomlint.discovery import Reached, discover, tops_of, unreached
 from oomlint.finding import Safety, Severity
-from oomlint.fixing import Notice, WriteRefusedError, mend, write
+from oomlint.fixing import Notice, WriteRefusedError, fix_all, write
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
 from oomlint.source import SourceError
@@ -46,12 +46,12 @@ _LINT_BYTES: Final = 400_000
 _PATIENT: Final = (200_000, 20, 50)  # objects, then how often the older ones are looked at
 
 
-class Options(Struct, frozen=True):
+class RunOptions(Struct, frozen=True):
     """How to run, apart from what the settings say."""
 
     fix: bool = False  # fix what was found, in memory
     unsafe_fixes: bool = False
-    write: bool = True  # put what was mended on the disk
+    write: bool = True  # put what was fixed on the disk
     force_exclude: bool = False
     cache: bool = True
     cache_folder: str | None = None  # the user's own, in place of that of the settings
@@ -59,7 +59,7 @@ class Options(Struct, frozen=True):
     scout: bool = True  # False: libcst reads every file; slow, and finds the same
     overlay: Mapping[str, bytes] = field(default_factory=dict)  # contents that stand in for files, by absolute path
     approve: Callable[[Finding], bool] | None = None  # whether the fix of a finding may be applied, beside what its safety says
-    finish: Callable[[Report], Report] | None = None  # what becomes of the report, before repeats are left out of it
+    finish: Callable[[CheckReport], CheckReport] | None = None  # what becomes of the report, before repeats are left out of it
     suppress: bool = True  # False: comments silence nothing
     once: bool = True  # False: what several findings say of one container is said at each loader
     causes: bool = True  # where files are named: show also what they cause in others
@@ -74,7 +74,7 @@ class Looks(NamedTuple):
     foreign: frozenset[str] = frozenset()  # links that lead out of the project, and that nobody has named
 
 
-class Report(Struct, frozen=True):
+class CheckReport(Struct, frozen=True):
     """What a run has come to."""
 
     findings: tuple[Finding, ...]  # after fixing: what is left
@@ -85,15 +85,15 @@ class Report(Struct, frozen=True):
     failures: tuple[Failure, ...] = ()
     old: tuple[str, ...] = ()  # files of Python 2 that were found in folders: they are not checked
     checked: tuple[str, ...] = ()  # the files, those that cannot be read included
-    known: int = 0  # findings that would be shown but for ``Options.finish``
+    known: int = 0  # findings that would be shown but for ``RunOptions.finish``
     told: int = 0  # where repeats are not left out: how many findings there are without them
     left_out: int = 0  # fixes that were tried, and not applied
     hidden: tuple[Finding, ...] = ()  # what a lower ``severity`` would show beside the findings
 
 
-def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
+def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: RunOptions | None = None) -> CheckReport:
     """Check the files under ``paths``. Raises ConfigError for a code that no rule has."""
-    options = options or Options()
+    options = options or RunOptions()
     root = os.path.abspath(root)
     settings.check_codes(code for code, _ in registry.catalogue())
     codes = registry.chosen(settings)
@@ -105,7 +105,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     reached = Reached(found.files if options.force_exclude else paths, settings, root)
     # How findings are reported says nothing of what a run finds, nor of what the cache holds.
     outside = unreached(tops_of(paths), settings, root)
-    job = Job(settings.of_findings(), root, codes, options.scout, options.overlay, outside, suppress=options.suppress, sources=plugins.used())
+    job = CheckJob(settings.of_findings(), root, codes, options.scout, options.overlay, outside, suppress=options.suppress, sources=plugins.used())
     keeps = options.cache and options.suppress and not options.overlay
     folder = options.cache_folder or os.path.join(root, settings.cache_dir) if keeps else None
     refused = refusal(folder, os.path.dirname(folder) if options.cache_folder else root) if folder else None
@@ -126,13 +126,13 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     looks = looks._replace(foreign=foreign((*files, *told), given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     problems += _broken_beside([path for path in listed if beside(path) is not None], options.overlay)
-    report = Report(tuple(item for items in by_file.values() for item in items), len(listed))
+    report = CheckReport(tuple(item for items in by_file.values() for item in items), len(listed))
     if options.fix:
         if options.write:
             for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
                 sweep(place)
         shown = Checker(job, checker.take_projects())
-        report = replace(_mend(Rechecker(shown, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside, told), files=len(listed))
+        report = replace(_fix_all(Rechecker(shown, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside, told), files=len(listed))
     comments = checker.comments_in_use([*report.findings, *hidden])
     left = ordered([*problems, *causes.of((item for item in report.findings if item not in comments), checker.is_silent)])
     hidden = [*causes.of((item for item in hidden if item not in comments), checker.is_silent)]
@@ -143,7 +143,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     return _shown(replace(whole, hidden=tuple(hidden)), paths, options, settings.sort, causes, reached, root)
 
 
-def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Container[str], root: str) -> Report:
+def _shown(report: CheckReport, paths: Iterable[str], options: RunOptions, sort: Sort, causes: Causes, reached: Container[str], root: str) -> CheckReport:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
     report = replace(report, findings=tuple(_within_reach(item, report.checked, reached, root) for item in report.findings))
@@ -190,7 +190,7 @@ def _within_reach(item: Finding, files: Container[str], reached: Container[str],
     return replace(item, fix=replace(item.fix, safety=Safety.DISPLAY), help=f"{item.help} (run {option} on {names})", found=item.as_found)
 
 
-def _told_apart(report: Report, paths: Iterable[str]) -> Report:
+def _told_apart(report: CheckReport, paths: Iterable[str]) -> CheckReport:
     """The report, with what is no finding taken out: that a file is not checked to its end, and those of Python 2. One that is named is a mistake."""
     unfinished = tuple(Notice(item.place.path, item.message) for item in report.findings if item.name == UNFINISHED)
     if unfinished:
@@ -226,7 +226,7 @@ def foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[
 # -- all files ---------------------------------------------------------------------------------------------------
 
 
-def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cache) -> tuple[dict[str, tuple[Finding, ...]], Looks, tuple[Failure, ...]]:
+def _check(checker: Checker, files: Sequence[str], options: RunOptions, cache: Cache) -> tuple[dict[str, tuple[Finding, ...]], Looks, tuple[Failure, ...]]:
     """Findings of every file, what the first look at them said, and the rules that failed."""
     job = checker.job
     looks = each(Checker(replace(job, verdicts=cache.verdicts)), Checker.look, files, _weigh(files), options.processes)
@@ -265,7 +265,7 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
     return by_file, seen, tuple(failure for linted in results for failure in linted.failures)
 
 
-def _lint(checker: Checker, items: Sequence[Looked], options: Options) -> list[Linted]:
+def _lint(checker: Checker, items: Sequence[Looked], options: RunOptions) -> list[Linted]:
     if any(item.parse or item.plugged for item in items):
         importlib.import_module("oomlint.model.project")  # before any fork, so that it is paid for once
         for code in checker.job.codes:
@@ -296,14 +296,16 @@ def _weigh(files: Iterable[str]) -> float:
     return total / _TRIAGE_BYTES
 
 
-def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks, options: Options, beside: Container[str], told: Container[str]) -> Report:
+def _fix_all(
+    lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks, options: RunOptions, beside: Container[str], told: Container[str]
+) -> CheckReport:
     """Apply fixes and write what has changed, but nothing in files ``beside``. ``told`` are files that are no code and may be changed.
 
-    What would be mended in a file that cannot be written is still found.
+    What would be fixed in a file that cannot be written is still found.
     """
     if not any(item.fix for items in by_file.values() for item in items):
-        return Report(tuple(item for items in by_file.values() for item in items), len(by_file))
-    outcome = mend(by_file, lint, looks.digests, looks.foreign, beside, told, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
+        return CheckReport(tuple(item for items in by_file.values() for item in items), len(by_file))
+    outcome = fix_all(by_file, lint, looks.digests, looks.foreign, beside, told, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
     left = {path: tuple(items) for path, items in outcome.findings.items()}
     notices, changes = list(outcome.notices), []
     for change in outcome.changes:
@@ -320,7 +322,9 @@ def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks
         left |= {path: items for path, items in by_file.items() if path == change.path or any(_edits(item, change.path) for item in items)}
     written = {change.path for change in changes}
     fixed = tuple(item for item in outcome.fixed if item.fix and all(edit.place.path in written for edit in item.fix.edits))
-    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices), left_out=len(outcome.left_out))
+    return CheckReport(
+        tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices), left_out=len(outcome.left_out)
+    )
 
 
 def _edits(item: Finding, path: str) -> bool:

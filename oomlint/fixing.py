@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from oomlint.finding import Safety, overlap
-from oomlint.source import Kind, SourceError, apply_edits, content_digest, read_source, replacements_of
+from oomlint.source import FileKind, SourceError, apply_edits, content_digest, read_source, replacements_of
 from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Change(Struct, frozen=True):
     after: bytes
 
 
-class Outcome(Struct, frozen=True):
+class FixOutcome(Struct, frozen=True):
     """What fixing came to. Nothing is written yet."""
 
     changes: tuple[Change, ...]
@@ -56,7 +56,7 @@ class WriteRefusedError(Exception):
     """A file must not be written; the message is one line."""
 
 
-def mend(
+def fix_all(
     found: Findings,
     lint: Lint,
     digests: Mapping[str, str] | None = None,
@@ -67,7 +67,7 @@ def mend(
     unsafe: bool = False,
     overlay: Mapping[str, bytes] | None = None,
     approve: Callable[[Finding], bool] | None = None,
-) -> Outcome:
+) -> FixOutcome:
     """Apply the fixes of ``found`` in memory until nothing is left to apply, in at most ``ROUNDS`` rounds.
 
     Safe fixes are applied, with ``unsafe`` the unsafe ones too. A fix whose result does not parse, leaves its own finding or adds one of equal or higher
@@ -76,9 +76,9 @@ def mend(
     are no code and may be edited. ``overlay`` holds contents that stand in for files (standard input). With ``approve``, a fix is applied only where all
     findings that it fixes are approved.
     """
-    mender = _Mender(found, lint, digests or {}, foreign, beside, told, unsafe=unsafe, overlay=overlay or {}, approve=approve)
-    mender.run()
-    return mender.outcome()
+    fixer = _Fixer(found, lint, digests or {}, foreign, beside, told, unsafe=unsafe, overlay=overlay or {}, approve=approve)
+    fixer.run()
+    return fixer.outcome()
 
 
 class _Candidate(Struct):
@@ -95,7 +95,7 @@ class _State(Struct):
     findings: Findings = field(default_factory=dict)
 
 
-class _Mender:
+class _Fixer:
     def __init__(
         self,
         found: Findings,
@@ -137,14 +137,14 @@ class _Mender:
         for path in sorted({item.findings[0].place.path for item in self._candidates()}):
             self._say(path, f"fixes are still to be applied after {ROUNDS} rounds")
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> FixOutcome:
         """What has come of it."""
         changes = []
         for path, (encoding, before) in sorted(self._changed.items()):
             after = self._state.contents.get(path, before)
             if after != before:
                 changes.append(Change(path, encoding, before, after))
-        return Outcome(tuple(changes), tuple(self._fixed), self._state.findings, tuple(self._notices), self._left_out)
+        return FixOutcome(tuple(changes), tuple(self._fixed), self._state.findings, tuple(self._notices), self._left_out)
 
     # -- one round -----------------------------------------------------------------------------------------------
 
@@ -208,17 +208,17 @@ class _Mender:
         except (SourceError, ValueError) as error:
             return f"it cannot be applied: {error}"
         before = self._state.findings
-        mended = [finding for item in group for finding in item.findings]
+        fixed = [finding for item in group for finding in item.findings]
 
         def harmful(path: str, found: Sequence[Finding]) -> bool:
             self._harmed = path
-            return _harm({path: before[path]}, {path: found}, [item for item in mended if item.place.path == path], _bar(mended)) is not None
+            return _harm({path: before[path]}, {path: found}, [item for item in fixed if item.place.path == path], _bar(fixed)) is not None
 
         # What harm a single fix does is said; of several it is enough to know that they do any.
         findings = self._lint({**self._overlay, **self._spread(contents)}, harmful if len(group) > 1 else None)
         if findings is None:
             return "one of several does harm"
-        cause = _harm(before, findings, mended, _bar(mended))
+        cause = _harm(before, findings, fixed, _bar(fixed))
         if cause is None:
             self._state = _State(contents, findings)
         return cause
@@ -242,7 +242,7 @@ class _Mender:
             self._changed.setdefault(path, (source.encoding, source.data))
             items.sort(key=lambda item: item.place)
             contents[path] = apply_edits(source, items)
-            if source.kind is Kind.PYTHON and path not in self._told:  # each cell of a notebook has been looked at
+            if source.kind is FileKind.PYTHON and path not in self._told:  # each cell of a notebook has been looked at
                 replacements = replacements_of(source, items)
                 check(Code(source.text), Code(read_source(path, contents[path]).text), replacements)
                 keep_comments(source.text, replacements_of(source, [edit for edit in items if edit in kept]))
@@ -329,23 +329,23 @@ def key(finding: Finding) -> tuple[object, ...]:
     return (finding.place.path, finding.place.cell, finding.code, finding.message, contents)
 
 
-def _harm(before: Findings, after: Findings, mended: list[Finding], bar: int) -> str | None:
-    """Why the fixes of ``mended`` must not be applied; ``None`` where they do what they should."""
+def _harm(before: Findings, after: Findings, fixed: list[Finding], bar: int) -> str | None:
+    """Why the fixes of ``fixed`` must not be applied; ``None`` where they do what they should."""
     for path, items in after.items():
         broken = next((item for item in items if item.code is None), None)
         if broken is not None and all(item.code is not None for item in before.get(path, ())):
             return f"the result would not parse ({broken.message})"
     old, new = _tally(before), _tally(after)
-    for spot, count in Counter((item.place.path, item.code) for item in mended).items():
+    for spot, count in Counter((item.place.path, item.code) for item in fixed).items():
         if new[spot] > old[spot] - count:
             return f"{spot[1]} would stay"
     worse = next((item for item in added(before, after) if item.severity.rank <= bar), None)
     return f"it would add {worse.code}" if worse else None
 
 
-def _bar(mended: list[Finding]) -> int:
-    """The mildest of what is mended sets the bar: what is as grave as that, or graver, must not appear."""
-    return max(item.severity.rank for item in mended)
+def _bar(fixed: list[Finding]) -> int:
+    """The mildest of what is fixed sets the bar: what is as grave as that, or graver, must not appear."""
+    return max(item.severity.rank for item in fixed)
 
 
 def added(before: Findings, after: Findings) -> Iterator[Finding]:

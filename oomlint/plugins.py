@@ -34,7 +34,7 @@ class Terminated(SystemExit):
     """A signal has ended this run, wherever it was: that is nothing that the code of others has done."""
 
 
-class Sources(NamedTuple):
+class RuleSources(NamedTuple):
     """Where rules come from beside our own."""
 
     installed: bool = False
@@ -46,13 +46,13 @@ class _Loaded(Struct, frozen=True):
     rule: Rule
 
 
-_now: Sources | None = None
+_now: RuleSources | None = None
 _loaded: dict[str, _Loaded] = {}  # by code
 _problems: list[str] = []
 _signature: list[str] = []  # what findings of these rules depend on: versions, and the content of files
 
 
-def use(sources: Sources) -> None:
+def use(sources: RuleSources) -> None:
     """Load the rules of these sources, and forget those of any others. What is installed is loaded once; local files are read again each time."""
     global _now  # noqa: PLW0603 - rules are known to the whole process, as ours are
     if sources == _now and not sources.local:
@@ -71,9 +71,9 @@ def use(sources: Sources) -> None:
         _load_local(f"{_PACKAGE}.f{number}", path)
 
 
-def used() -> Sources:
+def used() -> RuleSources:
     """The sources that were loaded last."""
-    return _now or Sources()
+    return _now or RuleSources()
 
 
 def rule(code: str) -> Rule | None:

@@ -14,7 +14,7 @@ from oomlint.checking import Checker
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.checking import Job
+    from oomlint.checking import CheckJob
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -34,7 +34,7 @@ def each(checker: Checker, method: Callable[[Checker, _Item], _Result], items: S
     return results
 
 
-def _spread(job: Job, method: Callable[[Checker, _Item], _Result], items: Sequence[_Item], number: int, results: list[_Result]) -> None:
+def _spread(job: CheckJob, method: Callable[[Checker, _Item], _Result], items: Sequence[_Item], number: int, results: list[_Result]) -> None:
     import multiprocessing  # noqa: PLC0415 - most runs need none of it
     import threading  # noqa: PLC0415
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
@@ -52,7 +52,7 @@ def _spread(job: Job, method: Callable[[Checker, _Item], _Result], items: Sequen
             raise
 
 
-def _begin(job: Job) -> None:
+def _begin(job: CheckJob) -> None:
     import gc  # noqa: PLC0415
     import signal  # noqa: PLC0415
     import threading  # noqa: PLC0415

@@ -14,7 +14,7 @@ from oomlint.source import SourceError, read_source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from oomlint.checking import Job, Looked
+    from oomlint.checking import CheckJob, Looked
     from oomlint.finding import Finding
     from oomlint.fixing import Harmful
     from oomlint.projects import Projects
@@ -36,7 +36,7 @@ class Rechecker:
 
     def __init__(self, checker: Checker, findings: Mapping[str, tuple[Finding, ...]], looks: Mapping[str, Looked], basis: Callable[[], Basis]) -> None:
         """``looks`` are those of the files that the rules were asked about, ``findings`` those of all files, which rest on ``basis``."""
-        self._job: Job = checker.job
+        self._job: CheckJob = checker.job
         self._projects = checker.take_projects()
         self._looks = looks
         self._found = dict(findings)
@@ -151,7 +151,7 @@ class _Difference:
 class _Again:
     """One more check."""
 
-    def __init__(self, job: Job, projects: Projects, contents: Contents, looks: Mapping[str, Looked]) -> None:
+    def __init__(self, job: CheckJob, projects: Projects, contents: Contents, looks: Mapping[str, Looked]) -> None:
         overlay = {**job.overlay, **contents}
         self.contents = contents
         self._looks = looks

@@ -57,7 +57,7 @@ class Sort(StrEnum):
     WEIGHT = "weight"  # what is grave first: severity, what becomes of it, bytes
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """How findings are written."""
 
     FULL = "full"
@@ -131,7 +131,7 @@ class Settings:
     respect_gitignore: Annotated[bool, _About("Leave out what .gitignore files and .git/info/exclude name.")] = True
     severity: Annotated[Severity, _About("The lowest severity to show.")] = Severity.WARNING
     min_confidence: Annotated[Confidence, _About("The lowest confidence to show.")] = Confidence.MEDIUM
-    output_format: Annotated[Format, _About("How `oomlint check` writes findings.")] = Format.FULL
+    output_format: Annotated[OutputFormat, _About("How `oomlint check` writes findings.")] = OutputFormat.FULL
     sort: Annotated[Sort, _About("The order of findings: by `place`, or by `weight`, the gravest and heaviest first.")] = Sort.PLACE
     baseline: Annotated[str | None, _About("File of findings that are neither shown nor fixed, from the project's root; `--write-baseline` makes it.")] = None
     start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
@@ -256,7 +256,13 @@ def capitals(name: str, value: Any) -> Any:
 
 def _from_option(name: str, value: Any) -> Any:
     """A value as a command line gives it."""
-    choices: dict[str, type[StrEnum]] = {"severity": Severity, "min_confidence": Confidence, "sort": Sort, "output_format": Format, "start_method": StartMethod}
+    choices: dict[str, type[StrEnum]] = {
+        "severity": Severity,
+        "min_confidence": Confidence,
+        "sort": Sort,
+        "output_format": OutputFormat,
+        "start_method": StartMethod,
+    }
     if name in choices:
         try:
             return choices[name](value)

@@ -62,7 +62,7 @@ class SourceError(Exception):
         return self.message
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What a file is."""
 
     PYTHON = "python"
@@ -73,7 +73,7 @@ class Source(Struct, frozen=True, dict=True):
     """A file as the rooms above see it: ``text`` is the program, and every place in it leads back to ``data``."""
 
     path: str  # absolute
-    kind: Kind
+    kind: FileKind
     data: bytes  # as on disk
     text: str  # without the byte order mark; of a Python file, with its own line ends
     encoding: str
@@ -84,7 +84,7 @@ class Source(Struct, frozen=True, dict=True):
 
     def place(self, row: int, column: int, end_row: int, end_column: int, message: str = "") -> Place:
         """The span of the file behind a span of the program. What runs past its notebook cell ends with the cell."""
-        if self.kind is Kind.PYTHON:
+        if self.kind is FileKind.PYTHON:
             return Place(self.path, 0, row, column, end_row, end_column, message)
         cell = self.cell_at(row)
         if cell is None:
@@ -117,7 +117,7 @@ class Source(Struct, frozen=True, dict=True):
 
     def line(self, place_row: int, cell: int = 0) -> str:
         """A row of the file as written, without its line end; empty where there is no such row."""
-        if self.kind is Kind.PYTHON:
+        if self.kind is FileKind.PYTHON:
             starts = self._row_starts
             if not 1 <= place_row <= len(starts):
                 return ""
@@ -127,7 +127,7 @@ class Source(Struct, frozen=True, dict=True):
 
     def offsets(self, place: Place) -> tuple[int, int]:
         """The span of ``data`` in bytes; for a notebook the span of the cell's source in characters. ValueError outside of the file."""
-        if self.kind is Kind.NOTEBOOK:
+        if self.kind is FileKind.NOTEBOOK:
             source = next((cell.source for cell in self.cells if cell.number == place.cell), None)
             if source is None:
                 raise ValueError(f"cell {place.cell} is no part of the program")
@@ -169,9 +169,9 @@ class Source(Struct, frozen=True, dict=True):
         return self._byte_starts[index]
 
 
-def kind_of(path: str) -> Kind:
+def kind_of(path: str) -> FileKind:
     """What a file is, by its name."""
-    return Kind.NOTEBOOK if path.lower().endswith(".ipynb") else Kind.PYTHON
+    return FileKind.NOTEBOOK if path.lower().endswith(".ipynb") else FileKind.PYTHON
 
 
 def content_digest(path: str, data: bytes) -> str:
@@ -182,7 +182,7 @@ def content_digest(path: str, data: bytes) -> str:
 def read_source(path: str | os.PathLike[str], data: bytes | None = None) -> Source:
     """Read a file, or the given ``data`` under its name. Raises SourceError with one clear cause."""
     path = os.path.abspath(path)
-    notebook = kind_of(path) is Kind.NOTEBOOK
+    notebook = kind_of(path) is FileKind.NOTEBOOK
     limit = NOTEBOOK_LIMIT if notebook else PYTHON_LIMIT
     if data is None:
         data = read_bytes(path, limit)
@@ -200,7 +200,7 @@ def apply_edits(source: Source, edits: Sequence[Edit]) -> bytes:
     for edit in edits:
         if edit.place.path != source.path:
             raise ValueError(f"an edit of {edit.place.path} cannot be applied to {source.path}")
-    return _edited_notebook(source, edits) if source.kind is Kind.NOTEBOOK else _edited_python(source, edits)
+    return _edited_notebook(source, edits) if source.kind is FileKind.NOTEBOOK else _edited_python(source, edits)
 
 
 def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
@@ -348,7 +348,7 @@ def _python(path: str, data: bytes) -> Source:
         raise SourceError(path, f"the declared encoding {declared!r} does not fit the file", row=row)
     if _ASYNC in text:
         text = _ASYNC_GIVEN.sub(_STAND_IN, text)
-    return Source(path, Kind.PYTHON, data, text, encoding, bom, dominant_newline(text))
+    return Source(path, FileKind.PYTHON, data, text, encoding, bom, dominant_newline(text))
 
 
 def as_written(code: str) -> str:
@@ -423,7 +423,7 @@ def _notebook(path: str, data: bytes) -> Source:
     except NotebookError as error:
         raise SourceError(path, error.message, error.cell, error.row, error.column) from None
     _refuse_too_large(path, len(text), PYTHON_LIMIT)
-    return Source(path, Kind.NOTEBOOK, data, text, "utf-8", data.startswith(codecs.BOM_UTF8), dominant_newline(raw), shell, cells)
+    return Source(path, FileKind.NOTEBOOK, data, text, "utf-8", data.startswith(codecs.BOM_UTF8), dominant_newline(raw), shell, cells)
 
 
 def _notebook_text(path: str, data: bytes) -> str:

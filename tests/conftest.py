@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pytest
 from hypothesis import HealthCheck, settings
 
-from oomlint.verify.sandbox.view import View
+from oomlint.verify.sandbox.view import SandboxView
 from oomlint.verify.sandbox_runner import SandboxRunner
 
 if TYPE_CHECKING:
@@ -153,5 +153,5 @@ def nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxRunner]:
     """Runs jobs under this interpreter. A test has its files below one folder, which jobs may be told to run in."""
-    with SandboxRunner(sys.executable, unsandboxed=True, view=View(writable=(str(tmp_path_factory.getbasetemp()),))) as opened:
+    with SandboxRunner(sys.executable, unsandboxed=True, view=SandboxView(writable=(str(tmp_path_factory.getbasetemp()),))) as opened:
         yield opened

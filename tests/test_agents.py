@@ -31,7 +31,7 @@ LIMIT: Final = 120  # seconds
 BAD: Final = (
     "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2], num_workers=0, persistent_workers=True)\nfor item in loader:\n    print(item)\n"
 )
-MENDED: Final = BAD.replace(", persistent_workers=True", "")
+FIXED: Final = BAD.replace(", persistent_workers=True", "")
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the extra verify is not installed")
 
 
@@ -39,7 +39,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "train.py").write_text(BAD)
-    (tmp_path / "train_fixed.py").write_text(MENDED)
+    (tmp_path / "train_fixed.py").write_text(FIXED)
     (tmp_path / "datasets.py").write_text("NUMBERS = [1, 2]\n")
     return tmp_path
 
@@ -234,7 +234,7 @@ class TestStopHook:
     def test_an_agent_may_stop_that_has_changed_nothing(self, stop: Callable[[], tuple[int, str]]) -> None:
         assert stop() == (0, ""), "what was there before is not its own"
 
-    def test_an_agent_is_sent_back_until_it_has_mended_what_is_new(self, folder: Path, stop: Callable[[], tuple[int, str]]) -> None:
+    def test_an_agent_is_sent_back_until_it_has_fixed_what_is_new(self, folder: Path, stop: Callable[[], tuple[int, str]]) -> None:
         (folder / "new loader.py").write_text(BAD)
         (folder / "notes.md").write_text("DataLoader(\n")
         status, said = stop()
@@ -244,11 +244,11 @@ class TestStopHook:
         (folder / "train.py").write_text(BAD + "\n")
         status, said = stop()
         assert (status, said.count("OOM101")) == (2, 2), "another finding has come"
-        (folder / "new loader.py").write_text(MENDED)
+        (folder / "new loader.py").write_text(FIXED)
         (folder / "train.py").unlink()
         assert stop() == (0, "")
 
-    def test_a_finding_that_nobody_mends_keeps_no_agent_for_ever(self, folder: Path, stop: Callable[[], tuple[int, str]]) -> None:
+    def test_a_finding_that_nobody_fixes_keeps_no_agent_for_ever(self, folder: Path, stop: Callable[[], tuple[int, str]]) -> None:
         (folder / "train.py").write_text(BAD + "\n")
         assert [stop()[0] for _ in range(4)] == [2, 0, 2, 0]
 

@@ -46,7 +46,7 @@ def kept(value: str = LOAD, *, item: str = "self.rows[i]", before: str = "pass",
 def found(tmp_path: Path, code: str, text: str) -> Finding:
     (tmp_path / "kept.py").write_text(dedent(text), encoding="utf-8")
     report = engine.run(
-        [str(tmp_path / "kept.py")], Settings(select=(code,), preview=True, severity=Severity.NOTE), tmp_path, engine.Options(cache=False, processes=1)
+        [str(tmp_path / "kept.py")], Settings(select=(code,), preview=True, severity=Severity.NOTE), tmp_path, engine.RunOptions(cache=False, processes=1)
     )
     assert [finding.code for finding in report.findings] == [code], report
     return report.findings[0]
@@ -217,7 +217,7 @@ def loaders(other, n=3_000_000):
 )
 def test_a_count_of_workers_is_changed_only_where_nothing_else_reads_it(more: str, safety: Safety, tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(COUNTED.format(more=more), encoding="utf-8")
-    report = engine.run([str(tmp_path / "kept.py")], Settings(select=("OOM114",)), tmp_path, engine.Options(cache=False, processes=1))
+    report = engine.run([str(tmp_path / "kept.py")], Settings(select=("OOM114",)), tmp_path, engine.RunOptions(cache=False, processes=1))
     assert report.findings
     assert {finding.fix.safety for finding in report.findings if finding.fix is not None} == {safety}
 
@@ -277,7 +277,9 @@ def test_a_file_that_is_asked_for_its_name_is_not_opened_lazily_for_safe(tmp_pat
 def test_a_copy_is_left_out_where_nobody_has_the_array_it_is_made_of(built: str, fixed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
     text = kept().replace("self.rows = np.load(path)", built)
     (tmp_path / "kept.py").write_text(text, encoding="utf-8")
-    report = engine.run([str(tmp_path / "kept.py")], Settings(select=("OOM404",), severity=Severity.NOTE), tmp_path, engine.Options(cache=False, processes=1))
+    report = engine.run(
+        [str(tmp_path / "kept.py")], Settings(select=("OOM404",), severity=Severity.NOTE), tmp_path, engine.RunOptions(cache=False, processes=1)
+    )
     assert [finding.fix is not None for finding in report.findings] == [fixed]
 
 

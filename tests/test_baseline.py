@@ -22,7 +22,7 @@ IMPORT = "from torch.utils.data import DataLoader\n"
 BAD = "loader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
 HOW = f'; with `baseline = "{NAME}"` in oomlint.toml or [tool.oomlint], runs and hooks leave these findings out\n'
 NEW = "def fit(data):\n    return DataLoader(data, num_workers=0, persistent_workers=True, batch_size=8)\n"
-MENDED = BAD.replace(", persistent_workers=True", "")
+FIXED = BAD.replace(", persistent_workers=True", "")
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def test_a_formatter_brings_nothing_up(folder: Path, run: Callable[..., Done]) -
 
 
 def test_what_is_gone_is_said_in_a_line(folder: Path, known: Callable[..., Done], run: Callable[..., Done]) -> None:
-    (folder / "a.py").write_text(IMPORT + MENDED)
+    (folder / "a.py").write_text(IMPORT + FIXED)
     line = f"oomlint: 1 finding of {NAME} is gone; --write-baseline takes it out\n"
     assert known() == (0, "No findings in 1 file.\n", line)
     assert known("--select", "OOM102").err == ""
@@ -131,7 +131,7 @@ def test_what_a_run_does_not_look_at_stays(folder: Path, known: Callable[..., Do
 @pytest.mark.parametrize("words", [("--per-file-ignores", "*.py:OOM101"), ("--per-file-ignores=a.py:ALL",), ("--config", "small-elements = 9")])
 def test_what_a_run_asks_otherwise_is_not_gone(folder: Path, known: Callable[..., Done], run: Callable[..., Done], words: tuple[str, ...]) -> None:
     assert known(*words).err == ""
-    (folder / "a.py").write_text(IMPORT + MENDED)
+    (folder / "a.py").write_text(IMPORT + FIXED)
     assert known(*words).err == ""
     run("--write-baseline", *words)
     (folder / "a.py").write_text(IMPORT + BAD)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
 
 TRAIN: Final = """import argparse
 
@@ -45,16 +45,16 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def check(project: Path, *paths: str, fix: bool = False, cache: bool = False, **changed: object) -> Report:
+def check(project: Path, *paths: str, fix: bool = False, cache: bool = False, **changed: object) -> CheckReport:
     settings, _ = load_settings(None, True, project)  # noqa: FBT003 - the engine's own signature
     settings = settings.with_overrides(**{"select": ["OOM114"], **changed})
-    options = engine.Options(fix=fix, unsafe_fixes=fix, cache=cache, processes=1)
+    options = engine.RunOptions(fix=fix, unsafe_fixes=fix, cache=cache, processes=1)
     report = engine.run([str(project / path) for path in paths or (".",)], settings, project, options)
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     return report
 
 
-def told(report: Report, project: Path) -> list[tuple[str, int]]:
+def told(report: CheckReport, project: Path) -> list[tuple[str, int]]:
     return [(os.path.relpath(item.place.path, project), item.place.row) for item in report.findings]
 
 
@@ -331,7 +331,7 @@ def test_what_two_command_lines_give_does_not_go_together(project: Path) -> None
     write(project, "a.sh", "python train.py --num_workers 0\n")
     write(project, "b.sh", "python train.py --num_workers 4 --persistent\n")
     settings, root = load_settings(None, True, project)  # noqa: FBT003
-    settings, options = settings.with_overrides(select=["OOM101"]), engine.Options(cache=False, processes=1)
+    settings, options = settings.with_overrides(select=["OOM101"]), engine.RunOptions(cache=False, processes=1)
     (item,) = engine.run([str(project)], settings, root, options).findings
     assert item.severity is Severity.WARNING, "it can be, and neither of the two does it"
     write(project, "b.sh", "python train.py --num_workers 0 --persistent\n")

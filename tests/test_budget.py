@@ -22,7 +22,7 @@ from oomlint.budget import command, headers, limits
 from oomlint.budget.costs import PIECES_GIVEN_BACK
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.report import schema
-from oomlint.budget.sizes import MOST, Name, Size, Sum
+from oomlint.budget.sizes import MOST, Name, SizeProduct, Sum
 from oomlint.budget.values import Values, values_of
 
 if TYPE_CHECKING:
@@ -857,12 +857,12 @@ def test_a_folder_has_a_table_for_each_script(budget: Budget) -> None:
 
 def test_sizes_are_products() -> None:
     name = Name("N", "Frames")
-    whole = Size((Sum("(2 * 3 + 1)", 7), name, 4))
+    whole = SizeProduct((Sum("(2 * 3 + 1)", 7), name, 4))
     assert (str(whole), whole.value, whole.missing) == ("(2 * 3 + 1) * N * 4", None, (name,))
     assert whole.filled(values_of(["N=10"])).value == 280
     assert whole.filled(Values({"Frames.N": 2, "N": 10})).value == 56
     with pytest.raises(BudgetError, match="more than 64 bits"):
-        _ = Size((MOST, 2)).value
+        _ = SizeProduct((MOST, 2)).value
 
 
 # -- the page ------------------------------------------------------------------------------------------------------------

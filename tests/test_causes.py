@@ -11,7 +11,7 @@ from commands import Done, runs
 from oomlint import engine
 from oomlint.cli import picks
 from oomlint.config import Settings
-from oomlint.engine import Options, Report
+from oomlint.engine import CheckReport, RunOptions
 from oomlint.finding import Safety
 from oomlint.model.project import Project
 from oomlint.model.users import around
@@ -50,12 +50,12 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def check(folder: Path, *names: str, **options: bool) -> Report:
+def check(folder: Path, *names: str, **options: bool) -> CheckReport:
     settings = Settings().with_overrides(select=("OOM101", "OOM110"))
-    return engine.run([str(folder / name) for name in names], settings, folder, Options(processes=1, **{"cache": False, **options}))  # type: ignore[arg-type]
+    return engine.run([str(folder / name) for name in names], settings, folder, RunOptions(processes=1, **{"cache": False, **options}))  # type: ignore[arg-type]
 
 
-def places(report: Report) -> list[tuple[str | None, str, int, list[tuple[str, int]]]]:
+def places(report: CheckReport) -> list[tuple[str | None, str, int, list[tuple[str, int]]]]:
     return [
         (item.code, os.path.basename(item.place.path), item.place.row, [(os.path.basename(place.path), place.row) for place in item.related])
         for item in report.findings
@@ -109,7 +109,7 @@ def test_a_caller_is_followed_to_the_loader_that_it_gives_workers_to(tmp_path: P
         {"train.py": "from loaders import get_loader\nloader = get_loader(load(), 0)\n", "loaders.py": FACTORY.replace("workers)", "workers, timeout=3)")},
     )
     settings = Settings().with_overrides(select=("OOM103",))
-    report = engine.run([str(tmp_path / "train.py")], settings, tmp_path, Options(processes=1, cache=False))
+    report = engine.run([str(tmp_path / "train.py")], settings, tmp_path, RunOptions(processes=1, cache=False))
     assert [found[:3] for found in places(report)] == [("OOM103", "train.py", 2)]
 
 
@@ -223,7 +223,7 @@ def test_what_is_told_in_a_file_goes_to_the_baseline(run: Callable[..., Done]) -
 
 
 def test_a_place_where_something_is_told_picks_it(caller: Path) -> None:
-    report = engine.run([str(caller / "a.py")], Settings().with_overrides(select=("OOM101",)), caller, Options(processes=1, cache=False))
+    report = engine.run([str(caller / "a.py")], Settings().with_overrides(select=("OOM101",)), caller, RunOptions(processes=1, cache=False))
     (item,) = picks.picked(report.findings, picks.read(["a.py:3"]))
     assert (item.as_found.place.path, item.as_found.fix is not None and item.as_found.fix.safety) == (str(caller / "mod.py"), Safety.SAFE)
 
@@ -237,4 +237,4 @@ def test_the_editor_keeps_a_comment_that_is_in_use(caller: Path) -> None:
     assert [item.place.row for item in opened.caused(path, plain, opened.causes(path, plain))] == [3]
     assert opened.caused(path, contents, opened.causes(path, contents)) == ()
     assert opened.findings(path, contents) == ()
-    assert opened.mended(path, contents) is None
+    assert opened.fixed(path, contents) is None

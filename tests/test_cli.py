@@ -21,7 +21,7 @@ from oomlint import registry
 from oomlint.__main__ import main
 from oomlint.cli import app, check, checking, clean, rule, verify
 from oomlint.cli.check import Arguments
-from oomlint.cli.options import Kind, options_of, read, spelling
+from oomlint.cli.options import OptionKind, options_of, read, spelling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 BAD = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
-MENDED = BAD.replace(", persistent_workers=True", "")
-GOOD = MENDED
+FIXED = BAD.replace(", persistent_workers=True", "")
+GOOD = FIXED
 PLACE = "3:10: OOM101 error"
 
 
@@ -146,7 +146,7 @@ def test_an_empty_path_is_not_the_current_folder(folder: Path, run: Callable[...
     assert run("check", "--fix", "-q", "") == (1, line, "")
     assert (folder / "a.py").read_text() == BAD
     assert run("check", "--fix", "-q", "", "a.py") == (1, line, "")
-    assert (folder / "a.py").read_text() == MENDED
+    assert (folder / "a.py").read_text() == FIXED
     assert run("verify", "") == (2, "", "oomlint: error: '': No such file or directory: the path is empty\n")
 
 
@@ -264,7 +264,7 @@ def test_both_readers_know_every_option(command: Any) -> None:
     words: list[str] = []
     for name, (option, _) in options_of(command.Arguments).items():
         value = VALUES.get(name, "OOM101")
-        words += {Kind.FLAG: [spelling(name)], Kind.WORDS: ["a.py"], Kind.LIST: [spelling(name), "x:A", f"{spelling(name)}=B"]}.get(
+        words += {OptionKind.FLAG: [spelling(name)], OptionKind.WORDS: ["a.py"], OptionKind.LIST: [spelling(name), "x:A", f"{spelling(name)}=B"]}.get(
             option.kind, [spelling(name), value]
         )
     arguments = read(command.Arguments, words)
@@ -427,7 +427,7 @@ def test_fix(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "a.py").write_text(BAD)
     (folder / "b.py").write_text(GOOD)
     assert run("check", "--fix", "--show-fixes") == (0, "a.py:\n  1 OOM101 persistent-without-workers\nFixed 1 finding in 1 file.\n", "")
-    assert (folder / "a.py").read_text() == MENDED
+    assert (folder / "a.py").read_text() == FIXED
 
 
 def test_a_diff_of_nothing_says_what_it_leaves(folder: Path, run: Callable[..., Done]) -> None:
@@ -445,7 +445,7 @@ def test_diff(folder: Path, run: Callable[..., Done]) -> None:
     assert (folder / "a.py").read_text() == BAD
     if shutil.which("patch"):
         subprocess.run(["patch", "-p0"], input=out, text=True, check=True, capture_output=True)
-        assert (folder / "a.py").read_text() == MENDED
+        assert (folder / "a.py").read_text() == FIXED
         (folder / "broken.py").unlink()
         assert run("check", "--diff") == (0, "", "")
 
@@ -463,7 +463,7 @@ def test_diff(folder: Path, run: Callable[..., Done]) -> None:
 )
 def test_a_diff_applies_whatever_the_encoding_and_the_name(folder: Path, name: str, encoding: str, words: tuple[str, ...]) -> None:
     mark = "" if encoding.startswith("utf-8") else f"# coding: {encoding}\n"
-    before, after = ((f"{mark}# é ü\r\n" + text + "# ß").encode(encoding) for text in (BAD.replace("data,", "größe,"), MENDED.replace("data,", "größe,")))
+    before, after = ((f"{mark}# é ü\r\n" + text + "# ß").encode(encoding) for text in (BAD.replace("data,", "größe,"), FIXED.replace("data,", "größe,")))
     (folder / name).write_bytes(before)
     done = child("check", "--diff", "-q", "--no-cache", *words, ".", env={"PYTHONIOENCODING": "ascii" if name == "a.py" else "utf-8"})
     assert (done.returncode, done.stderr) == (1, b"")
@@ -472,7 +472,7 @@ def test_a_diff_applies_whatever_the_encoding_and_the_name(folder: Path, name: s
     assert (folder / name).read_bytes() == after
 
 
-def test_a_notebook_is_checked_and_mended(folder: Path, run: Callable[..., Done]) -> None:
+def test_a_notebook_is_checked_and_fixed(folder: Path, run: Callable[..., Done]) -> None:
     cells = [{"cell_type": "code", "source": "%matplotlib inline\n"}, {"cell_type": "code", "source": BAD}]
     notebook = json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}})
     (folder / "a.ipynb").write_text(notebook)
@@ -505,7 +505,7 @@ def test_standard_input(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [BAD, GOOD, "x = (\n"], ids=["bad", "good", "broken"])
-def test_mended_standard_input_goes_to_standard_output(text: str) -> None:
+def test_fixed_standard_input_goes_to_standard_output(text: str) -> None:
     source = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
     done = child("check", "-", "--fix", stdin=source)
     assert done.returncode == 0

@@ -14,7 +14,7 @@ from typing import get_type_hints
 import pytest
 
 from oomlint import config
-from oomlint.config import ConfigError, Format, Settings, Sort, StartMethod, VerifySettings, json_schema, key_of, load_settings
+from oomlint.config import ConfigError, OutputFormat, Settings, Sort, StartMethod, VerifySettings, json_schema, key_of, load_settings
 from oomlint.finding import Confidence, Severity
 
 ROOT = Path(__file__).parent.parent
@@ -150,7 +150,7 @@ local-rules = ["lint/"]
 command = "python train.py"
 factory = "data.sets:make"
 prepare = "python make.py"
-patches = "mended"
+patches = "fixed"
 python = "/usr/bin/python3"
 time-limit = "500ms"
 memory-cap = "1.5GB"
@@ -176,7 +176,7 @@ read = ["~/data"]
         unsafe_fixes=True,
         fixable=("OOM1",),
         unfixable=("OOM101",),
-        output_format=Format.SARIF,
+        output_format=OutputFormat.SARIF,
         sort=Sort.WEIGHT,
         baseline="known.json",
         start_method=StartMethod.SPAWN,
@@ -194,7 +194,7 @@ read = ["~/data"]
             command="python train.py",
             factory="data.sets:make",
             prepare="python make.py",
-            patches="mended",
+            patches="fixed",
             python="/usr/bin/python3",
             time_limit="500ms",
             memory_cap="1.5GB",

@@ -23,7 +23,7 @@ PROGRAM: Final = """
             return 0
         if "--fix" in words:
             for path in pathlib.Path().glob("*.py"):
-                path.write_text(path.read_text() + {mended!r})
+                path.write_text(path.read_text() + {fixed!r})
             return 0
         sys.stderr.write({complaint!r})
         print(json.dumps({findings!r}))
@@ -41,12 +41,12 @@ def finding(row: int, code: str = "OOM101", message: str = "it is so", **more: A
     return {"code": code, "name": "a-rule", "message": message, "severity": "warning", "confidence": "high", **place, "related": [], "fix": fix, **more}
 
 
-def version(folder: Path, findings: list[dict[str, Any]], mended: str = "", complaint: str = "", outcome: str = "confirmed", seconds: int = 1) -> str:
+def version(folder: Path, findings: list[dict[str, Any]], fixed: str = "", complaint: str = "", outcome: str = "confirmed", seconds: int = 1) -> str:
     """A folder that holds a package oomlint."""
     package = folder / "oomlint"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    program = dedent(PROGRAM).format(findings=findings, mended=mended, complaint=complaint, outcome=outcome, seconds=seconds)
+    program = dedent(PROGRAM).format(findings=findings, fixed=fixed, complaint=complaint, outcome=outcome, seconds=seconds)
     (package / "__main__.py").write_text(program, encoding="utf-8")
     return str(folder)
 
@@ -107,7 +107,7 @@ def test_a_rule_that_fails_is_a_difference(tmp_path: Path, project: str) -> None
 
 
 def test_what_fixes_write_is_compared_and_the_project_stays_as_it_is(tmp_path: Path, project: str) -> None:
-    one, two = (version(tmp_path / name, [finding(1)], mended=f"y = {name!r}\n") for name in ("one", "two"))
+    one, two = (version(tmp_path / name, [finding(1)], fixed=f"y = {name!r}\n") for name in ("one", "two"))
     status, (found,) = differences(one, two, "--fixes", project)
     assert (status, found["kind"], found["place"]) == (1, "fixes", "train.py")
     assert "-y = 'one'\n+y = 'two'" in found["details"][0][2]

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from shapes import variants
 
 from oomlint import cache, engine, processes, registry
-from oomlint.basis import State
+from oomlint.basis import DiskState
 from oomlint.config import ConfigError, Settings
-from oomlint.engine import Options, Report
+from oomlint.engine import CheckReport, RunOptions
 from oomlint.finding import (
     ByteSize,
     Confidence,
@@ -98,12 +98,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(folder: Path, settings: Settings | None = None, *paths: str, **options: object) -> Report:
+def check(folder: Path, settings: Settings | None = None, *paths: str, **options: object) -> CheckReport:
     options = {"cache": False, "processes": 1} | options
-    return engine.run([str(folder / path) for path in paths] or [str(folder)], settings or Settings(), folder, Options(**options))  # type: ignore[arg-type]
+    return engine.run([str(folder / path) for path in paths] or [str(folder)], settings or Settings(), folder, RunOptions(**options))  # type: ignore[arg-type]
 
 
-def said(report: Report) -> list[tuple[str, int, str]]:
+def said(report: CheckReport) -> list[tuple[str, int, str]]:
     return [(os.path.basename(item.place.path), item.place.row, item.message) for item in report.findings]
 
 
@@ -455,8 +455,8 @@ def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pyte
     aged(folder)
     check(folder, cache=True)
     documents = {name: _kept(folder / ".oomlint_cache" / name) for name in ("basis.json", "findings.json", "verdicts.json")}
-    state = State(documents["findings.json"]["key"], documents["findings.json"]["content"]["files"], 0)
-    later = State(state.key, {**state.files, str(folder / "c.py"): "1 2 3"}, 0)
+    state = DiskState(documents["findings.json"]["key"], documents["findings.json"]["content"]["files"], 0)
+    later = DiskState(state.key, {**state.files, str(folder / "c.py"): "1 2 3"}, 0)
     for name, document in documents.items():
         path = folder / ".oomlint_cache" / name
         before = path.read_bytes()
@@ -597,7 +597,7 @@ def test_the_scout_hides_nothing(monkeypatch: pytest.MonkeyPatch, corpus: str) -
     settings = Settings(preview=True, severity=Severity.NOTE, min_confidence=Confidence.LOW, exclude=())
     roots = sorted(path for path in (FIXTURES / corpus).glob("*/") if path.is_dir()) or [FIXTURES / corpus]
     for root in roots:
-        with_scout, without = (engine.run([str(root)], settings, root, Options(cache=False, processes=1, scout=scout)) for scout in (True, False))
+        with_scout, without = (engine.run([str(root)], settings, root, RunOptions(cache=False, processes=1, scout=scout)) for scout in (True, False))
         assert with_scout.findings == without.findings
 
 

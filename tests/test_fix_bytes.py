@@ -8,7 +8,7 @@ import pytest
 
 from oomlint import engine
 from oomlint.config import Settings
-from oomlint.engine import Options
+from oomlint.engine import RunOptions
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 from oomlint.untouched import Code, HarmError, check
@@ -16,15 +16,15 @@ from oomlint.untouched import Code, HarmError, check
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
 
 IMPORT = b"from torch.utils.data import DataLoader\n"
 CALL = b"DataLoader(x, num_workers=0, persistent_workers=True)"
 FIXED = b"DataLoader(x, num_workers=0)"
 
 
-def fix(path: Path) -> Report:
-    return engine.run([str(path)], Settings(), path.parent, Options(fix=True, cache=False, processes=1))
+def fix(path: Path) -> CheckReport:
+    return engine.run([str(path)], Settings(), path.parent, RunOptions(fix=True, cache=False, processes=1))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from oomlint import engine
 from oomlint.config import Settings
-from oomlint.engine import Options
+from oomlint.engine import RunOptions
 
 IMPORT: Final = "from torch.utils.data import DataLoader"
 CALLS: Final = {
@@ -96,7 +96,7 @@ def fixed(name: str, before: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         path.write_bytes(before)
-        options = Options(fix=True, cache=False, processes=1)
+        options = RunOptions(fix=True, cache=False, processes=1)
         first = engine.run([str(path)], Settings(preview=True), folder, options)
         assert (first.failures, first.notices) == ((), ())
         assert [item for item in first.findings if item.code is None] == []

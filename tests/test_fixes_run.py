@@ -79,7 +79,7 @@ def has_to_run(rule: Rule) -> bool:
     return not rule.code.startswith(EXEMPT) or any(program.code == rule.code for program in RUNNABLE)
 
 
-# -- mending and running -----------------------------------------------------------------------------------------------
+# -- fixing and running -----------------------------------------------------------------------------------------------
 
 
 class Pair(NamedTuple):
@@ -94,12 +94,12 @@ class Pair(NamedTuple):
         return bool(self.fixed)
 
 
-class Mend(Protocol):
+class Fix(Protocol):
     def __call__(self, program: Program) -> Pair: ...
 
 
 @pytest.fixture(scope="module")
-def mend(tmp_path_factory: pytest.TempPathFactory) -> Mend:
+def patch(tmp_path_factory: pytest.TempPathFactory) -> Fix:
     """Lays out a program twice, and applies to the second all safe fixes of its family."""
     known: dict[Path, Pair] = {}
 
@@ -121,7 +121,7 @@ def apply(program: Program, before: Path, after: Path) -> frozenset[str | None]:
             shutil.copy(program.case, folder)
     settings, root = load_settings(None, False, after)  # noqa: FBT003 - the engine's own signature
     settings = settings.with_overrides(select=[program.code[: len("OOM1")]], preview=True, severity="note", min_confidence="low", exclude=[])
-    report = engine.run([str(after)], settings, root, engine.Options(fix=True, cache=False, processes=1))
+    report = engine.run([str(after)], settings, root, engine.RunOptions(fix=True, cache=False, processes=1))
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     assert bool(report.changes) == bool(report.fixed)
     return frozenset(item.code for item in report.fixed)
@@ -131,8 +131,8 @@ def apply(program: Program, before: Path, after: Path) -> frozenset[str | None]:
 
 
 @pytest.mark.parametrize("program", [pytest.param(program, id=program.name) for program in RUNNABLE])
-def test_a_safe_fix_keeps_what_a_program_computes(program: Program, mend: Mend, run: Run) -> None:
-    pair = mend(program)
+def test_a_safe_fix_keeps_what_a_program_computes(program: Program, patch: Fix, run: Run) -> None:
+    pair = patch(program)
     before, *after = run(*((folder, program.file) for folder in (pair.before, pair.after)[: 1 + pair.changed]))
     assert before["error"] is None, before["error"]
     assert before["result"] != [": NoneType None"], "main() returns what a user would look at"
@@ -144,14 +144,14 @@ def test_a_safe_fix_keeps_what_a_program_computes(program: Program, mend: Mend, 
 
 
 @pytest.mark.parametrize("rule", [rule for rule in SAFE_RULES if has_to_run(rule)], ids=lambda rule: rule.code)
-def test_a_rule_with_a_safe_fix_has_programs_that_show_it(rule: Rule, mend: Mend) -> None:
-    shown = {program.name for program in RUNNABLE if program.code == rule.code and rule.code in mend(program).fixed}
-    assert len(shown) >= LEAST_RUN, f"mended and run: {sorted(shown)}"
+def test_a_rule_with_a_safe_fix_has_programs_that_show_it(rule: Rule, patch: Fix) -> None:
+    shown = {program.name for program in RUNNABLE if program.code == rule.code and rule.code in patch(program).fixed}
+    assert len(shown) >= LEAST_RUN, f"fixed and run: {sorted(shown)}"
 
 
 def test_a_main_that_needs_no_arguments_can_be_run() -> None:
-    mended = {rule.code for rule in SAFE_RULES if has_to_run(rule)}
-    silent = [item.program.name for item in MAINS if not item.shown and item.program.code in mended]
+    fixed = {rule.code for rule in SAFE_RULES if has_to_run(rule)}
+    silent = [item.program.name for item in MAINS if not item.shown and item.program.code in fixed]
     assert silent == [], f"a fixture that can be run ends with\n{SHOWS}"
 
 

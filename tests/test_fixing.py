@@ -20,12 +20,12 @@ import pytest
 from oomlint import checking, engine, writing
 from oomlint.config import Settings
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
-from oomlint.fixing import ROUNDS, Change, WriteRefusedError, mend, refusal, write
+from oomlint.fixing import ROUNDS, Change, WriteRefusedError, fix_all, refusal, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oomlint.fixing import Harmful, Outcome
+    from oomlint.fixing import FixOutcome, Harmful
 
 ROOT = Path(__file__).parent.parent
 ACCESS = "system.posix_acl_access"
@@ -64,10 +64,10 @@ class World:
                 found.append(Finding(code, "made-up", code, severity, Confidence.HIGH, place, fix=Fix(safety, "fix it", tuple(edits))))
         return found
 
-    def mend(self, *, unsafe: bool = False) -> Outcome:
-        return mend(self.lint({}), self.lint, unsafe=unsafe)
+    def fix_all(self, *, unsafe: bool = False) -> FixOutcome:
+        return fix_all(self.lint({}), self.lint, unsafe=unsafe)
 
-    def text(self, outcome: Outcome, name: str = "a") -> str:
+    def text(self, outcome: FixOutcome, name: str = "a") -> str:
         return next((change.after for change in outcome.changes if change.path == self.paths[name]), Path(self.paths[name]).read_bytes()).decode()
 
 
@@ -79,7 +79,7 @@ def _place(path: str, text: str, match: re.Match[str]) -> Place:
     return Place(path, 0, *spot(match.start()), *spot(match.end()))
 
 
-def messages(outcome: Outcome) -> list[str]:
+def messages(outcome: FixOutcome) -> list[str]:
     return [notice.message for notice in outcome.notices]
 
 
@@ -88,7 +88,7 @@ def messages(outcome: Outcome) -> list[str]:
 
 def test_safe_fixes_are_applied_and_unsafe_ones_are_left(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\ntwo\n").rule("OOM901", "one", "1").rule("OOM902", "two", "2", safety=Safety.UNSAFE)
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert world.text(outcome) == "1\ntwo\n"
     assert [item.code for item in outcome.fixed] == ["OOM901"]
     assert [item.code for items in outcome.findings.values() for item in items] == ["OOM902"]
@@ -97,29 +97,29 @@ def test_safe_fixes_are_applied_and_unsafe_ones_are_left(tmp_path: Path) -> None
 
 def test_unsafe_fixes_are_applied_when_asked_for(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\ntwo\n").rule("OOM901", "one", "1").rule("OOM902", "two", "2", safety=Safety.UNSAFE)
-    assert world.text(world.mend(unsafe=True)) == "1\n2\n"
+    assert world.text(world.fix_all(unsafe=True)) == "1\n2\n"
 
 
 def test_advice_is_never_applied(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\n").rule("OOM901", "one", "1", safety=Safety.DISPLAY)
-    assert world.mend(unsafe=True).changes == ()
+    assert world.fix_all(unsafe=True).changes == ()
 
 
 def test_of_two_that_overlap_the_first_wins_and_the_next_round_sees_the_rest(tmp_path: Path) -> None:
     world = World(tmp_path, a="one two three\n").rule("OOM901", "one two", "1 two").rule("OOM902", "two three", "2 3")
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert world.text(outcome) == "1 2 3\n"
     assert [item.code for item in outcome.fixed] == ["OOM901", "OOM902"]
 
 
 def test_insertions_at_one_point_go_into_different_rounds(tmp_path: Path) -> None:
     world = World(tmp_path, a="x\n").rule("OOM901", r"\A(?=x)", "1 + ").rule("OOM902", r"\A(?=(1 . )?x)", "2 + ")
-    assert world.text(world.mend()) == "2 + 1 + x\n"
+    assert world.text(world.fix_all()) == "2 + 1 + x\n"
 
 
-def test_findings_with_the_same_edits_are_mended_by_one(tmp_path: Path) -> None:
+def test_findings_with_the_same_edits_are_fixed_by_one(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\n").rule("OOM901", "one", "1").rule("OOM902", "one", "1")
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert world.text(outcome) == "1\n"
     assert [item.code for item in outcome.fixed] == ["OOM901", "OOM902"]
 
@@ -137,7 +137,7 @@ def test_findings_with_the_same_edits_are_mended_by_one(tmp_path: Path) -> None:
 )
 def test_a_fix_that_does_harm_is_left_out_and_said(tmp_path: Path, new: str, cause: str) -> None:
     world = World(tmp_path, a="one + two\nfour\n").rule("OOM901", "one", new).rule("OOM902", "four", "4").rule("OOM903", "bad", "good")
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert world.text(outcome) == "one + two\n4\n"
     assert [item.code for item in outcome.fixed] == ["OOM902"]
     assert messages(outcome) == [f"the fix of OOM901 at 1:1 is left out: {cause}"]
@@ -145,7 +145,7 @@ def test_a_fix_that_does_harm_is_left_out_and_said(tmp_path: Path, new: str, cau
 
 def test_a_fix_may_add_a_finding_that_is_less_grave(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\n").rule("OOM901", "one", "bad").rule("OOM902", "bad", "worse", Severity.WARNING, Safety.DISPLAY)
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert world.text(outcome) == "bad\n"
     assert messages(outcome) == []
 
@@ -153,7 +153,7 @@ def test_a_fix_may_add_a_finding_that_is_less_grave(tmp_path: Path) -> None:
 def test_one_bad_fix_among_many_spoils_none_of_them(tmp_path: Path) -> None:
     text = "".join(f"w{number}\n" for number in range(12))
     world = World(tmp_path, a=text).rule("OOM901", r"w\d+", lambda match: "!!" if match[0] in {"w3", "w9"} else match[0].upper())
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert world.text(outcome) == re.sub(r"w(?!3|9)", "W", text)
     assert [message[:34] for message in messages(outcome)] == ["the fix of OOM901 at 4:1 is left o", "the fix of OOM901 at 10:1 is left "]
 
@@ -162,7 +162,7 @@ def test_no_more_than_ten_rounds_and_what_is_left_is_said(tmp_path: Path) -> Non
     world = World(tmp_path, a=" ".join(f"w{number}" for number in range(15)))
     for number in range(15):  # all begin at the same point, so that each round applies one
         world.rule(f"OOM9{number:02}", rf"\A.*\bw{number}\b", lambda match: match[0][::-1].replace("w", "W", 1)[::-1])
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert len(outcome.fixed) == ROUNDS
     assert len(outcome.findings[world.paths["a"]]) == 15 - ROUNDS
     assert messages(outcome) == ["fixes are still to be applied after 10 rounds"]
@@ -180,7 +180,7 @@ def test_line_ends_and_byte_order_mark_stay(tmp_path: Path) -> None:
         fix = Fix(Safety.SAFE, "", (Edit(place, "2\n2"),))
         return {world.paths["a"]: (Finding("OOM901", "", "", Severity.ERROR, Confidence.HIGH, place, fix=fix),)}
 
-    outcome = mend(lint({}), lint)
+    outcome = fix_all(lint({}), lint)
     assert [change.after for change in outcome.changes] == [b"\xef\xbb\xbfone\r\n2\r\n2\r\n\x0c\r\nthree"]
 
 
@@ -188,7 +188,7 @@ def test_an_edit_outside_of_the_file_is_left_out(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\n")
     place = Place(world.paths["a"], 0, 9, 1, 9, 2)
     finding = Finding("OOM901", "", "", Severity.ERROR, Confidence.HIGH, place, fix=Fix(Safety.SAFE, "", (Edit(place, "x"),)))
-    outcome = mend({world.paths["a"]: (finding,)}, world.lint)
+    outcome = fix_all({world.paths["a"]: (finding,)}, world.lint)
     assert outcome.changes == ()
     assert messages(outcome) == ["the fix of OOM901 at 9:1 is left out: it cannot be applied: row 9 is outside of the file"]
 
@@ -199,14 +199,14 @@ def test_an_edit_outside_of_the_file_is_left_out(tmp_path: Path) -> None:
 def test_edits_in_two_checked_files_go_together(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\n", b="other\n").rule("OOM901", "one", "1")
     world.links[world.paths["a"]] = world.paths["b"]
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert (world.text(outcome, "a"), world.text(outcome, "b")) == ("1\n", "# linked\nother\n")
 
 
 def test_edits_in_a_file_that_is_not_checked_are_not_made(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\n").rule("OOM901", "one", "1")
     world.links[world.paths["a"]] = str(tmp_path / "elsewhere.py")
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert outcome.changes == ()
     assert messages(outcome) == []
     assert len(outcome.findings[world.paths["a"]]) == 1
@@ -216,7 +216,7 @@ def test_two_paths_to_one_file_are_one_file(tmp_path: Path) -> None:
     world = World(tmp_path, a="one\n").rule("OOM901", "one", "1")
     (tmp_path / "link.py").symlink_to("a.py")
     world.paths["link"] = str(tmp_path / "link.py")
-    outcome = world.mend()
+    outcome = world.fix_all()
     assert [(Path(change.path).name, change.after) for change in outcome.changes] == [("a.py", b"1\n")]
     assert not any(outcome.findings.values())
 
@@ -233,7 +233,7 @@ def test_a_file_that_must_not_be_written_is_left_with_a_line(tmp_path: Path, pre
     world = World(tmp_path, a="one\n").rule("OOM901", "one", "1")
     found = world.lint({})
     prepare(world.paths["a"])
-    outcome = mend(found, world.lint)
+    outcome = fix_all(found, world.lint)
     assert outcome.changes == ()
     assert messages(outcome) == [cause]
 
@@ -293,7 +293,7 @@ def test_extended_attributes_and_access_control_lists_are_kept(change: Change) -
     assert stat.S_IMODE(os.stat(change.path).st_mode) == 0o660
 
 
-def test_the_rights_that_a_folder_gives_to_new_files_are_not_given_to_a_mended_one(change: Change) -> None:
+def test_the_rights_that_a_folder_gives_to_new_files_are_not_given_to_a_fixed_one(change: Change) -> None:
     os.chmod(change.path, 0o640)
     marked(os.path.dirname(change.path), "system.posix_acl_default", rights(7, 7, 7, 5))
     write(change)
@@ -362,7 +362,7 @@ def test_where_the_group_cannot_be_kept_no_other_gets_its_rights(change: Change,
 
 
 @needs_root
-def test_a_folder_that_gives_its_group_to_new_files_gives_it_to_no_mended_one(change: Change) -> None:
+def test_a_folder_that_gives_its_group_to_new_files_gives_it_to_no_fixed_one(change: Change) -> None:
     folder = os.path.dirname(change.path)
     os.chown(folder, 0, 1234)
     os.chmod(folder, 0o2770)
@@ -459,8 +459,8 @@ def test_a_file_that_changes_in_the_meantime_is_not_edited_at_old_places(tmp_pat
         look = checking.Checker.look
         monkeypatch.setattr(checking.Checker, "look", lambda self, each: (look(self, each), path.write_text(new))[0])
     else:
-        monkeypatch.setattr("oomlint.engine.mend", lambda *given, **more: (path.write_text(new), mend(*given, **more))[1])
-    report = engine.run([str(path)], Settings(), tmp_path, engine.Options(cache=False, fix=True, processes=1))
+        monkeypatch.setattr("oomlint.engine.fix_all", lambda *given, **more: (path.write_text(new), fix_all(*given, **more))[1])
+    report = engine.run([str(path)], Settings(), tmp_path, engine.RunOptions(cache=False, fix=True, processes=1))
     assert path.read_text() == new
     assert not report.fixed
     assert "has changed" in "".join([*(notice.message for notice in report.notices), *(item.message for item in report.findings)])
@@ -470,7 +470,7 @@ def test_a_comment_in_the_midst_of_what_is_replaced_stays(tmp_path: Path) -> Non
     path = tmp_path / "a.py"
     text = "from torch.utils.data import DataLoader\nloader = DataLoader(range(8), num_workers=0, persistent_workers=(  # for speed\n    True))\n"
     path.write_text(text)
-    engine.run([str(path)], Settings(), tmp_path, engine.Options(cache=False, fix=True, unsafe_fixes=True, processes=1))
+    engine.run([str(path)], Settings(), tmp_path, engine.RunOptions(cache=False, fix=True, unsafe_fixes=True, processes=1))
     assert "# for speed" in path.read_text()
 
 
@@ -482,7 +482,7 @@ def test_a_link_that_leads_out_of_the_project_is_fixed_only_where_it_is_named(tm
     (project / "link.py").symlink_to("../other.py")
     (project / "within.py").symlink_to("sub.py")
     (project / "sub.py").write_text(text)
-    fixing = engine.Options(cache=False, fix=True, processes=1)
+    fixing = engine.RunOptions(cache=False, fix=True, processes=1)
     report = engine.run([str(project)], Settings(), project, fixing)
     assert (other.read_text(), (project / "within.py").is_symlink()) == (text, True)
     assert (project / "sub.py").read_text() != text

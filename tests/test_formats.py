@@ -18,7 +18,7 @@ from jsonschema.validators import validator_for
 
 from oomlint import __version__, deduplication
 from oomlint.__main__ import main
-from oomlint.config import Format
+from oomlint.config import OutputFormat
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Role, Safety, Severity
 from oomlint.output import github, github_summary, gitlab, junit, pylint, sarif
 from oomlint.output.fingerprints import Fingerprints, normal
@@ -278,14 +278,14 @@ def test_what_is_fixed_is_told_with_its_verdict_and_is_no_failure(folder: Path) 
 # -- a bound -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", Format)
-def test_a_report_has_a_bound_where_one_is_asked_for(folder: Path, form: Format, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("form", OutputFormat)
+def test_a_report_has_a_bound_where_one_is_asked_for(folder: Path, form: OutputFormat, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.py").write_text("from torch.utils.data import DataLoader\n" + "DataLoader(data, num_workers=0, persistent_workers=True)\n" * 3)
     assert main(["check", "--output-format", form, "--limit", "2"]) == 1
     said = capsys.readouterr()
     assert "1 finding left out (--limit)" in said.out + said.err
-    if form in {Format.JSON, Format.JSON_LINES}:
-        entries = json.loads(said.out) if form is Format.JSON else [json.loads(row) for row in said.out.splitlines()]
+    if form in {OutputFormat.JSON, OutputFormat.JSON_LINES}:
+        entries = json.loads(said.out) if form is OutputFormat.JSON else [json.loads(row) for row in said.out.splitlines()]
         assert [entry.get("left_out") for entry in entries] == [None, 1]
     assert main(["check", "--output-format", form, "--limit", "3"]) == 1
     assert "left out" not in "".join(capsys.readouterr())
@@ -445,8 +445,8 @@ def test_statistics_are_no_findings(form: str, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", f"oomlint: error: --statistics are not findings, and cannot be written as {form}\n")
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_every_format_goes_to_a_file_and_holds_odd_names(folder: Path, form: Format, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("form", list(OutputFormat))
+def test_every_format_goes_to_a_file_and_holds_odd_names(folder: Path, form: OutputFormat, capsys: pytest.CaptureFixture[str]) -> None:
     name = "größe|\udcff#%.py"
     try:
         (folder / name).write_text(BAD)

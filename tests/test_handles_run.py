@@ -8,7 +8,7 @@ that writes tiny data, the same every time, into ``folder``, and returns a datas
 it runs, so paths may be relative. Samples must not be random. Code that makes a loader stands in functions, or behind ``__name__ == "__main__"``, because
 workers import the file. ``main()`` may use the same function.
 
-Every such program is mended, and its dataset comes by itself, after ``len`` and a sample were asked for, through ``pickle``, ``copy.copy`` and
+Every such program is fixed, and its dataset comes by itself, after ``len`` and a sample were asked for, through ``pickle``, ``copy.copy`` and
 ``copy.deepcopy``, and as an object of a subclass. All of these are read in another folder than they were made in. What comes out must be, to the last bit,
 what the program gave before the fix, in the main process. tests/run_datasets.py builds and reads.
 """
@@ -96,7 +96,7 @@ PROGRAMS: Final = list(programs())
 READY: Final = [program for program in PROGRAMS if not program.missing]
 
 
-# -- mending -----------------------------------------------------------------------------------------------------------
+# -- fixing -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Pair:
         return {path.stem for path in (self.folder / "before").iterdir()} - {"__pycache__"}
 
 
-def mended(program: Program, folder: Path) -> Pair:
+def fixed(program: Program, folder: Path) -> Pair:
     """Lay out a fixture twice and apply to the second its fixes: the safe ones, or all."""
     file = program.file
     for part in ("before", "after"):
@@ -147,7 +147,7 @@ def fix(folder: Path, code: str, safety: Safety) -> tuple[Finding, ...]:
     settings, root = load_settings(None, False, folder)  # noqa: FBT003 - the engine's own signature
     wanted = code if code in ALONE else code[: len("OOM1")]
     settings = settings.with_overrides(select=[wanted], preview=True, severity="note", min_confidence="low", exclude=[])
-    report = engine.run([str(folder)], settings, root, engine.Options(fix=True, unsafe_fixes=safety is Safety.UNSAFE, cache=False, processes=1))
+    report = engine.run([str(folder)], settings, root, engine.RunOptions(fix=True, unsafe_fixes=safety is Safety.UNSAFE, cache=False, processes=1))
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     return report.fixed
 
@@ -242,7 +242,7 @@ Found = dict[str, tuple[Pair, list[str]]]
 @pytest.fixture(scope="module")
 def found(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What is wrong with each program: all are read together."""
-    pairs = [mended(program, tmp_path_factory.mktemp(program.name)) for program in READY]
+    pairs = [fixed(program, tmp_path_factory.mktemp(program.name)) for program in READY]
     wrong: dict[str, list[str]] = {pair.name: [] for pair in pairs}
     asked = [pair for program, pair in zip(READY, pairs, strict=True) if pair.changed or program.safety is Safety.SAFE]
     forms = [written(name, text, tmp_path_factory.mktemp("form")) for name, text in FORMS.items()]
@@ -268,7 +268,7 @@ def test_a_rule_that_lets_go_of_handles_has_programs_that_show_it(code: str, fou
     missing = {name for program in PROGRAMS if program.code == code for name in program.missing}
     if len(shown) < LEAST_RUN and missing:
         pytest.skip(f"not installed: {', '.join(sorted(missing))}")
-    assert len(shown) >= LEAST_RUN, f"mended and run: {shown}"
+    assert len(shown) >= LEAST_RUN, f"fixed and run: {shown}"
 
 
 # -- forms that a class can have ---------------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def written(name: str, text: str, folder: Path) -> Pair:
 @pytest.mark.parametrize("name", FORMS)
 def test_the_form_of_a_class_is_kept(name: str, found: Found) -> None:
     pair, wrong = found[name]
-    assert pair.changed, "it is not mended"
+    assert pair.changed, "it is not fixed"
     assert not wrong, "\n".join(wrong)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomlint.model.held import SOME_LOADER, Device, Graph, Held, Kind, Mode, Size, Storage, join
+from oomlint.model.tensor_state import SOME_LOADER, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind, join
 from oomlint.model.values import FREE, meet
 
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 HOMES = st.sampled_from([(), (1, "model"), (2, "model"), (1, "self", "buffers")])
 IDS = st.frozensets(st.integers(1, 3))
-KINDS = [kind for kind in Kind if kind is not Kind.PLAIN]
+KINDS = [kind for kind in ValueKind if kind is not ValueKind.PLAIN]
 
 
-def plain(sure: bool, tags: frozenset[int], home: tuple[object, ...]) -> Held:  # noqa: FBT001 - drawn
+def plain(sure: bool, tags: frozenset[int], home: tuple[object, ...]) -> TensorState:  # noqa: FBT001 - drawn
     """A number or string: what there is of it for each sample does not matter."""
-    return Held(Kind.PLAIN, device=Device.HOST, size=Size.SCALAR, sure=sure, tags=tags, home=home)
+    return TensorState(ValueKind.PLAIN, device=Device.HOST, size=SampleSize.SCALAR, sure=sure, tags=tags, home=home)
 
 
-def held(**fields: Any) -> Held:
+def held(**fields: Any) -> TensorState:
     """Any value. Given the class itself, hypothesis would look up the types of all fields, some of which only type checkers import."""
-    return Held(**fields)
+    return TensorState(**fields)
 
 
 FLAT = st.one_of(
@@ -39,7 +39,7 @@ FLAT = st.one_of(
         graph=st.sampled_from(Graph),
         device=st.sampled_from(Device),
         storage=st.sampled_from(Storage),
-        size=st.sampled_from(Size),
+        size=st.sampled_from(SampleSize),
         sure=st.booleans(),
         view=st.booleans(),
         moved=st.sampled_from(["", "cpu()", "float()"]),
@@ -53,9 +53,9 @@ FLAT = st.one_of(
 )
 
 
-def packed(elements: Mapping[object, Held], inside: Held | None, each: Held | None, exact: bool, home: tuple[object, ...]) -> Held:  # noqa: FBT001 - drawn
+def packed(elements: Mapping[object, TensorState], inside: TensorState | None, each: TensorState | None, exact: bool, home: tuple[object, ...]) -> TensorState:  # noqa: FBT001 - drawn
     """A container with these elements."""
-    return Held(Kind.PACK, items=tuple(elements.items()), inside=inside, each=each, exact=exact, home=home)
+    return TensorState(ValueKind.PACK, items=tuple(elements.items()), inside=inside, each=each, exact=exact, home=home)
 
 
 HELD = st.recursive(
@@ -68,29 +68,29 @@ HELD = st.recursive(
 
 
 @given(HELD)
-def test_joining_a_value_with_itself_changes_nothing(held: Held) -> None:
+def test_joining_a_value_with_itself_changes_nothing(held: TensorState) -> None:
     assert join(held, held) == held
 
 
 @given(HELD, HELD)
-def test_which_way_came_first_decides_nothing(first: Held, second: Held) -> None:
+def test_which_way_came_first_decides_nothing(first: TensorState, second: TensorState) -> None:
     assert join(first, second) == join(second, first)
 
 
 @settings(max_examples=400)
 @given(HELD, HELD, HELD)
-def test_how_ways_are_grouped_decides_nothing(first: Held, second: Held, third: Held) -> None:
+def test_how_ways_are_grouped_decides_nothing(first: TensorState, second: TensorState, third: TensorState) -> None:
     assert join(join(first, second), third) == join(first, join(second, third))
 
 
 @given(HELD, HELD)
-def test_what_came_together_is_stable(first: Held, second: Held) -> None:
+def test_what_came_together_is_stable(first: TensorState, second: TensorState) -> None:
     both = join(first, second)
     assert join(both, first) == both
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), FLAT), min_size=30, max_size=60, unique_by=lambda item: item[0]))
-def test_no_element_of_a_large_container_is_forgotten(items: list[tuple[int, Held]]) -> None:
+def test_no_element_of_a_large_container_is_forgotten(items: list[tuple[int, TensorState]]) -> None:
     half = len(items) // 2
     both = join(packed(dict(items[:half]), None, None, False, ()), packed(dict(items[half:]), None, None, False, ()))  # noqa: FBT003
     assert both.all_tags == frozenset().union(*(held.tags for _, held in items))

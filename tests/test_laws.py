@@ -97,10 +97,10 @@ def test_any_program_comes_through_and_its_fixes_hold(tmp_path: Path, program: s
         assume(condition=False)
     path = tmp_path / "train.py"
     path.write_text(program, encoding="utf-8")
-    options = engine.Options(fix=True, unsafe_fixes=True, cache=False, processes=1)
+    options = engine.RunOptions(fix=True, unsafe_fixes=True, cache=False, processes=1)
     report = engine.run([str(path)], NOTES, tmp_path, options)
     assert not report.failures
-    mended = path.read_text(encoding="utf-8")
-    compile(mended, "train.py", "exec")
+    fixed = path.read_text(encoding="utf-8")
+    compile(fixed, "train.py", "exec")
     engine.run([str(path)], NOTES, tmp_path, options)
-    assert path.read_text(encoding="utf-8") == mended
+    assert path.read_text(encoding="utf-8") == fixed

@@ -40,7 +40,7 @@ def found(tmp_path: Path, text: str, *codes: str) -> tuple[Finding, ...]:
     """What the rules say of a file."""
     (tmp_path / "data.py").write_text(dedent(text), encoding="utf-8")
     settings = Settings(select=codes, preview=True, severity=Severity.NOTE)
-    return engine.run([str(tmp_path / "data.py")], settings, tmp_path, engine.Options(cache=False, processes=1)).findings
+    return engine.run([str(tmp_path / "data.py")], settings, tmp_path, engine.RunOptions(cache=False, processes=1)).findings
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def findings() -> tuple[Finding, ...]:
     settings, root = load_settings(None, False, ROOT)  # noqa: FBT003 - the engine's own signature
     settings = settings.with_overrides(select=["OOM"], preview=True, severity="note", exclude=[])
     paths = [str(ROOT / "fixtures" / name) for name in ("rules", "incidents")]
-    return engine.run(paths, settings, root, engine.Options(cache=False)).findings
+    return engine.run(paths, settings, root, engine.RunOptions(cache=False)).findings
 
 
 def told(finding: Finding) -> str:

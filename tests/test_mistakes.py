@@ -116,7 +116,7 @@ def test_a_file_of_python_2_that_is_named_is_an_error(folder: Path, capsys: pyte
     assert check(capsys, ".", "old.py")[2] == ["oomlint: other.py is Python 2 and was not checked"]
 
 
-def test_a_mended_file_does_not_hide_behind_python_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fixed_file_does_not_hide_behind_python_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A slip of the old habit in a program that is plainly of Python 3 is a mistake."""
     (folder / "a.py").write_text(f"{LOADER}def load(path: str) -> None:\n    print f'{{path}}'\n")
     assert check(capsys, "-q")[0] == 1

@@ -1,4 +1,4 @@
-"""Notebooks are mended: the sources of the cells that change, in the style of the file, and not one byte of the rest."""
+"""Notebooks are fixed: the sources of the cells that change, in the style of the file, and not one byte of the rest."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ INDENTED = """\
         %cd ..
 """
 # What --fix makes of the cells that it changes. One notebook in nine styles, and two with what no tool writes.
-MENDED: dict[str, dict[int, str]] = {
+FIXED: dict[str, dict[int, str]] = {
     **dict.fromkeys(("ascii", "colab", "compact", "crlf", "jupyter", "one_row", "strings", "tabs", "version3"), TRAIN),
     "indented": {2: INDENTED, 3: "a = DataLoader(ds)\nb = '\ud800'", 4: "    c = DataLoader(\n        ds)"},
     "odd": {2: "from torch.utils.data import DataLoader\nds = [1]\nloader = DataLoader(\n    ds, batch_size=2)\nlen(loader)"},
@@ -130,31 +130,31 @@ def contents(raw: str) -> list[Any]:
     return [json.loads(raw[start:end] or "[]") for start, end in sources(raw)]
 
 
-def assert_only_sources_differ(before: str, after: str, mended: dict[int, str]) -> None:
-    assert around(before, set(mended)) == around(after, set(mended))
+def assert_only_sources_differ(before: str, after: str, fixed: dict[int, str]) -> None:
+    assert around(before, set(fixed)) == around(after, set(fixed))
     for number, (old, new) in enumerate(zip(contents(before), contents(after), strict=True), 1):
         assert type(old) is type(new)
-        assert "".join(new) == mended.get(number, "".join(old))
+        assert "".join(new) == fixed.get(number, "".join(old))
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_notebook_to_be_mended_is_accounted_for() -> None:
-    assert {path.name for path in FIXTURES.glob("mend_*")} == {f"mend_{name}.ipynb" for name in MENDED}
+def test_every_notebook_to_be_fixed_is_accounted_for() -> None:
+    assert {path.name for path in FIXTURES.glob("fixable_*")} == {f"fixable_{name}.ipynb" for name in FIXED}
 
 
-@pytest.mark.parametrize("name", MENDED)
-def test_only_the_sources_of_mended_cells_change(folder: Path, check: Callable[..., Done], name: str) -> None:
+@pytest.mark.parametrize("name", FIXED)
+def test_only_the_sources_of_fixed_cells_change(folder: Path, check: Callable[..., Done], name: str) -> None:
     path = folder / "a.ipynb"
-    before = (FIXTURES / f"mend_{name}.ipynb").read_bytes()
+    before = (FIXTURES / f"fixable_{name}.ipynb").read_bytes()
     path.write_bytes(before)
     done = check("--fix")
     assert (done.status, done.err) == (0, "")
     assert done.out == "Fixed 3 findings in 1 file.\n" if name != "odd" else "Fixed 2 findings in 1 file.\n"
     after = path.read_bytes()
     assert after.startswith(b"\xef\xbb\xbf") == before.startswith(b"\xef\xbb\xbf")
-    assert_only_sources_differ(before.decode("utf-8-sig"), after.decode("utf-8-sig"), MENDED[name])
+    assert_only_sources_differ(before.decode("utf-8-sig"), after.decode("utf-8-sig"), FIXED[name])
     assert check("--fix").out == "No findings in 1 file.\n"
     assert path.read_bytes() == after
 
@@ -163,7 +163,7 @@ def test_only_the_sources_of_mended_cells_change(folder: Path, check: Callable[.
 def test_of_a_list_only_the_rows_that_differ_are_written(folder: Path, check: Callable[..., Done], name: str) -> None:
     """They look like the rows around them: the same indentation, line end and spelling of what is not ASCII."""
     path = folder / "a.ipynb"
-    shutil.copy(FIXTURES / f"mend_{name}.ipynb", path)
+    shutil.copy(FIXTURES / f"fixable_{name}.ipynb", path)
     before = path.read_bytes().split(b"\n")
     check("--fix")
     after = path.read_bytes().split(b"\n")
@@ -212,7 +212,7 @@ GOOD = "DataLoader(ds)"
 
 
 @pytest.mark.parametrize(
-    ("cells", "mended"),
+    ("cells", "fixed"),
     [
         (["#md text", "!pip install torch", IMPORTS, SETUP, EVALUATE], {3: f"import torch\n{IMPORTS}", 5: EVALUATED}),
         (["import os", IMPORTS, SETUP, EVALUATE], {2: f"import torch\n{IMPORTS}", 4: EVALUATED}),
@@ -229,13 +229,13 @@ GOOD = "DataLoader(ds)"
     ],
     ids=["same library", "not the first", "behind an installation", "others", "its own cell", "time", "own names", "names of others", "future"],
 )
-def test_an_import_goes_where_it_runs_before_it_is_needed(folder: Path, check: Callable[..., Done], cells: list[str], mended: dict[int, str] | None) -> None:
+def test_an_import_goes_where_it_runs_before_it_is_needed(folder: Path, check: Callable[..., Done], cells: list[str], fixed: dict[int, str] | None) -> None:
     before = book(*cells)
     (folder / "a.ipynb").write_text(before)
     assert check("--fix", "--unsafe-fixes").err == ""
     after = (folder / "a.ipynb").read_text()
-    if mended is not None:
-        assert_only_sources_differ(before, after, mended)
+    if fixed is not None:
+        assert_only_sources_differ(before, after, fixed)
         return
     number = next(number for number, source in enumerate(cells, 1) if "from torch" in source)
     text = "".join(contents(after)[number - 1])
@@ -261,9 +261,9 @@ class Frames(Dataset):
     (folder / "a.ipynb").write_text(before)
     assert check("--fix") == (0, "Fixed 1 finding in 1 file.\n", "")
     after = (folder / "a.ipynb").read_text()
-    mended = "".join(contents(after)[3])
-    assert mended.startswith("%%time\nclass Frames(Dataset):\n    def __init__(self, path):\n        self._h5_path = os.path.abspath(path)\n")
-    assert_only_sources_differ(before, after, {1: f"import os\n{imports}", 4: mended})
+    fixed = "".join(contents(after)[3])
+    assert fixed.startswith("%%time\nclass Frames(Dataset):\n    def __init__(self, path):\n        self._h5_path = os.path.abspath(path)\n")
+    assert_only_sources_differ(before, after, {1: f"import os\n{imports}", 4: fixed})
 
 
 @pytest.mark.parametrize("cells", [[IMPORTS, SETUP, EVALUATE, "import torch"], [f"%%timeit\nimport torch\n{IMPORTS}", IMPORTS, SETUP, EVALUATE]])
@@ -274,7 +274,7 @@ def test_an_import_that_has_not_run_yet_or_elsewhere_is_not_relied_on(folder: Pa
 
 
 @pytest.mark.parametrize(
-    ("cells", "mended"),
+    ("cells", "fixed"),
     [
         (["# the end of it", LAMBDA], {2: FUNCTION + NAMED}),
         (["x = 1", f"%%time\n{LAMBDA}"], {2: f"%%time\n{FUNCTION}{NAMED}"}),
@@ -284,14 +284,14 @@ def test_an_import_that_has_not_run_yet_or_elsewhere_is_not_relied_on(folder: Pa
     ],
     ids=["comment above", "magic", "comment", "title", "magics"],
 )
-def test_a_function_goes_into_the_cell_that_uses_it(folder: Path, check: Callable[..., Done], cells: list[str], mended: dict[int, str]) -> None:
+def test_a_function_goes_into_the_cell_that_uses_it(folder: Path, check: Callable[..., Done], cells: list[str], fixed: dict[int, str]) -> None:
     before = book("from torch.utils.data import DataLoader", *cells)
     (folder / "a.ipynb").write_text(before)
     assert check("--fix").err == ""
-    assert_only_sources_differ(before, (folder / "a.ipynb").read_text(), {number + 1: source for number, source in mended.items()})
+    assert_only_sources_differ(before, (folder / "a.ipynb").read_text(), {number + 1: source for number, source in fixed.items()})
 
 
-def test_of_cells_that_are_alike_each_is_mended_on_its_own(folder: Path, check: Callable[..., Done]) -> None:
+def test_of_cells_that_are_alike_each_is_fixed_on_its_own(folder: Path, check: Callable[..., Done]) -> None:
     cells = ["from torch.utils.data import DataLoader", BAD, f"#md {BAD}", BAD, f"# oomlint: ignore\n{BAD}", GOOD, BAD]
     (folder / "a.ipynb").write_text(book(*cells))
     assert check("--fix").out == "Fixed 3 findings in 1 file.\n"
@@ -465,7 +465,7 @@ def applied(found: Source, *edits: Edit) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("cells", "spot", "content", "mended"),
+    ("cells", "spot", "content", "fixed"),
     [
         (["a\nb", "c"], (3, 1, 3, 1), "x\n", ["a\nb", "x\nc"]),
         (["a\nb", "c"], (2, 2, 2, 2), "\nx", ["a\nb\nx", "c"]),
@@ -484,9 +484,9 @@ def applied(found: Source, *edits: Edit) -> list[str]:
         (["é = '🙂'\nb"], (1, 6, 1, 7), "ü", ["é = 'ü'\nb"]),
     ],
 )
-def test_an_edit_of_the_program_is_one_of_a_cell(cells: list[str], spot: tuple[int, int, int, int], content: str, mended: list[str]) -> None:
+def test_an_edit_of_the_program_is_one_of_a_cell(cells: list[str], spot: tuple[int, int, int, int], content: str, fixed: list[str]) -> None:
     found = source(*cells)
-    assert applied(found, found.edit(*spot, content)) == mended
+    assert applied(found, found.edit(*spot, content)) == fixed
 
 
 def test_a_place_in_a_masked_row_ends_with_the_row() -> None:
@@ -545,7 +545,7 @@ def test_half_a_pair_of_surrogates_stays_and_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "mended"),
+    ("raw", "fixed"),
     [
         (r'{"cells":[{"cell_type":"code","source":["é\n","a"]}]}', r'{"cells":[{"cell_type":"code","source":["é\n","a","ü\n","b"]}]}'),
         (r'{"cells": [{"cell_type": "code", "source": ["\u00e9"]}]}', r'{"cells": [{"cell_type": "code", "source": ["\u00e9\n", "\u00fc\n", "b"]}]}'),
@@ -555,11 +555,11 @@ def test_half_a_pair_of_surrogates_stays_and_is_not_copied() -> None:
     ],
     ids=["in one string", "escaped", "a backslash", "a row each", "blanks"],
 )
-def test_new_rows_are_written_as_the_file_writes_rows(raw: str, mended: str) -> None:
+def test_new_rows_are_written_as_the_file_writes_rows(raw: str, fixed: str) -> None:
     cell = read_notebook(raw).cells[0]
     if "\\n" in raw:
-        mended = mended.replace('"a","ü', '"a\\n","ü')
-    assert edited(raw, [], {1: [(len(cell.source), len(cell.source), "\nü\nb")]}) == mended
+        fixed = fixed.replace('"a","ü', '"a\\n","ü')
+    assert edited(raw, [], {1: [(len(cell.source), len(cell.source), "\nü\nb")]}) == fixed
 
 
 # -- any notebook ------------------------------------------------------------------------------------------------------
@@ -653,17 +653,17 @@ def test_any_source_is_found_and_changed_alone(raw: str, data: st.DataObject) ->
     assert ["".join(part.text for part in written.parts) for written in found.values()] == [joined(source) for source in before]
     numbers = [number for number, source in enumerate(before, 1) if joined(source)]
     wanted: dict[int, list[tuple[int, int, str]]] = {}
-    mended = {}
+    fixed = {}
     for number in data.draw(st.sets(st.sampled_from(numbers), max_size=2)) if numbers else ():
         text = joined(before[number - 1])
         ends = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=4)))
         new = st.sampled_from(["", "x", "x\n", "\nx", "ü\r\n\ny", '"\\'])
         wanted[number] = [(start, end, data.draw(new)) for start, end in zip(ends[::2], ends[1::2], strict=False)]
-        mended[number] = text
+        fixed[number] = text
         for start, end, content in reversed(wanted[number]):
-            mended[number] = mended[number][:start] + content + mended[number][end:]
+            fixed[number] = fixed[number][:start] + content + fixed[number][end:]
     after = edited(raw, [], wanted)
-    assert_only_sources_differ(raw, after, mended)
+    assert_only_sources_differ(raw, after, fixed)
     after.encode()
     for number, source in enumerate(before, 1):
         if isinstance(source, list) and all(row.endswith(("\n", "\r")) for row in source[:-1]) and all(source):

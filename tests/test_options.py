@@ -12,14 +12,14 @@ from commands import Done, runs
 
 from oomlint.__main__ import main
 from oomlint.cli.showing import settings_text
-from oomlint.config import Format, Settings, load_settings
+from oomlint.config import OutputFormat, Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 BAD = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
-MENDED = BAD.replace(", persistent_workers=True", "")
+FIXED = BAD.replace(", persistent_workers=True", "")
 VARIABLES = ("OOMLINT_OUTPUT_FORMAT", "OOMLINT_OUTPUT_FILE", "OOMLINT_CACHE_DIR", "OOMLINT_NO_CACHE", "OOMLINT_PREVIEW", "NO_COLOR", "FORCE_COLOR")
 
 
@@ -78,7 +78,7 @@ def test_a_wrong_value_in_the_environment_is_a_line(run: Callable[..., Done], mo
     monkeypatch.setenv("OOMLINT_OUTPUT_FORMAT", "xml")
     status, out, err = run()
     assert (status, out) == (2, "")
-    assert err == f"oomlint: error: OOMLINT_OUTPUT_FORMAT: 'xml' is not one of {', '.join(Format)}\n"
+    assert err == f"oomlint: error: OOMLINT_OUTPUT_FORMAT: 'xml' is not one of {', '.join(OutputFormat)}\n"
 
 
 # -- names of rules ---------------------------------------------------------------------------------------------------
@@ -268,14 +268,14 @@ def test_settings_may_ask_for_fixes(folder: Path, run: Callable[..., Done]) -> N
     assert run("--add-ignore").status == 0
     (folder / "a.py").write_text(BAD)
     assert run() == (0, "Fixed 1 finding in 1 file.\n", "")
-    assert (folder / "a.py").read_text() == MENDED
+    assert (folder / "a.py").read_text() == FIXED
 
 
 def test_fixes_may_be_all_that_is_told(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "b.py").write_text(BAD.replace("data,", "data, timeout=1,"))
     (folder / "c.py").write_text("num_workers = (\n")
     status, out, _ = run("--fix-only", "--unfixable", "OOM102", "--select", "OOM1", "--output-format", "concise")
-    assert (folder / "a.py").read_text() == MENDED
+    assert (folder / "a.py").read_text() == FIXED
     assert status == 1
     assert [line.split(":")[0] for line in out.splitlines() if ": " in line] == ["c.py"], "a file that cannot be read is told all the same"
     (folder / "c.py").unlink()
@@ -301,7 +301,7 @@ def test_settings_exempt_fixes(folder: Path, run: Callable[..., Done]) -> None:
     assert run("--fix", "--config", "unfixable=[]").status == 0
 
 
-def test_standard_input_is_mended_where_the_settings_say_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_fixed_where_the_settings_say_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings(folder, "fix = true")
 
     class Input:
@@ -310,4 +310,4 @@ def test_standard_input_is_mended_where_the_settings_say_so(folder: Path, monkey
     monkeypatch.setattr("sys.stdin", Input())
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(kept := io.BytesIO(), write_through=True))
     assert main(["check", "-"]) == 0
-    assert kept.getvalue().decode() == MENDED
+    assert kept.getvalue().decode() == FIXED

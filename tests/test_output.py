@@ -497,7 +497,7 @@ def test_the_summary_counts(folder: Path, what: list[tuple[Severity, Safety | No
     assert plain(summary.lines(found, **given)) == text + "\n"
 
 
-def test_the_summary_of_a_mended_run(folder: Path, view: View) -> None:
+def test_the_summary_of_a_fixed_run(folder: Path, view: View) -> None:
     fixed = [graded(folder, Severity.ERROR, Safety.SAFE)] * 2
     assert plain(summary.lines([], 3, fixed=fixed, left_out=2)) == "Fixed 2 findings in 1 file; 2 fixes left out.\n"
     assert plain(summary.fixed_lines(fixed, view)) == "x.py:\n  2 OOM901 made-up\n"

@@ -21,7 +21,7 @@ from commands import Done, runs
 from oomlint import checking, engine, plugin, plugins, registry
 from oomlint.checking import Checker, Linted, Looked
 from oomlint.lsp import open_project
-from oomlint.plugins import Sources
+from oomlint.plugins import RuleSources
 from oomlint.settings import Settings
 from oomlint.verify.session import nearest
 
@@ -58,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (root / "a.py").write_text("special = 1\n")
     monkeypatch.chdir(root)
     yield root
-    plugins.use(Sources())
+    plugins.use(RuleSources())
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
         (place / "lab_rules.py").write_text(source)
         sys.modules.pop("lab_rules", None)
         importlib.invalidate_caches()
-        plugins.use(Sources())
+        plugins.use(RuleSources())
 
     monkeypatch.syspath_prepend(str(place))
     return install
@@ -368,13 +368,13 @@ def test_processes_have_the_rules(folder: Path, *, spawned: bool) -> None:
     (folder / "lint" / "says.py").write_text(rule())
     for number in range(4):
         (folder / f"b{number}.py").write_text("special = 1\n")
-    sources = Sources(local=(str(folder / "lint"),))
+    sources = RuleSources(local=(str(folder / "lint"),))
     plugins.use(sources)
     done = threading.Event()
     if spawned:  # a fork is sound with one thread only
         threading.Thread(target=done.wait, daemon=True).start()
     try:
-        one, two = (engine.run([str(folder)], Settings(), folder, engine.Options(cache=False, processes=number)) for number in (1, 2))
+        one, two = (engine.run([str(folder)], Settings(), folder, engine.RunOptions(cache=False, processes=number)) for number in (1, 2))
     finally:
         done.set()
     assert one == two

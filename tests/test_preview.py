@@ -12,7 +12,7 @@ from commands import Done, runs
 from oomlint import plugins, registry
 from oomlint.lsp import open_project
 from oomlint.lsp.translation import explanation
-from oomlint.plugins import Sources
+from oomlint.plugins import RuleSources
 from oomlint.rule import page
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OOMLINT_PREVIEW", raising=False)
     yield tmp_path
-    plugins.use(Sources())
+    plugins.use(RuleSources())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oomlint.config import Settings, load_settings
-from oomlint.engine import Options, run
+from oomlint.engine import RunOptions, run
 from oomlint.model.calls import _derives
 from oomlint.model.project import Project
 from oomlint.model.words import WordIndex
@@ -39,7 +39,7 @@ def found(*paths: Path, cache: bool = False) -> list[str]:
     """Names of the files with OOM101 in a run as the command line makes it."""
     start = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in paths]))
     settings, root = load_settings(None, False, start)  # noqa: FBT003
-    report = run([str(path) for path in paths], settings, root, Options(cache=cache, processes=1))
+    report = run([str(path) for path in paths], settings, root, RunOptions(cache=cache, processes=1))
     assert not report.failures
     assert {item.code for item in report.findings} <= {"OOM101"}
     return [os.path.basename(item.place.path) for item in report.findings]

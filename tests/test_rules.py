@@ -81,11 +81,11 @@ def put(case: Path, project: Path) -> None:
         shutil.copy(case, project)
 
 
-def check(project: Path, code: str, fix: Safety | None = None) -> engine.Report:
+def check(project: Path, code: str, fix: Safety | None = None) -> engine.CheckReport:
     """Check a project with everything of the code's family shown, and fix it on the disk up to the safety ``fix``."""
     settings, root = load_settings(None, False, project)  # noqa: FBT003 - the engine's own signature
     settings = settings.with_overrides(select=[family(code)], preview=True, severity="note", exclude=[])
-    options = engine.Options(fix=fix is not None, unsafe_fixes=fix is Safety.UNSAFE, cache=False, processes=1)
+    options = engine.RunOptions(fix=fix is not None, unsafe_fixes=fix is Safety.UNSAFE, cache=False, processes=1)
     report = engine.run([str(project)], settings, root, options)
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     assert [item.message for item in report.findings if item.code is None] == []
@@ -208,7 +208,7 @@ def test_every_family_is_tested() -> None:
 # -- laws of fixes ---------------------------------------------------------------------------------------------------
 
 
-def mendable(findings: Iterable[Finding], safety: Safety) -> bool:
+def fixable(findings: Iterable[Finding], safety: Safety) -> bool:
     """Whether there is anything to apply."""
     return any(item.fix and item.fix.edits and item.fix.safety in {Safety.SAFE, safety} for item in findings)
 
@@ -217,7 +217,7 @@ def mendable(findings: Iterable[Finding], safety: Safety) -> bool:
 @pytest.mark.parametrize("case", JUDGED)
 def test_a_fix_keeps_the_laws(case: Path, safety: Safety, look: Look, project: Path) -> None:
     before = look(case).findings
-    if not mendable(before, safety):
+    if not fixable(before, safety):
         return  # as in most fixtures; what a run does where there is nothing to apply is the same for all: see below
     put(case, project)
     rule, old = case.parent.name, programs(project)
@@ -241,7 +241,7 @@ def test_a_fix_keeps_the_laws(case: Path, safety: Safety, look: Look, project: P
         assert count <= had[code] - fixed[code] or grave > bar, f"{code} is added or stays"
 
     # Stable: fixing again changes nothing.
-    if mendable(after, safety):
+    if fixable(after, safety):
         again = check(project, rule, safety)
         assert not again.fixed
         assert not again.changes
@@ -254,7 +254,7 @@ def test_a_fix_keeps_the_laws(case: Path, safety: Safety, look: Look, project: P
 def test_where_there_is_nothing_to_apply_nothing_is_done(code: str, kind: str, look: Look, project: Path) -> None:
     """One fixture of each family and kind stands for all of them."""
     case, safety = next(
-        (case, safety) for safety in (Safety.UNSAFE, Safety.SAFE) for case in cases(kind, f"{code}*") if not mendable(look(case).findings, safety)
+        (case, safety) for safety in (Safety.UNSAFE, Safety.SAFE) for case in cases(kind, f"{code}*") if not fixable(look(case).findings, safety)
     )
     put(case, project)
     old = programs(project)
@@ -264,7 +264,7 @@ def test_where_there_is_nothing_to_apply_nothing_is_done(code: str, kind: str, l
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_a_rule_with_a_fix_mends_one_of_its_fixtures(rule: Rule, look: Look) -> None:
+def test_a_rule_with_a_fix_fixes_one_of_its_fixtures(rule: Rule, look: Look) -> None:
     best: set[Safety] = set()
     for case in cases("bad", rule.code):
         best |= {item.fix.safety for item in look(case).findings if item.fix and item.code == rule.code}

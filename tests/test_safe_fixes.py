@@ -265,15 +265,15 @@ def test_it_is_left_alone(tmp_path: Path, case: str) -> None:
     compile(program, "train.py", "exec")
     path = tmp_path / "train.py"
     path.write_text(program, encoding="utf-8")
-    engine.run([str(path)], Settings(), tmp_path, engine.Options(fix=True, cache=False, processes=1))
+    engine.run([str(path)], Settings(), tmp_path, engine.RunOptions(fix=True, cache=False, processes=1))
     assert path.read_text(encoding="utf-8") == program
 
 
 @pytest.mark.parametrize("program", [h5(), lazy(), lazy(call="if self.data is None: self.open()")])
-def test_what_is_left_alone_is_mended_without_its_reason(tmp_path: Path, program: str) -> None:
+def test_what_is_left_alone_is_fixed_without_its_reason(tmp_path: Path, program: str) -> None:
     path = tmp_path / "train.py"
     path.write_text(program, encoding="utf-8")
-    engine.run([str(path)], Settings(), tmp_path, engine.Options(fix=True, cache=False, processes=1))
+    engine.run([str(path)], Settings(), tmp_path, engine.RunOptions(fix=True, cache=False, processes=1))
     assert "def __getstate__(self):" in path.read_text(encoding="utf-8")
 
 
@@ -281,10 +281,10 @@ def test_a_function_is_not_put_into_a_string(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     program = HEAD + 'HELP = """text\n# usage: train"""\nloader = DataLoader(data, num_workers=2, collate_fn=lambda b: tuple(b))\n'
     path.write_text(program, encoding="utf-8")
-    engine.run([str(path)], Settings(), tmp_path, engine.Options(fix=True, cache=False, processes=1))
-    mended = path.read_text(encoding="utf-8")
-    assert 'HELP = """text\n# usage: train"""\n' in mended
-    assert "def _collate(b):" in mended
+    engine.run([str(path)], Settings(), tmp_path, engine.RunOptions(fix=True, cache=False, processes=1))
+    fixed = path.read_text(encoding="utf-8")
+    assert 'HELP = """text\n# usage: train"""\n' in fixed
+    assert "def _collate(b):" in fixed
 
 
 GUARDED = {
@@ -308,5 +308,5 @@ def test_a_guard_is_understood(tmp_path: Path, case: str) -> None:
     options = "parser = argparse.ArgumentParser()\nparser.add_argument('--w', type=int, default=4)\nw = parser.parse_args().w\n"
     path = tmp_path / "train.py"
     path.write_text(HEAD + options + dedent(GUARDED[case]).strip() + "\n", encoding="utf-8")
-    report = engine.run([str(path)], Settings(), tmp_path, engine.Options(cache=False, processes=1))
+    report = engine.run([str(path)], Settings(), tmp_path, engine.RunOptions(cache=False, processes=1))
     assert [finding.message for finding in report.findings] == []

@@ -1,7 +1,7 @@
 """What a safe fix of growing state must leave alone, and what it must keep where it fixes.
 
 Each trap is a program with a place where the usual rewrite looks right and is not. One test holds that the safe fixes leave it alone, another that it is a
-trap: with the usual rewrite the program computes something else, or stops. The same forms without a trap are mended, and compute the same.
+trap: with the usual rewrite the program computes something else, or stops. The same forms without a trap are fixed, and compute the same.
 """
 
 from __future__ import annotations
@@ -1145,7 +1145,7 @@ TRAPS: Final = {
 }
 
 # The same forms where nothing is in the way: without them, what is left alone would say nothing.
-MENDED: Final = {
+FIXED: Final = {
     "a sum of losses": Case(
         """
         total = 0.0
@@ -1291,13 +1291,13 @@ def program_of(text: str) -> str:
     return f"{HEAD}{dedent(text).strip()}\n"
 
 
-def mended(program: str, folder: Path) -> str:
+def fixed(program: str, folder: Path) -> str:
     """The program after its safe fixes."""
     compile(program, "train.py", "exec")
     path = folder / "train.py"
     path.write_bytes(program.encode())
     # Without the scout, so that a file that it holds back by mistake does not look left alone.
-    report = engine.run([str(path)], EVERYTHING, folder, engine.Options(fix=True, cache=False, processes=1, scout=False))
+    report = engine.run([str(path)], EVERYTHING, folder, engine.RunOptions(fix=True, cache=False, processes=1, scout=False))
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     return path.read_bytes().decode()
 
@@ -1306,7 +1306,7 @@ def mended(program: str, folder: Path) -> str:
     "text", [pytest.param(trap.program, id=name) for name, trap in TRAPS.items()] + [pytest.param(text, id=name) for name, text in LEFT_ALONE.items()]
 )
 def test_it_is_left_alone(text: str, tmp_path: Path) -> None:
-    assert mended(program_of(text), tmp_path) == program_of(text)
+    assert fixed(program_of(text), tmp_path) == program_of(text)
 
 
 def outcomes(case: Case, run: Run, folder: Path) -> list[dict[str, Any]]:
@@ -1325,12 +1325,12 @@ def test_the_usual_rewrite_changes_what_it_computes(trap: Case, run: Run, tmp_pa
     assert given != rewritten
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in MENDED.items()])
-def test_the_plain_form_is_mended(case: Case, tmp_path: Path) -> None:
-    assert mended(program_of(case.program), tmp_path) == program_of(case.program).replace(case.text, case.rewritten)
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in FIXED.items()])
+def test_the_plain_form_is_fixed(case: Case, tmp_path: Path) -> None:
+    assert fixed(program_of(case.program), tmp_path) == program_of(case.program).replace(case.text, case.rewritten)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in MENDED.items()])
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in FIXED.items()])
 def test_the_plain_form_computes_the_same(case: Case, run: Run, tmp_path: Path) -> None:
     given, rewritten = outcomes(case, run, tmp_path)
     assert given["error"] is None, given["error"]
@@ -1426,11 +1426,11 @@ def test_a_list_is_not_cleared_before_it_is_read(case: str, tmp_path: Path) -> N
     text = dedent(READ_LATER[case]).rstrip()
     inside = not text.lstrip("\n").startswith(("class", "model", "def save"))
     program = f"{MODEL}{indent(text, '    ') if inside else text}\n"
-    assert mended(program, tmp_path) == program
+    assert fixed(program, tmp_path) == program
 
 
 def test_a_list_that_is_not_read_later_is_cleared(tmp_path: Path) -> None:
-    assert mended(MODEL, tmp_path) == f"{MODEL}        self.outputs.clear()\n"
+    assert fixed(MODEL, tmp_path) == f"{MODEL}        self.outputs.clear()\n"
 
 
 # -- detach: all of a value that carries the graph, and nothing else ------------------------------------------------------
@@ -1511,7 +1511,7 @@ def comments(program: str) -> list[str]:
 @pytest.mark.parametrize(("value", "behind"), WRITTEN)
 def test_a_value_is_detached_whole(value: str, behind: str, store: str, tmp_path: Path) -> None:
     program = LOOP.format(f"{store.format(value)}{behind}")
-    result = mended(program, tmp_path)
+    result = fixed(program, tmp_path)
     assert meaning(result) == meaning(program)
     assert comments(result) == comments(program)
     loop = ast.parse(result).body[-1]
@@ -1678,7 +1678,7 @@ LAID_OUT: Final = [pytest.param(case, layout, id=f"{case}, {layout}") for case i
 @pytest.mark.parametrize(("case", "layout"), LAID_OUT)
 def test_a_loop_keeps_its_meaning(case: str, layout: str, tmp_path: Path) -> None:
     program = LAYOUTS[layout](BEFORE + LOOPS[case].lstrip("\n"))
-    result = mended(program, tmp_path)
+    result = fixed(program, tmp_path)
     compile(result, "train.py", "exec")
     assert (case, layout) != PLAIN or "    with torch.no_grad():\n        for x, y in val_loader:\n" in result, "else these tests would say nothing"
     assert meaning(result) == meaning(program)
@@ -1689,7 +1689,7 @@ def test_a_loop_keeps_its_meaning(case: str, layout: str, tmp_path: Path) -> Non
 
 def test_a_loop_keeps_its_own_step_where_the_rest_of_the_file_has_tabs(tmp_path: Path) -> None:
     head = LAYOUTS["tabs"](HEAD) + "model.eval()\nhits = 0\n"
-    result = mended(head + "for x, y in val_loader:\n    hits += (model(x).argmax(1) == y).sum().item()\n", tmp_path)
+    result = fixed(head + "for x, y in val_loader:\n    hits += (model(x).argmax(1) == y).sum().item()\n", tmp_path)
     assert result == head + "with torch.no_grad():\n    for x, y in val_loader:\n        hits += (model(x).argmax(1) == y).sum().item()\n"
 
 
@@ -1705,7 +1705,7 @@ def test_a_generator_does_not_hand_its_gradient_mode_to_its_caller(tmp_path: Pat
             criterion(model(torch.ones(8, 4)), guess).backward()
             optimizer.step()
     """)
-    result = ast.parse(mended(program, tmp_path))
+    result = ast.parse(fixed(program, tmp_path))
     blocks = [node for node in ast.walk(result) if isinstance(node, ast.With)]
     assert not [node for block in blocks for node in ast.walk(block) if isinstance(node, ast.Yield)]
 
@@ -1724,5 +1724,5 @@ def test_a_decorator_does_not_reach_a_term_that_is_returned(tmp_path: Path) -> N
         penalty.backward()
         optimizer.step()
     """)
-    result = ast.parse(mended(program, tmp_path))
+    result = ast.parse(fixed(program, tmp_path))
     assert [node.decorator_list for node in ast.walk(result) if isinstance(node, ast.FunctionDef) and node.name == "validate"] == [[]]

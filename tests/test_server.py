@@ -446,8 +446,8 @@ def test_a_mark_of_the_encoding_is_no_edit(tmp_path: Path) -> None:
 
     (tmp_path / "train.py").write_bytes(b"\xef\xbb\xbf" + RUN.encode())
     place = Place(str(tmp_path / "train.py"), 0, 1, 1, 1, 2)
-    assert verifying._is_saved(verifying.Subject("OOM101", place, RUN.encode()))
-    assert not verifying._is_saved(verifying.Subject("OOM101", place, GOOD.encode()))
+    assert verifying._is_saved(verifying.VerifiedFinding("OOM101", place, RUN.encode()))
+    assert not verifying._is_saved(verifying.VerifiedFinding("OOM101", place, GOOD.encode()))
 
 
 @pytest.mark.parametrize(("asked", "status"), [(["shutdown", "exit"], 0), (["exit"], 1)])

@@ -19,7 +19,7 @@ from oomlint.finding import Edit, Place
 from oomlint.notebooks.cells import ShellLine
 from oomlint.source import (
     PYTHON_LIMIT,
-    Kind,
+    FileKind,
     Source,
     SourceError,
     apply_edits,
@@ -238,8 +238,8 @@ def test_a_place_outside_of_the_file(spot: tuple[int, int, int, int]) -> None:
 def test_paths_become_absolute_and_kinds_follow_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_source("a.py", b"").path == str(tmp_path / "a.py")
-    assert read_source("script", b"").kind is Kind.PYTHON
-    assert read_source("A.IPYNB", b'{"cells": []}').kind is Kind.NOTEBOOK
+    assert read_source("script", b"").kind is FileKind.PYTHON
+    assert read_source("A.IPYNB", b'{"cells": []}').kind is FileKind.NOTEBOOK
 
 
 # Edits
@@ -367,7 +367,7 @@ def source_rows(text: str) -> list[str]:
 def test_every_notebook_is_a_program(name: str) -> None:
     source = read_source(NOTEBOOKS / name)
     ast.parse(source.text)
-    assert source.kind is Kind.NOTEBOOK
+    assert source.kind is FileKind.NOTEBOOK
     assert source.path == str(NOTEBOOKS / name)
 
 

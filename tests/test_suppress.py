@@ -36,7 +36,7 @@ def unused(text: str, *findings: Finding, selected: tuple[str, ...] = SELECTED, 
     return [each for each in apply(findings, Suppressions.from_source(of(text)), selected, known) if each.code == UNUSED]
 
 
-def mended(text: str, *findings: Finding) -> str:
+def fixed(text: str, *findings: Finding) -> str:
     """The text after the fixes of all reports."""
     source = of(text)
     edits: list[Edit] = [edit for each in unused(text, *findings) if each.fix for edit in each.fix.edits]
@@ -108,7 +108,7 @@ def test_comments_to_other_linters_count_for_the_whole_file_with_codes_of_ours()
     text = "# ruff: noqa: OOM101\nx = 1\n# flake8: noqa: E501, OOM2\n"
     assert kept(text, finding(2), finding(2, "OOM201"), finding(2, "OOM102")) == [finding(2, "OOM102")]
     assert [each.message for each in unused(text)] == [f"Unused suppression: no finding of {code} here" for code in ("OOM101", "OOM2")]
-    assert mended(text) == "x = 1\n# flake8: noqa: E501\n"
+    assert fixed(text) == "x = 1\n# flake8: noqa: E501\n"
 
 
 # Where they count
@@ -314,12 +314,12 @@ def test_codes_that_do_not_exist_are_reported() -> None:
     ],
 )
 def test_the_fix_takes_away_what_is_unused_and_nothing_else(before: str, after: str) -> None:
-    assert mended(before) == after
-    assert mended(after) == after
+    assert fixed(before) == after
+    assert fixed(after) == after
 
 
 def test_the_fix_keeps_the_codes_in_use() -> None:
-    assert mended("x = 1  # oomlint: ignore[OOM102, OOM101]\n", finding(1)) == "x = 1  # oomlint: ignore[OOM101]\n"
+    assert fixed("x = 1  # oomlint: ignore[OOM102, OOM101]\n", finding(1)) == "x = 1  # oomlint: ignore[OOM101]\n"
 
 
 # Cost

@@ -47,7 +47,7 @@ def finding(folder: Path, code: str, text: str) -> Finding:
 
 
 def the_only(root: Path, folder: str, code: str) -> Finding:
-    report = engine.run([str(root / folder / "train.py")], Settings(), root, engine.Options(cache=False, processes=1))
+    report = engine.run([str(root / folder / "train.py")], Settings(), root, engine.RunOptions(cache=False, processes=1))
     (found,) = [item for item in report.findings if item.code == code]
     return found
 

@@ -24,7 +24,7 @@ from oomlint import engine
 from oomlint.config import Settings
 from oomlint.trace.explaining import fits
 from oomlint.trace.growth import Shape, Trend
-from oomlint.trace.judging import Growth, Subject
+from oomlint.trace.judging import GrowthVerdict, JudgedSubject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def about(report: dict[str, Any], subject: Subject) -> dict[str, Any]:
+def about(report: dict[str, Any], subject: JudgedSubject) -> dict[str, Any]:
     found: list[dict[str, Any]] = [each for each in report["growth"] if each["subject"] == subject.value]
     assert found, [(each["who"], each["message"]) for each in report["growth"]]
     return found[0]
@@ -121,7 +121,7 @@ def test_a_report_is_as_its_schema_says(reports: dict[str, Any], name: str) -> N
 
 
 def test_nothing_grows(reports: dict[str, Any]) -> None:
-    main = about(reports["flat"], Subject.MAIN)
+    main = about(reports["flat"], JudgedSubject.MAIN)
     assert main["shape"] == Shape.FLAT
     assert not any(each["grows"] for each in reports["flat"]["growth"])
     assert reports["flat"]["peak"]["total"] == pytest.approx(60 * MB + 8 * MB, rel=0.2)
@@ -129,47 +129,47 @@ def test_nothing_grows(reports: dict[str, Any]) -> None:
 
 
 def test_each_step_grows(reports: dict[str, Any]) -> None:
-    main = about(reports["steps"], Subject.MAIN)
+    main = about(reports["steps"], JudgedSubject.MAIN)
     assert main["shape"] == Shape.STEADY
     assert main["a_step"] == pytest.approx(1 * MB, rel=0.2)
     assert reports["steps"]["unexplained"] == [{"subject": "main process", "who": "main process"}]
     assert "--deep" in reports["steps"]["next"][0]
-    unmarked = about(reports["unmarked"], Subject.MAIN)
+    unmarked = about(reports["unmarked"], JudgedSubject.MAIN)
     assert unmarked["grows"]
     assert unmarked["a_step"] is None
 
 
 def test_each_epoch_grows(reports: dict[str, Any]) -> None:
-    main = about(reports["epochs"], Subject.MAIN)
+    main = about(reports["epochs"], JudgedSubject.MAIN)
     assert main["shape"] == Shape.EPOCHS
     assert main["an_epoch"] == pytest.approx(20 * MB, rel=0.2)
     assert [mark["number"] for mark in reports["epochs"]["marks"] if mark["kind"] == "epoch"] == list(range(6))
 
 
 def test_evaluations_rise_and_fall(reports: dict[str, Any]) -> None:
-    assert about(reports["evaluations"], Subject.MAIN)["shape"] == Shape.WAVES
+    assert about(reports["evaluations"], JudgedSubject.MAIN)["shape"] == Shape.WAVES
 
 
 def test_memory_that_the_allocator_keeps(reports: dict[str, Any]) -> None:
-    main = about(reports["allocator"], Subject.MAIN)
+    main = about(reports["allocator"], JudgedSubject.MAIN)
     assert main["shape"] == Shape.KEPT
     assert main["freed"] == pytest.approx(80 * MB, rel=0.2)
 
 
 def test_descriptors_grow(reports: dict[str, Any]) -> None:
-    found = about(reports["descriptors"], Subject.DESCRIPTORS)
+    found = about(reports["descriptors"], JudgedSubject.DESCRIPTORS)
     assert found["grows"]
     assert found["held"] >= 55
-    assert about(reports["descriptors"], Subject.MAIN)["shape"] == Shape.FLAT
+    assert about(reports["descriptors"], JudgedSubject.MAIN)["shape"] == Shape.FLAT
     assert any("/proc/PID/fd" in step for step in reports["descriptors"]["next"])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_worker_grows(reports: dict[str, Any], method: str) -> None:
     report = reports[f"worker {method}"]
-    found = about(report, Subject.WORKERS)
+    found = about(report, JudgedSubject.WORKERS)
     assert found["shape"] == Shape.STEADY
-    assert about(report, Subject.MAIN)["shape"] == Shape.FLAT
+    assert about(report, JudgedSubject.MAIN)["shape"] == Shape.FLAT
     worker = report["processes"][found["processes"][0]]
     assert (worker["role"], worker["start_method"], worker["name"]) == ("worker", method, "worker 0")
     peak = next(each for each in report["peak"]["processes"] if each["process"] == found["processes"][0])
@@ -178,15 +178,15 @@ def test_a_worker_grows(reports: dict[str, Any], method: str) -> None:
 
 
 def test_workers_copy_what_they_read(reports: dict[str, Any]) -> None:
-    found = about(reports["copies"], Subject.COPIES)
+    found = about(reports["copies"], JudgedSubject.COPIES)
     assert len(found["processes"]) == 2
     objects = 600_000 * (56 + 56 + 32)  # a tuple of two, a string, an integer
     assert found["held"] == pytest.approx(2 * objects, rel=0.3)
 
 
 def test_shared_memory_grows(reports: dict[str, Any]) -> None:
-    assert about(reports["shared"], Subject.SHARED)["grows"]
-    assert not about(reports["shared"], Subject.MAIN)["grows"]
+    assert about(reports["shared"], JudgedSubject.SHARED)["grows"]
+    assert not about(reports["shared"], JudgedSubject.MAIN)["grows"]
 
 
 # -- how it ends -------------------------------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ def test_a_browser_reads_the_figures(reports: dict[str, Any], tmp_path: Path) ->
     assert re.search(r'id="peak" data-bytes="(\d+)">([\d.]+ MiB)</strong>', done.stdout)
     assert int(re.findall(r'id="peak" data-bytes="(\d+)"', done.stdout)[0]) == report["peak"]["total"]
     rows = dict(re.findall(r'<td>([^<]+)</td><td class="outcome \w+" data-shape="([^"]+)"', done.stdout))
-    assert rows["main process"] == about(report, Subject.MAIN)["shape"]  # which shape it is depends on the machine's load: a test above says it
+    assert rows["main process"] == about(report, JudgedSubject.MAIN)["shape"]  # which shape it is depends on the machine's load: a test above says it
     assert len(re.findall(r'class="epoch"', done.stdout)) >= 6
     assert "<polygon" in done.stdout
 
@@ -438,49 +438,49 @@ STAYS: Final = Trend(Shape.FLAT)
 @pytest.mark.parametrize(
     ("code", "subject", "trend"),
     [
-        ("OOM201", Subject.MAIN, GROWS),
-        ("OOM202", Subject.MAIN, GROWS),
-        ("OOM206", Subject.MAIN, GROWS),
-        ("OOM219", Subject.MAIN, Trend(Shape.WAVES, 1e9, times=3)),
-        ("OOM402", Subject.MAIN, STAYS),
-        ("OOM110", Subject.COPIES, Trend(Shape.SETTLED, 1e9)),
-        ("OOM214", Subject.WORKERS, GROWS),
-        ("OOM306", Subject.DESCRIPTORS, GROWS),
-        ("OOM307", Subject.DESCRIPTORS, GROWS),
-        ("OOM207", Subject.DESCRIPTORS, GROWS),
-        ("OOM207", Subject.SHARED, GROWS),
-        ("OOM121", Subject.SHARED, STAYS),
-        ("OOM220", Subject.DEVICE, GROWS),
+        ("OOM201", JudgedSubject.MAIN, GROWS),
+        ("OOM202", JudgedSubject.MAIN, GROWS),
+        ("OOM206", JudgedSubject.MAIN, GROWS),
+        ("OOM219", JudgedSubject.MAIN, Trend(Shape.WAVES, 1e9, times=3)),
+        ("OOM402", JudgedSubject.MAIN, STAYS),
+        ("OOM110", JudgedSubject.COPIES, Trend(Shape.SETTLED, 1e9)),
+        ("OOM214", JudgedSubject.WORKERS, GROWS),
+        ("OOM306", JudgedSubject.DESCRIPTORS, GROWS),
+        ("OOM307", JudgedSubject.DESCRIPTORS, GROWS),
+        ("OOM207", JudgedSubject.DESCRIPTORS, GROWS),
+        ("OOM207", JudgedSubject.SHARED, GROWS),
+        ("OOM121", JudgedSubject.SHARED, STAYS),
+        ("OOM220", JudgedSubject.DEVICE, GROWS),
     ],
 )
-def test_findings_fit_what_they_cause(code: str, subject: Subject, trend: Trend) -> None:
+def test_findings_fit_what_they_cause(code: str, subject: JudgedSubject, trend: Trend) -> None:
     findings = [item for item in found_in(code) if item.code == code]
     assert findings
-    fitting = [item for item in findings if fits(Growth(subject, "x", trend, 1e9, methods=("fork",)), item, alone=False)]
+    fitting = [item for item in findings if fits(GrowthVerdict(subject, "x", trend, 1e9, methods=("fork",)), item, alone=False)]
     assert fitting, [(item.weight, item.facts) for item in findings]
 
 
 @pytest.mark.parametrize(
     ("code", "subject", "trend"),
     [
-        ("OOM101", Subject.MAIN, GROWS),
-        ("OOM110", Subject.MAIN, GROWS),
-        ("OOM110", Subject.DESCRIPTORS, GROWS),
-        ("OOM201", Subject.WORKERS, GROWS),
-        ("OOM202", Subject.MAIN, STAYS),
-        ("OOM202", Subject.COPIES, GROWS),
-        ("OOM214", Subject.MAIN, GROWS),
-        ("OOM304", Subject.MAIN, GROWS),
-        ("OOM306", Subject.MAIN, GROWS),
-        ("OOM402", Subject.MAIN, GROWS),
-        ("OOM402", Subject.WORKERS, GROWS),
-        ("OOM120", Subject.MAIN, STAYS),
+        ("OOM101", JudgedSubject.MAIN, GROWS),
+        ("OOM110", JudgedSubject.MAIN, GROWS),
+        ("OOM110", JudgedSubject.DESCRIPTORS, GROWS),
+        ("OOM201", JudgedSubject.WORKERS, GROWS),
+        ("OOM202", JudgedSubject.MAIN, STAYS),
+        ("OOM202", JudgedSubject.COPIES, GROWS),
+        ("OOM214", JudgedSubject.MAIN, GROWS),
+        ("OOM304", JudgedSubject.MAIN, GROWS),
+        ("OOM306", JudgedSubject.MAIN, GROWS),
+        ("OOM402", JudgedSubject.MAIN, GROWS),
+        ("OOM402", JudgedSubject.WORKERS, GROWS),
+        ("OOM120", JudgedSubject.MAIN, STAYS),
     ],
 )
-def test_findings_fit_nothing_else(code: str, subject: Subject, trend: Trend) -> None:
+def test_findings_fit_nothing_else(code: str, subject: JudgedSubject, trend: Trend) -> None:
     for item in found_in(code):
         if item.code == code:
-            assert not fits(Growth(subject, "x", trend, 1e9, methods=("fork",)), item, alone=False), (item.weight, item.facts)
+            assert not fits(GrowthVerdict(subject, "x", trend, 1e9, methods=("fork",)), item, alone=False), (item.weight, item.facts)
 
 
 @cache
@@ -488,7 +488,7 @@ def found_in(code: str) -> tuple[Finding, ...]:
     """What is found in the first fixtures of a rule."""
     folder = ROOT / "fixtures" / "rules" / code
     paths = [str(path) for path in sorted(folder.glob("bad*.py"))[:4]] or [str(folder)]
-    return engine.run(paths, Settings(), folder, engine.Options(cache=False, processes=1, causes=False)).findings
+    return engine.run(paths, Settings(), folder, engine.RunOptions(cache=False, processes=1, causes=False)).findings
 
 
 def test_what_a_budget_predicts_stands_beside_what_was_seen(tmp_path: Path) -> None:

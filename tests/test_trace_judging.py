@@ -13,18 +13,18 @@ from oomlint.cli.tracing import predicted
 from oomlint.output import trace_words
 from oomlint.trace.explaining import Explanation, explain, next_steps
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Growth, Subject, growths
-from oomlint.trace.report import Report
-from oomlint.trace.timeline import Ending, Figures, Kill, Mark, MarkKind, Process, Role, Sample, Trace
+from oomlint.trace.judging import GrowthVerdict, JudgedSubject, growths
+from oomlint.trace.report import TraceReport
+from oomlint.trace.timeline import Ending, Kill, Mark, MarkKind, Process, ProcessFigures, ProcessRole, TimelineSample, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MB: Final = 10**6
 TRAIN: Final = ("python", "train.py")
-MAIN: Final = Process(7, 1, 0.0, 0.0, TRAIN, role=Role.MAIN)
-WORKER: Final = Process(0, 7, 0.0, 0.0, TRAIN, role=Role.WORKER, start_method="fork")
-RANK: Final = Process(0, 1, 0.0, 0.0, TRAIN, role=Role.RANK)
+MAIN: Final = Process(7, 1, 0.0, 0.0, TRAIN, role=ProcessRole.MAIN)
+WORKER: Final = Process(0, 7, 0.0, 0.0, TRAIN, role=ProcessRole.WORKER, start_method="fork")
+RANK: Final = Process(0, 1, 0.0, 0.0, TRAIN, role=ProcessRole.RANK)
 
 Life = tuple[Process, float, float, "Callable[[float], float]"]  # who, from when, until when, and the megabytes of its own at a time
 
@@ -37,8 +37,8 @@ def traced(*lives: Life, every: float = 0.2) -> Trace:
     for number in range(int(end / every) + 1):
         at = number * every
         sizes = {place: int(MB * size(at)) for place, (_, since, until, size) in enumerate(lives) if since <= at <= until}
-        trace.add(Sample(at, {place: Figures(size, 0, size, size, size, 3) for place, size in sizes.items()}))
-    trace.marks = [Mark(each.since, MarkKind.PASS, place) for place, each in enumerate(each for each in processes if each.role is Role.WORKER)]
+        trace.add(TimelineSample(at, {place: ProcessFigures(size, 0, size, size, size, 3) for place, size in sizes.items()}))
+    trace.marks = [Mark(each.since, MarkKind.PASS, place) for place, each in enumerate(each for each in processes if each.role is ProcessRole.WORKER)]
     trace.ending = Ending(0)
     return trace
 
@@ -47,7 +47,7 @@ def told(trace: Trace) -> dict[str, Shape]:
     return {each.who: each.trend.shape for each in growths(trace)}
 
 
-def about(trace: Trace, subject: Subject) -> Growth:
+def about(trace: Trace, subject: JudgedSubject) -> GrowthVerdict:
     return next(each for each in growths(trace) if each.subject is subject)
 
 
@@ -86,7 +86,10 @@ def test_a_share_that_comes_back_from_workers_is_no_growth() -> None:
     for sample in trace.samples:
         if len(sample.processes) == 3:
             sample.processes.update(
-                {0: Figures(50 * MB, 0, 5 * MB, 150 * MB, 150 * MB, 3), **dict.fromkeys((1, 2), Figures(62 * MB, 0, 12 * MB, 162 * MB, 162 * MB, 3))}
+                {
+                    0: ProcessFigures(50 * MB, 0, 5 * MB, 150 * MB, 150 * MB, 3),
+                    **dict.fromkeys((1, 2), ProcessFigures(62 * MB, 0, 12 * MB, 162 * MB, 162 * MB, 3)),
+                }
             )
     assert set(told(trace).values()) == {Shape.FLAT}
 
@@ -107,7 +110,7 @@ def test_workers_of_all_ranks_are_told_together() -> None:
             *((replace(WORKER, parent=100 + rank), 2 + 0.1 * rank, 10, lambda _: 14.0) for rank in range(2)),
             *((replace(WORKER, parent=100 + rank, generation=1), 11, 18, lambda _: 14.0) for rank in range(2)),
         ),
-        Subject.WORKERS,
+        JudgedSubject.WORKERS,
     )
     assert (found.who, len(found.processes), found.held) == ("2 workers (fork)", 2, 28 * MB)
 
@@ -146,4 +149,4 @@ def test_a_budget_is_told_what_was_seen(tmp_path: Path, monkeypatch: pytest.Monk
     assert spawned
     assert (forked.given, spawned.given) == (("start method fork",), ("start method spawn",))
     assert spawned.bytes > forked.bytes + 2 * 50 * MB
-    assert "for what was seen: start method spawn" in trace_words.predicted(Report(traced((MAIN, 0, 1, lambda _: 1)), predicted=spawned))
+    assert "for what was seen: start method spawn" in trace_words.predicted(TraceReport(traced((MAIN, 0, 1, lambda _: 1)), predicted=spawned))

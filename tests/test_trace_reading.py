@@ -17,9 +17,9 @@ from oomlint.config import Settings
 from oomlint.projects import Projects
 from oomlint.trace import cgroups, deepening, devices, scripts
 from oomlint.trace.marks import VARIABLE, watch
-from oomlint.trace.reading import Linux, Reader, promote
+from oomlint.trace.reading import Linux, ProcessReader, promote
 from oomlint.trace.roles import About, role_of, script_of
-from oomlint.trace.timeline import MOST_SAMPLES, Figures, Process, Role, Sample, Trace
+from oomlint.trace.timeline import MOST_SAMPLES, Process, ProcessFigures, ProcessRole, TimelineSample, Trace
 from oomlint.verify import process_tree
 
 if TYPE_CHECKING:
@@ -40,17 +40,17 @@ TRACKER: Final = ("/usr/bin/python3.12", "-c", "from multiprocessing.resource_tr
 @pytest.mark.parametrize(
     ("process", "parent", "wanted"),
     [
-        (About(TRAIN), About(("bash",)), (Role.OTHER, "", None)),
-        (About(TRAIN), About(TRAIN), (Role.WORKER, "fork", None)),
-        (About(("bash", "run.sh")), About(("bash", "run.sh")), (Role.OTHER, "", None)),
-        (About(SPAWNED), About(TRAIN), (Role.WORKER, "spawn", None)),
-        (About(SERVER), About(TRAIN), (Role.HELPER, "", None)),
-        (About(SERVER), About(SERVER), (Role.WORKER, "forkserver", None)),
-        (About(TRACKER), About(TRAIN), (Role.HELPER, "", None)),
-        (About(("train",), "pt_data_worker"), About(("train",)), (Role.WORKER, "fork", None)),
-        (About(TRAIN, "", {"RANK": "3"}), About(("python", "/usr/bin/torchrun")), (Role.RANK, "", 3)),
-        (About(TRAIN, "", {"RANK": "3"}), About(TRAIN, "", {"RANK": "3"}), (Role.WORKER, "fork", None)),
-        (About(TRAIN, "", {"SLURM_PROCID": "0"}), About((), "", {"SLURM_PROCID": "0"}), (Role.OTHER, "", None)),
+        (About(TRAIN), About(("bash",)), (ProcessRole.OTHER, "", None)),
+        (About(TRAIN), About(TRAIN), (ProcessRole.WORKER, "fork", None)),
+        (About(("bash", "run.sh")), About(("bash", "run.sh")), (ProcessRole.OTHER, "", None)),
+        (About(SPAWNED), About(TRAIN), (ProcessRole.WORKER, "spawn", None)),
+        (About(SERVER), About(TRAIN), (ProcessRole.HELPER, "", None)),
+        (About(SERVER), About(SERVER), (ProcessRole.WORKER, "forkserver", None)),
+        (About(TRACKER), About(TRAIN), (ProcessRole.HELPER, "", None)),
+        (About(("train",), "pt_data_worker"), About(("train",)), (ProcessRole.WORKER, "fork", None)),
+        (About(TRAIN, "", {"RANK": "3"}), About(("python", "/usr/bin/torchrun")), (ProcessRole.RANK, "", 3)),
+        (About(TRAIN, "", {"RANK": "3"}), About(TRAIN, "", {"RANK": "3"}), (ProcessRole.WORKER, "fork", None)),
+        (About(TRAIN, "", {"SLURM_PROCID": "0"}), About((), "", {"SLURM_PROCID": "0"}), (ProcessRole.OTHER, "", None)),
     ],
 )
 def test_roles(process: About, parent: About, wanted: object) -> None:
@@ -78,12 +78,12 @@ def test_the_main_process_is_the_one_that_holds_most() -> None:
         Process(1, 0, 0, 1, ("sh", "run.sh"), highest=10**9),
         Process(2, 1, 0, 1, TRAIN, highest=10**8),
         Process(3, 1, 0, 1, ("python", "log.py"), highest=10**7),
-        Process(4, 2, 0, 1, TRAIN, role=Role.WORKER, start_method="fork"),
+        Process(4, 2, 0, 1, TRAIN, role=ProcessRole.WORKER, start_method="fork"),
     ]
     promote(trace)
-    assert [each.role for each in trace.processes] == [Role.OTHER, Role.MAIN, Role.OTHER, Role.WORKER]
+    assert [each.role for each in trace.processes] == [ProcessRole.OTHER, ProcessRole.MAIN, ProcessRole.OTHER, ProcessRole.WORKER]
     assert [trace.name(index) for index in range(4)] == ["sh", "main process", "python", "worker 0"]
-    trace.processes += [Process(5, 2, 0, 1, SERVER, role=Role.HELPER), Process(6, 2, 0, 1, TRACKER, role=Role.HELPER)]
+    trace.processes += [Process(5, 2, 0, 1, SERVER, role=ProcessRole.HELPER), Process(6, 2, 0, 1, TRACKER, role=ProcessRole.HELPER)]
     assert [trace.name(index) for index in (4, 5)] == ["forkserver", "resource tracker"]
 
 
@@ -91,10 +91,10 @@ def test_spawned_processes_with_workers_of_their_own_are_ranks() -> None:
     trace = Trace(("python",), "/")
     trace.processes = [
         Process(1, 0, 0, 1, TRAIN),
-        Process(2, 1, 0, 1, SPAWNED, role=Role.WORKER, start_method="spawn", slot=0),
-        Process(3, 1, 0, 1, SPAWNED, role=Role.WORKER, start_method="spawn", slot=1),
-        Process(4, 2, 0, 1, SPAWNED, role=Role.WORKER, start_method="fork"),
-        Process(5, 3, 0, 1, SPAWNED, role=Role.WORKER, start_method="fork"),
+        Process(2, 1, 0, 1, SPAWNED, role=ProcessRole.WORKER, start_method="spawn", slot=0),
+        Process(3, 1, 0, 1, SPAWNED, role=ProcessRole.WORKER, start_method="spawn", slot=1),
+        Process(4, 2, 0, 1, SPAWNED, role=ProcessRole.WORKER, start_method="fork"),
+        Process(5, 3, 0, 1, SPAWNED, role=ProcessRole.WORKER, start_method="fork"),
     ]
     promote(trace)
     assert [trace.name(index) for index in range(5)] == ["python", "rank 0", "rank 1", "worker 0 of rank 0", "worker 0 of rank 1"]
@@ -103,7 +103,7 @@ def test_spawned_processes_with_workers_of_their_own_are_ranks() -> None:
 def test_a_trace_of_days_stays_small() -> None:
     trace = Trace(("x",), "/", processes=[Process(1, 0, 0, 1)])
     for number in range(5 * MOST_SAMPLES):
-        trace.add(Sample(float(number), {0: Figures(10**9 if number == 777 else number, 0, 0, 0, 0, 3)}))
+        trace.add(TimelineSample(float(number), {0: ProcessFigures(10**9 if number == 777 else number, 0, 0, 0, 0, 3)}))
     assert len(trace.samples) <= MOST_SAMPLES
     assert max(sample.total for sample in trace.samples) == 10**9
     assert trace.peak is not None
@@ -158,7 +158,7 @@ class FakeSystem:
     measure = "PSS"
 
     def __init__(self) -> None:
-        self.alive: dict[int, Figures] = {}
+        self.alive: dict[int, ProcessFigures] = {}
 
     def below(self) -> list[int]:
         return list(self.alive)
@@ -175,21 +175,21 @@ class FakeSystem:
     def ended_by(self, pid: int) -> int:
         return 9 if pid == 8 else 0
 
-    def figures(self, pid: int) -> tuple[Figures, int]:
+    def figures(self, pid: int) -> tuple[ProcessFigures, int]:
         return self.alive[pid], 0
 
-    def update(self, pid: int, figures: Figures) -> tuple[Figures, int]:
+    def update(self, pid: int, figures: ProcessFigures) -> tuple[ProcessFigures, int]:
         return (figures, 0) if pid in self.alive else (held(0), 0)
 
 
-def held(size: int) -> Figures:
-    return Figures(size, 0, size, size, size, 3)
+def held(size: int) -> ProcessFigures:
+    return ProcessFigures(size, 0, size, size, size, 3)
 
 
 def test_a_light_reading_takes_no_more_off_than_was_the_process_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 900 MB, 600 are shared with two forked workers, so 500 count: 300 of its own, and 200."""
-    before = Figures(500, 0, 300, 900, 950, 3)
-    truth = Figures(430, 0, 300, 690, 740, 3)  # what a full reading would find
+    before = ProcessFigures(500, 0, 300, 900, 950, 3)
+    truth = ProcessFigures(430, 0, 300, 690, 740, 3)  # what a full reading would find
     now = {"mapped": 0}
     monkeypatch.setattr(process_tree, "in_memory", lambda _: (now["mapped"] + 50, now["mapped"]))
     monkeypatch.setattr(process_tree, "descriptors", lambda _: 3)
@@ -211,7 +211,7 @@ def test_a_kill_by_the_oom_killer_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(cgroups, "group_of", lambda pid: group_of(pid, root, proc))
     monkeypatch.setattr(cgroups, "machine_kills", lambda: machine_kills(proc))
     trace, system = Trace(("x",), "/"), FakeSystem()
-    reader = Reader(trace, system, 7)
+    reader = ProcessReader(trace, system, 7)
     system.alive = {7: held(100), 8: held(300)}
     trace.add(reader.read(0.0))
     assert not trace.kills
@@ -390,7 +390,7 @@ def test_the_files_of_a_command(tmp_path: Path) -> None:
 # -- which lines grow --------------------------------------------------------------------------------------------------
 
 
-def lines_of(tmp_path: Path, totals: dict[int, Sequence[float]]) -> dict[int, deepening.Line]:
+def lines_of(tmp_path: Path, totals: dict[int, Sequence[float]]) -> dict[int, deepening.AllocationLine]:
     """What is said of the lines of one process that held these megabytes at one look after the other."""
     looks = zip(*totals.values(), strict=True)
     said = (

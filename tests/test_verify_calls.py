@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oomlint.config import load_settings
-from oomlint.engine import Options as Running
+from oomlint.engine import RunOptions as Running
 from oomlint.engine import run
 from oomlint.model.project import Project
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import cases_of
-from oomlint.verify.session import Options, Session
+from oomlint.verify.session import Session, VerifyOptions
 from oomlint.verify.strategies import call_verdict, calls
 from oomlint.verify.strategies.slicing import counterpart, cut, sites
 
@@ -139,7 +139,7 @@ def verify(tmp_path: Path, runner: SandboxRunner) -> Callable[..., Verdict]:
             data = file.read_bytes()
             case = Case(case.finding, case.root, {str(file): (data, instead(data.decode()).encode())})
         with Base(str(tmp_path), within=runner.place) as base, Trees(base, case.changes) as trees:
-            return calls.verify(Session(case, Project(tmp_path, settings), settings, Options(), runner, trees))
+            return calls.verify(Session(case, Project(tmp_path, settings), settings, VerifyOptions(), runner, trees))
 
     return verdict
 

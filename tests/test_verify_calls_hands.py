@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from verify_cases import found, judge_by_hand, told, verify
 
-from oomlint.cli import mended
+from oomlint.cli import edited_cases
 from oomlint.verify.case import Outcome
 from oomlint.verify.child.synthesis import stub_optimizer, symbolic_sweep
 from oomlint.verify.strategies.changed_statements import changed
@@ -145,10 +145,10 @@ def train(model, loader, opt, every=2):
 
 
 def test_the_steps_that_are_left_over_at_the_end_count(judged: Judge) -> None:
-    mended = ACCUMULATED.replace("total += loss", "total += loss.detach()")
-    right = judged(ACCUMULATED, mended)
+    fixed = ACCUMULATED.replace("total += loss", "total += loss.detach()")
+    right = judged(ACCUMULATED, fixed)
     assert right.outcome is Outcome.CONFIRMED, told(right)
-    wrong = judged(ACCUMULATED, mended.replace(" or i + 1 == len(loader)", ""))
+    wrong = judged(ACCUMULATED, fixed.replace(" or i + 1 == len(loader)", ""))
     assert wrong.outcome is Outcome.REGRESSED, told(wrong)
 
 
@@ -244,13 +244,13 @@ def test_edits_for_two_findings_are_judged_one_by_one(runner: SandboxRunner, tmp
     program.write_text(TWO)
     after.write_text(TWO.replace(", " + ALWAYS, "").replace("append(loss)", "append(loss.detach())"))
     findings = [found(program, code) for code in ("OOM101", "OOM202")]
-    for case, other in zip(mended.cases(str(after), findings, findings, str(program.parent), []), ("line 14, `losses", "line 7, `loader"), strict=True):
+    for case, other in zip(edited_cases.cases(str(after), findings, findings, str(program.parent), []), ("line 14, `losses", "line 7, `loader"), strict=True):
         verdict = verify(runner, case)
         assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
         assert any(item.startswith(other) and "another finding" in item for item in verdict.assumptions), told(verdict)
     wrong = after.read_text().replace("optimizer.step()", "pass")
     after.write_text(wrong)
-    (case,) = mended.cases(str(after), findings[1:], findings, str(program.parent), [])
+    (case,) = edited_cases.cases(str(after), findings[1:], findings, str(program.parent), [])
     assert verify(runner, case).outcome is Outcome.REGRESSED
 
 

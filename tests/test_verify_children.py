@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oomlint.verify import process_tree
-from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Job, Limits, SandboxError
-from oomlint.verify.sandbox.view import View
+from oomlint.verify.jobs import MEBIBYTE, Done, Job, JobEnd, Limits, SandboxError
+from oomlint.verify.sandbox.view import SandboxView
 from oomlint.verify.sandbox_runner import SandboxRunner
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PATIENCE = 60.0  # seconds: other tests may run beside
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxRunner]:
-    with SandboxRunner(unsandboxed=True, view=View(writable=(str(tmp_path_factory.getbasetemp()),))) as made:
+    with SandboxRunner(unsandboxed=True, view=SandboxView(writable=(str(tmp_path_factory.getbasetemp()),))) as made:
         yield made
     assert not os.path.exists(made.place)
     assert not process_tree.marked(made.place)
@@ -80,7 +80,7 @@ def test_a_job_answers_and_its_output_is_kept(runner: SandboxRunner, tmp_path: P
         """
     done = do(runner, tmp_path, program, fresh=fresh, arguments=("--lr", "1"))
     assert done.failure == ""
-    assert (done.ended, done.status, done.answer, done.left) == (Ended.EXIT, 0, {"status": 0}, 0)
+    assert (done.ended, done.status, done.answer, done.left) == (JobEnd.EXIT, 0, {"status": 0}, 0)
     assert done.errors == "careful"
     drawn, folders = done.printed.splitlines()
     assert drawn == "['--lr', '1'] 0.8444218515250481 0.5488135039273248 0.49625658988952637 1 False"
@@ -90,18 +90,18 @@ def test_a_job_answers_and_its_output_is_kept(runner: SandboxRunner, tmp_path: P
 @pytest.mark.parametrize(
     ("program", "ended", "status", "failure"),
     [
-        ("x = [1]\n\nx[3]\n", Ended.EXIT, 0, "IndexError: list index out of range (program.py:3)"),
-        ("import torch\ntorch.zeros(2) @ torch.zeros(3)\n", Ended.EXIT, 0, "RuntimeError: inconsistent tensor size"),
-        ("raise KeyboardInterrupt\n", Ended.EXIT, 0, "KeyboardInterrupt (program.py:1)"),
-        ("input()\n", Ended.EXIT, 0, "EOFError: EOF when reading a line (program.py:1)"),
-        ("import os\nos._exit(3)\n", Ended.EXIT, 3, "the process ended itself with status 3"),
-        ("import ctypes\nctypes.string_at(0)\n", Ended.SIGNAL, -signal.SIGSEGV, "killed by SIGSEGV"),
-        ("import os\nos.kill(os.getpid(), 9)\n", Ended.SIGNAL, -signal.SIGKILL, "killed by SIGKILL"),
-        ("def f(): f()\nf()\n", Ended.EXIT, 0, "RecursionError: maximum recursion depth exceeded"),
-        ("def f(:\n", Ended.EXIT, 0, "SyntaxError: invalid syntax"),
+        ("x = [1]\n\nx[3]\n", JobEnd.EXIT, 0, "IndexError: list index out of range (program.py:3)"),
+        ("import torch\ntorch.zeros(2) @ torch.zeros(3)\n", JobEnd.EXIT, 0, "RuntimeError: inconsistent tensor size"),
+        ("raise KeyboardInterrupt\n", JobEnd.EXIT, 0, "KeyboardInterrupt (program.py:1)"),
+        ("input()\n", JobEnd.EXIT, 0, "EOFError: EOF when reading a line (program.py:1)"),
+        ("import os\nos._exit(3)\n", JobEnd.EXIT, 3, "the process ended itself with status 3"),
+        ("import ctypes\nctypes.string_at(0)\n", JobEnd.SIGNAL, -signal.SIGSEGV, "killed by SIGSEGV"),
+        ("import os\nos.kill(os.getpid(), 9)\n", JobEnd.SIGNAL, -signal.SIGKILL, "killed by SIGKILL"),
+        ("def f(): f()\nf()\n", JobEnd.EXIT, 0, "RecursionError: maximum recursion depth exceeded"),
+        ("def f(:\n", JobEnd.EXIT, 0, "SyntaxError: invalid syntax"),
     ],
 )
-def test_a_job_that_fails_says_why_in_one_line(runner: SandboxRunner, tmp_path: Path, program: str, ended: Ended, status: int, failure: str) -> None:
+def test_a_job_that_fails_says_why_in_one_line(runner: SandboxRunner, tmp_path: Path, program: str, ended: JobEnd, status: int, failure: str) -> None:
     done = do(runner, tmp_path, program)
     assert (done.answer, done.ended, done.status) == (None, ended, status)
     assert done.failure.startswith(failure)
@@ -139,7 +139,7 @@ def test_the_memory_is_read_all_the_while_on_demand(runner: SandboxRunner, tmp_p
 
 def test_an_infinite_loop_is_ended(runner: SandboxRunner, tmp_path: Path) -> None:
     done = do(runner, tmp_path, "while True: pass", seconds=0.4)
-    assert (done.ended, done.answer, done.failure) == (Ended.TIME, None, "not at its end after 0.4 s")
+    assert (done.ended, done.answer, done.failure) == (JobEnd.TIME, None, "not at its end after 0.4 s")
     assert done.seconds < 5
 
 
@@ -147,7 +147,7 @@ def test_a_job_that_ignores_signals_is_ended(runner: SandboxRunner, tmp_path: Pa
     program = (
         "import signal\nfor n in (1, 2, 3, 14, 15): signal.signal(n, signal.SIG_IGN)\nwhile True:\n    try: signal.pause()\n    except BaseException: pass"
     )
-    assert do(runner, tmp_path, program, seconds=0.3).ended is Ended.TIME
+    assert do(runner, tmp_path, program, seconds=0.3).ended is JobEnd.TIME
 
 
 def test_a_fork_bomb_is_ended(runner: SandboxRunner, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_fork_bomb_is_ended(runner: SandboxRunner, tmp_path: Path) -> None:
         time.sleep(60)
         """
     done = do(runner, tmp_path, program, processes=40)
-    assert (done.ended, done.failure) == (Ended.PROCESSES, "more than 40 processes")
+    assert (done.ended, done.failure) == (JobEnd.PROCESSES, "more than 40 processes")
 
 
 @pytest.mark.parametrize("start", ["held = grow()", "import os; pid = os.fork() or grow(); os.waitpid(pid, 0)"], ids=["job", "worker"])
@@ -179,7 +179,7 @@ def test_memory_over_the_cap_ends_the_job(runner: SandboxRunner, tmp_path: Path,
         {start}
         """
     done = do(runner, tmp_path, program, memory=400 * MEBIBYTE)
-    assert (done.ended, done.failure) == (Ended.MEMORY, "more than 400 MiB of memory")
+    assert (done.ended, done.failure) == (JobEnd.MEMORY, "more than 400 MiB of memory")
     assert 400 * MEBIBYTE < done.peak < 700 * MEBIBYTE
 
 
@@ -201,7 +201,7 @@ def test_daemons_are_found_and_ended(runner: SandboxRunner, tmp_path: Path) -> N
         print("away")
         """
     done = do(runner, tmp_path, program)
-    assert (done.ended, done.answer, done.printed, done.left) == (Ended.EXIT, {"status": 0}, "away\n", 3)
+    assert (done.ended, done.answer, done.printed, done.left) == (JobEnd.EXIT, {"status": 0}, "away\n", 3)
 
 
 # -- the sandbox ----------------------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ def test_a_server_that_dies_is_replaced(runner: SandboxRunner, tmp_path: Path) -
     killer.start()
     done = do(runner, tmp_path, "import os, time\nos.fork()\nos.setsid() if os.fork() == 0 else None\ntime.sleep(60)")
     killer.join()
-    assert (done.ended, done.answer, done.failure) == (Ended.SIGNAL, None, "the server of jobs has died with it")
+    assert (done.ended, done.answer, done.failure) == (JobEnd.SIGNAL, None, "the server of jobs has died with it")
     assert do(runner, tmp_path, "print(2)").printed == "2\n"
 
 
@@ -363,7 +363,7 @@ def test_without_a_sandbox_nothing_is_run_unless_asked_for(tmp_path: Path, monke
 def test_without_namespaces_the_network_is_refused_all_the_same(runner: SandboxRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_sandbox(runner)
     monkeypatch.setenv("OOMLINT_NO_SANDBOX", "namespaces")
-    with SandboxRunner(view=View(writable=(str(tmp_path),))) as other:
+    with SandboxRunner(view=SandboxView(writable=(str(tmp_path),))) as other:
         assert not other.sandbox.network
         done, came = connected(other, tmp_path)
     assert done.failure == "PermissionError: [Errno 13] Permission denied (program.py:2)"
@@ -424,7 +424,7 @@ def test_a_hostile_interpreter_gets_nothing_written_elsewhere(tmp_path: Path) ->
     )
     python.chmod(0o755)
     try:
-        with SandboxRunner(str(python), unsandboxed=True, view=View(writable=(str(tmp_path / "jobs"),))) as hostile:
+        with SandboxRunner(str(python), unsandboxed=True, view=SandboxView(writable=(str(tmp_path / "jobs"),))) as hostile:
             hostile.run(Job("loading.run_script:run", {"path": "none.py"}, hostile.place, Limits(seconds=10)))
     except (SandboxError, OSError):
         pass
@@ -439,7 +439,7 @@ def test_an_interpreter_is_not_started_again_in_less_of_a_sandbox(tmp_path: Path
         python.write_text(f"#!/bin/sh\necho once >> {started}\nexit {status}\n")
         python.chmod(0o755)
         with pytest.raises(SandboxError):
-            SandboxRunner(str(python), unsandboxed=True, view=View(writable=(str(tmp_path),)))
+            SandboxRunner(str(python), unsandboxed=True, view=SandboxView(writable=(str(tmp_path),)))
     assert started.read_text() == "once\n" * 3
 
 

@@ -19,13 +19,13 @@ from oomlint import amounts
 from oomlint.__main__ import main
 from oomlint.cli import app, verification, verify
 from oomlint.cli.options import read
-from oomlint.config import ConfigError, Format
+from oomlint.config import ConfigError, OutputFormat
 from oomlint.output.json_schema import schema
 from oomlint.verify import patches
 from oomlint.verify import run as run_module
-from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
+from oomlint.verify.case import Fidelity, Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.jobs import Limits, SandboxError
-from oomlint.verify.session import Options, Session, nearest
+from oomlint.verify.session import Session, VerifyOptions, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 HEAD = "from torch.utils.data import DataLoader\n"
 BAD = "DataLoader({}, num_workers=0, persistent_workers=True)\n"
-MENDED = BAD.replace(", persistent_workers=True", "")
+FIXED = BAD.replace(", persistent_workers=True", "")
 APPLY = "To apply what is confirmed: oomlint check --fix --verify --select=OOM101 a.py\n"
 CYCLE = """\
 from itertools import cycle
@@ -74,9 +74,9 @@ class Judge:
         outcome = self.outcomes.get(found[1] if found else "", self.default)
         if isinstance(outcome, BaseException):
             raise outcome
-        if not case.mended:
+        if not case.has_fix:
             outcome = Outcome.SHOWN
-        return Verdict(outcome, self.reason, self.fidelity, (Reading("failures", "calls", (1.0,), (0.0,)),), (), (), (), 0.5)
+        return Verdict(outcome, self.reason, self.fidelity, (QuantityReading("failures", "calls", (1.0,), (0.0,)),), (), (), (), 0.5)
 
     @property
     def rows(self) -> list[int]:
@@ -265,7 +265,7 @@ def test_a_case_holds_the_fix(folder: Path, run: Callable[..., Done], judge: Jud
     run("verify", "a.py:3")
     ((before, after),) = judge.cases[0].changes.values()
     assert before == (folder / "a.py").read_bytes()
-    assert after == before.replace(BAD.format("two").encode(), MENDED.format("two").encode())
+    assert after == before.replace(BAD.format("two").encode(), FIXED.format("two").encode())
     assert judge.cases[0].root == str(folder)
 
 
@@ -277,7 +277,7 @@ def test_a_mend_by_hand(folder: Path, run: Callable[..., Done], judge: Judge) ->
     assert "is one file, and the findings are in 2" in run("verify", "--after", "../mine.py").err
 
 
-def test_mended_files_in_a_folder(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
+def test_fixed_files_in_a_folder(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
     mine = folder.parent / "mine"
     (mine / "src").mkdir(parents=True)
     (folder / "src").mkdir()
@@ -301,10 +301,10 @@ def mine(folder: Path) -> Path:
     return made
 
 
-def test_a_finding_whose_file_the_mended_folder_lacks_is_not_run(folder: Path, mine: Path, run: Callable[..., Done], judge: Judge) -> None:
+def test_a_finding_whose_file_the_fixed_folder_lacks_is_not_run(folder: Path, mine: Path, run: Callable[..., Done], judge: Judge) -> None:
     (mine / "a.py").write_text(HEAD)
     assert run("verify", "--after", "../mine").status == 0
-    assert [(case.mended, case.unmended) for case in judge.cases] == [(True, "")] * 3 + [(False, "../mine holds no `b.py`")]
+    assert [(case.has_fix, case.not_fixed) for case in judge.cases] == [(True, "")] * 3 + [(False, "../mine holds no `b.py`")]
     ((case, verdict),) = run_module.verdicts(judge.cases[-1:], judge.around)  # type: ignore[arg-type]
     assert (case, verdict.outcome, verdict.reason) == (judge.cases[-1], Outcome.INCONCLUSIVE, "../mine holds no `b.py`")
     assert run("verify", "b.py", "--after", "../mine") == (2, "", "oomlint: error: --after: ../mine holds no file that has a finding, such as b.py\n")
@@ -335,22 +335,22 @@ def test_a_mend_that_is_no_program(folder: Path, mine: Path, run: Callable[..., 
     assert judge.cases == []
 
 
-def test_mends_of_the_settings_lead_to_no_other_files(tmp_path: Path) -> None:
+def test_fixes_of_the_settings_lead_to_no_other_files(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
-    for path in ("project/a.py", "project/notes.txt", "project/mended/a.py", "home/notes.txt", "home/a.py"):
+    for path in ("project/a.py", "project/notes.txt", "project/fixed/a.py", "home/notes.txt", "home/a.py"):
         (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / path).write_text(f"x = {path!r}\n")
-    (project / "mended" / "notes.txt").symlink_to(home / "notes.txt")
-    assert set(patches.of_setting(str(project), "mended")) == {str(project / "a.py")}
+    (project / "fixed" / "notes.txt").symlink_to(home / "notes.txt")
+    assert set(patches.of_setting(str(project), "fixed")) == {str(project / "a.py")}
     assert set(patches.of_setting(str(project), "../home")) == {str(project / "a.py")}
-    (project / "mended" / "a.py").unlink()
-    os.mkfifo(project / "mended" / "a.py")
+    (project / "fixed" / "a.py").unlink()
+    os.mkfifo(project / "fixed" / "a.py")
     with pytest.raises(ConfigError):
-        patches.of_setting(str(project), "./mended")
+        patches.of_setting(str(project), "./fixed")
 
 
 @pytest.mark.usefixtures("mine")
-def test_mends_that_the_settings_name(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
+def test_fixes_that_the_settings_name(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
     (folder / "a.py").write_text(CYCLE)
     settings = '[tool.oomlint]\nselect = ["OOM101", "OOM130"]\nverify.patches = "{}"\n'
     for name, cause in (
@@ -362,9 +362,9 @@ def test_mends_that_the_settings_name(folder: Path, run: Callable[..., Done], ju
         nearest.cache_clear()
         assert run("verify").err.startswith(f"oomlint: error: verify.patches: {cause}")
         assert run("check", "--fix", "--verify").err.startswith(f"oomlint: error: verify.patches: {cause}")
-    (folder / "mends").mkdir()
-    (folder / "mends" / "b.py").write_text(HEAD + BAD.format("five"))
-    (folder / "pyproject.toml").write_text(settings.format("mends"))
+    (folder / "fixes").mkdir()
+    (folder / "fixes" / "b.py").write_text(HEAD + BAD.format("five"))
+    (folder / "pyproject.toml").write_text(settings.format("fixes"))
     nearest.cache_clear()
     assert run("verify").status == 0
     assert [os.path.relpath(case.finding.place.path) for case in judge.cases] == ["a.py", "b.py"], "the fixes are not what is to be verified"
@@ -427,7 +427,7 @@ def run_with(limits: Limits, **own: Any) -> Any:
     runner: Any = SimpleNamespace(run=jobs.append)
     trees: Any = SimpleNamespace(folder=lambda _: "")
     nothing: Any = None
-    Session(nothing, nothing, nothing, Options(limits), runner, trees).run(Part.BEFORE, "a:b", {"seconds": 10.0}, **own)
+    Session(nothing, nothing, nothing, VerifyOptions(limits), runner, trees).run(Part.BEFORE, "a:b", {"seconds": 10.0}, **own)
     return jobs[0]
 
 
@@ -586,7 +586,7 @@ def test_what_another_run_may_see_otherwise_is_not_kept(
 def test_only_confirmed_fixes_are_applied(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
     judge.outcomes |= {"two": Outcome.REGRESSED, "three": Outcome.NO_EFFECT}
     done = run("check", "--fix", "--verify", "--output-format", "concise")
-    assert (folder / "a.py").read_text() == HEAD + MENDED.format("one") + BAD.format("two") + BAD.format("three")
+    assert (folder / "a.py").read_text() == HEAD + FIXED.format("one") + BAD.format("two") + BAD.format("three")
     assert done.status == 1
     assert done.err == (
         "oomlint: a.py:3:1: the fix of OOM101 is not applied: regressed: it was seen\n"
@@ -614,20 +614,20 @@ def test_verdicts_as_sarif_and_as_rows(run: Callable[..., Done], judge: Judge) -
     assert [json.loads(row)["verdict"]["outcome"] for row in run("verify", "--output-format", "json-lines").out.splitlines()] == [each[1] for each in said]
 
 
-@pytest.mark.parametrize("form", Format)
-def test_every_format_tells_every_verdict(run: Callable[..., Done], judge: Judge, form: Format) -> None:
+@pytest.mark.parametrize("form", OutputFormat)
+def test_every_format_tells_every_verdict(run: Callable[..., Done], judge: Judge, form: OutputFormat) -> None:
     judge.outcomes |= {"two": Outcome.REGRESSED, "three": Outcome.INCONCLUSIVE}
     out = run("verify", "--output-format", form).out
     assert [outcome in out for outcome in ("confirmed", "regressed", "inconclusive")] == [True] * 3, out
     assert out.count("OOM101") >= 3
 
 
-@pytest.mark.parametrize("form", Format)
-def test_every_format_tells_what_was_fixed(run: Callable[..., Done], form: Format) -> None:
+@pytest.mark.parametrize("form", OutputFormat)
+def test_every_format_tells_what_was_fixed(run: Callable[..., Done], form: OutputFormat) -> None:
     done = run("check", "--fix", "--verify", "--output-format", form)
     assert done.status == 0
     assert "3 fixes verified: 3 confirmed." in done.out + done.err
-    if form not in {Format.FULL, Format.CONCISE, Format.GROUPED}:
+    if form not in {OutputFormat.FULL, OutputFormat.CONCISE, OutputFormat.GROUPED}:
         assert "confirmed" in done.out
         assert "a.py:2:1: the fix of OOM101 is confirmed: it was seen" in done.err
 
@@ -651,7 +651,7 @@ def test_findings_that_are_alike_are_told_apart(
     verdicts = iter(wanted)
     monkeypatch.setattr(judge, "judge", lambda _: Verdict(Outcome.CONFIRMED if next(verdicts) else Outcome.REGRESSED, "seen"))
     run("check", "--fix", "--verify")
-    assert [row == MENDED.format("same") for row in (folder / "a.py").read_text().splitlines(keepends=True)[1:]] == list(wanted)
+    assert [row == FIXED.format("same") for row in (folder / "a.py").read_text().splitlines(keepends=True)[1:]] == list(wanted)
 
 
 def test_a_fix_is_known_again_after_lines_have_moved(folder: Path, run: Callable[..., Done]) -> None:

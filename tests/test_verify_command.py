@@ -15,7 +15,7 @@ from oomlint.model.project import Project
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
 from oomlint.verify.child.driving.command import parse
 from oomlint.verify.project_copy import Base, Trees
-from oomlint.verify.session import Options, Session
+from oomlint.verify.session import Session, VerifyOptions
 from oomlint.verify.strategies import command as strategy
 from oomlint.verify.strategies.command_metrics import masked
 
@@ -75,7 +75,7 @@ class Harness:
         changes = {} if after is None else {str(path): (before.encode(), after.encode())}
         case = Case(finding, str(folder), changes)
         with Base(str(folder), within=self.runner.place) as base, Trees(base, changes) as trees:
-            session = Session(case, Project(str(folder), self.settings, {}), self.settings, Options(command=command), self.runner, trees)
+            session = Session(case, Project(str(folder), self.settings, {}), self.settings, VerifyOptions(command=command), self.runner, trees)
             return strategy.verify(session)
 
 

@@ -15,7 +15,7 @@ from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Sever
 from oomlint.model.project import Project
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
 from oomlint.verify.project_copy import Base, Trees
-from oomlint.verify.session import Options, Session
+from oomlint.verify.session import Session, VerifyOptions
 from oomlint.verify.strategies import datasets, functions
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def run(runner: SandboxRunner, folder: Path, example: Example, *, factory: bool 
     case = Case(finding, str(folder), {str(path): (before.encode(), after.encode())} if after else {})
     project = Project(root, settings, {})
     with Base(str(folder), within=runner.place) as base, Trees(base, case.changes) as trees:
-        session = Session(case, project, settings, Options(repeat=1, factory="data:make" if factory else None), runner, trees)
+        session = Session(case, project, settings, VerifyOptions(repeat=1, factory="data:make" if factory else None), runner, trees)
         return datasets.verify(session) if factory else functions.verify(session)
 
 
@@ -489,7 +489,7 @@ def many():
         ("making:many", Outcome.CONFIRMED, "the samples are the same"),
     ],
 )
-def test_a_mended_class_is_not_judged_on_what_stands_in_for_another(
+def test_a_fixed_class_is_not_judged_on_what_stands_in_for_another(
     factory: str | None, outcome: Outcome, words: str, tmp_path: Path, runner: SandboxRunner
 ) -> None:
     program, before = tmp_path / FILE, TEXTS.replace("CHECK", CHECK)
@@ -500,7 +500,7 @@ def test_a_mended_class_is_not_judged_on_what_stands_in_for_another(
     program.write_text(before)
     (tmp_path / "making.py").write_text(FACTORY)
     case = Case(found(program, "OOM110"), str(tmp_path), {str(program): (before.encode(), after.encode())}, by_hand=True)
-    verdict = verify(runner, case, Options(limits=PATIENT, factory=factory))
+    verdict = verify(runner, case, VerifyOptions(limits=PATIENT, factory=factory))
     assert verdict.outcome is outcome, told(verdict)
     assert words in verdict.reason
     assert (verdict.fidelity is Fidelity.FACTORY) is (factory is not None), told(verdict)

@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 from verify_cases import FILE, MARK, found, marked, told, verify
 
 from oomlint import cache, engine, facts, registry
-from oomlint.cli.verification import Asked, surroundings
+from oomlint.cli.verification import VerifyRequest, surroundings
 from oomlint.config import Settings, load_settings
 from oomlint.model.project import Project
 from oomlint.output import json_array
@@ -31,10 +31,10 @@ from oomlint.output.json_schema import schema
 from oomlint.output.view import View
 from oomlint.rule import page
 from oomlint.verify.case import Case, Outcome
-from oomlint.verify.jobs import Done, Ended
+from oomlint.verify.jobs import Done, JobEnd
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import _said, cases_of, verdicts
-from oomlint.verify.session import Options, Session
+from oomlint.verify.session import Session, VerifyOptions
 from oomlint.verify.strategies.growth_metrics import signals
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ class Recorder(Session):
     """Every child fails; what it was asked is kept."""
 
     def __init__(self, case: Case, project: Project, trees: Trees) -> None:
-        super().__init__(case, project, project.settings, Options(), None, trees)  # type: ignore[arg-type]
+        super().__init__(case, project, project.settings, VerifyOptions(), None, trees)  # type: ignore[arg-type]
         self.asked: list[str] = []
 
     def run(self, part: Part, call: str, arguments: dict[str, Any], **limits: Any) -> Done:
         self.asked.append(json.dumps([part, call, arguments, limits], sort_keys=True, default=str))
-        return Done(Ended.EXIT, 1, None, "nothing is run", "", "", 0.0)
+        return Done(JobEnd.EXIT, 1, None, "nothing is run", "", "", 0.0)
 
 
 def assert_same(*listed: Case) -> None:
@@ -114,7 +114,7 @@ def assert_same(*listed: Case) -> None:
 
 def cases(folder: Path, code: str) -> Iterator[Case]:
     settings = Settings().with_overrides(select=[code], preview=True, severity="note", min_confidence="low", exclude=[])
-    report = engine.run([str(folder)], settings, folder, engine.Options(cache=False, processes=1))
+    report = engine.run([str(folder)], settings, folder, engine.RunOptions(cache=False, processes=1))
     yield from cases_of(report.findings, str(folder))
 
 
@@ -138,7 +138,7 @@ def test_words_do_not_decide_what_is_run_of_an_example(code: str, tmp_path: Path
 
 def test_words_do_not_decide_what_is_run_of_an_incident() -> None:
     settings, root = load_settings(None, True, INCIDENTS)  # noqa: FBT003 - the engine's own signature
-    report = engine.run([str(INCIDENTS)], settings, root, engine.Options(cache=False, processes=1))
+    report = engine.run([str(INCIDENTS)], settings, root, engine.RunOptions(cache=False, processes=1))
     assert_same(*cases_of(report.findings, str(INCIDENTS), nested=True))
 
 
@@ -174,7 +174,7 @@ def test_words_let_no_wrong_fix_through(name: str, runner: SandboxRunner, tmp_pa
     path.write_text(before, encoding="utf-8")
     code = next(match[1] for line in before.splitlines() if (match := MARK.search(line)))
     at = marked(path)
-    said = engine.run([str(path)], Settings().with_overrides(select=[code], severity="note", min_confidence="low"), tmp_path, engine.Options(cache=False))
+    said = engine.run([str(path)], Settings().with_overrides(select=[code], severity="note", min_confidence="low"), tmp_path, engine.RunOptions(cache=False))
     known = next((item for item in said.findings if item.place.row == at.place.row), None)
     for finding in (at, *([msgspec.structs.replace(known, fix=None)] if known is not None else [])):  # its own fix is another one
         verdict = verify(runner, Case(garbled(finding), str(tmp_path), {str(path): (before.encode(), after.encode())}))
@@ -184,9 +184,9 @@ def test_words_let_no_wrong_fix_through(name: str, runner: SandboxRunner, tmp_pa
 @pytest.mark.skipif(not ALL, reason="with OOMLINT_ALL_FIXTURES=1")
 def test_words_do_not_decide_the_verdicts_on_the_incidents() -> None:
     settings, root = load_settings(None, False, INCIDENTS, [code for code, _ in registry.catalogue()])  # noqa: FBT003 - the engine's own signature
-    report = engine.run([str(INCIDENTS)], settings, root, engine.Options(cache=False, processes=1))
+    report = engine.run([str(INCIDENTS)], settings, root, engine.RunOptions(cache=False, processes=1))
     listed = cases_of([garbled(item) for item in report.findings], str(root), nested=True)
-    around = surroundings(settings, str(root), Asked(cache=False, trust=True))
+    around = surroundings(settings, str(root), VerifyRequest(cache=False, trust=True))
     said = [
         (Path(case.finding.place.path).relative_to(INCIDENTS).as_posix(), case.finding.place.row, case.code, verdict.outcome.value)
         for case, verdict in verdicts(listed, around)

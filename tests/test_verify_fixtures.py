@@ -50,7 +50,7 @@ def cases(program: Program, folder: Path) -> list[Case]:
         shutil.copy(program.case, folder)
     settings, _ = load_settings(None, True, folder)  # noqa: FBT003 - the engine's own signature
     settings = settings.with_overrides(select=[program.code], preview=True, severity="note", min_confidence="low", exclude=[])
-    report = engine.run([str(folder)], settings, folder, engine.Options(cache=False, processes=1))
+    report = engine.run([str(folder)], settings, folder, engine.RunOptions(cache=False, processes=1))
     found = [item for item in report.findings if item.fix and item.fix.safety is Safety.SAFE]
     return list(cases_of(found, str(folder)))
 

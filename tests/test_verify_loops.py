@@ -14,11 +14,11 @@ from oomlint.model.project import Project
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict, plan_of
 from oomlint.verify.jobs import Limits
 from oomlint.verify.project_copy import Base, Trees
-from oomlint.verify.session import Options, Session
+from oomlint.verify.session import Session, VerifyOptions
 from oomlint.verify.strategies import loops
 from oomlint.verify.strategies.known_constants import known_in, modes
-from oomlint.verify.strategies.locate_loop import Target, followed
-from oomlint.verify.strategies.loop_verdict import Expected, Runs, Way, judge
+from oomlint.verify.strategies.locate_loop import LoopTarget, followed
+from oomlint.verify.strategies.loop_verdict import Expected, LoopRuns, Way, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +53,8 @@ def answer(**columns: Any) -> dict[str, Any]:
 
 def judged(code: str, before: dict[str, Any], after: dict[str, Any] | None = None, safety: Safety | None = Safety.SAFE, **way: Any) -> Verdict:
     if after is None:
-        return judge(case(code, None), plan(code), Way(None, **way), Runs(before))
-    return judge(case(code, safety), plan(code), Way(None, **way), Runs(before, before, after))
+        return judge(case(code, None), plan(code), Way(None, **way), LoopRuns(before))
+    return judge(case(code, safety), plan(code), Way(None, **way), LoopRuns(before, before, after))
 
 
 GROWS = answer(nodes=[5] * 12, storages=[3] * 12, storage_bytes=[1120] * 12)
@@ -109,12 +109,12 @@ def test_a_row_that_was_not_reached_says_nothing() -> None:
 
 
 def test_a_run_without_any_graph_says_nothing_of_graphs() -> None:
-    silent = Runs(answer(), answer(), answer())
+    silent = LoopRuns(answer(), answer(), answer())
     verdict = judge(case("OOM201"), plan("OOM201"), Way(None), silent, Expected(graphs=True))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.reason == "no graph was recorded on synthesised data"
     learns = answer(saved_bytes=[64] * 12)
-    assert judge(case("OOM201"), plan("OOM201"), Way(None), Runs(learns, learns, learns), Expected(graphs=True)).outcome is Outcome.NO_EFFECT
+    assert judge(case("OOM201"), plan("OOM201"), Way(None), LoopRuns(learns, learns, learns), Expected(graphs=True)).outcome is Outcome.NO_EFFECT
 
 
 def test_what_was_not_run_has_no_effect_on_anything() -> None:
@@ -175,14 +175,14 @@ def test_other_random_numbers_are_a_regression() -> None:
 
 
 def test_what_does_not_repeat_is_inconclusive() -> None:
-    runs = Runs(GROWS, {**GROWS, "result": ["total: 2"]}, answer())
+    runs = LoopRuns(GROWS, {**GROWS, "result": ["total: 2"]}, answer())
     assert judge(case("OOM201"), plan("OOM201"), Way(None), runs).outcome is Outcome.INCONCLUSIVE
 
 
 def test_times_in_the_printed_text_do_not_count() -> None:
     printing = ((GROWS, "took 0.12 s"), (GROWS, "took 0.31 s"), (answer(), "took 0.4 s"))
     first, second, after = ({**item, "printed": {"digest": text, "text": text}} for item, text in printing)
-    runs = Runs(first, second, after)
+    runs = LoopRuns(first, second, after)
     verdict = judge(case("OOM201"), plan("OOM201"), Way(None), runs)
     assert verdict.outcome is Outcome.CONFIRMED
     assert any("were not compared" in item for item in verdict.left_out)
@@ -268,12 +268,12 @@ WRAPPED = LOOP.replace("    for x in loader:\n        total", "    with torch.no
     ],
 )
 def test_the_loop_is_found_again(after: str, row: int) -> None:
-    assert followed(LOOP, after, Target("test", 7)) == Target("test", row)
+    assert followed(LOOP, after, LoopTarget("test", 7)) == LoopTarget("test", row)
 
 
 def test_a_function_that_is_gone_is_not_found() -> None:
-    assert followed(LOOP, LOOP.replace("def test", "def other"), Target("test", 7)) is None
-    assert followed(LOOP, "def test(model, loader):\n    return sum(map(model, loader))\n", Target("test", 7)) is None
+    assert followed(LOOP, LOOP.replace("def test", "def other"), LoopTarget("test", 7)) is None
+    assert followed(LOOP, "def test(model, loader):\n    return sum(map(model, loader))\n", LoopTarget("test", 7)) is None
 
 
 def test_constants_that_a_function_reads(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ class Program:
     def row(self) -> int:
         return next(row for row, line in enumerate(self.text.splitlines(), 1) if "# here" in line)
 
-    def mended(self) -> str:
+    def fixed(self) -> str:
         text = self.text
         for old, new in self.fixes:
             assert old in text
@@ -337,11 +337,11 @@ def verified(runner: SandboxRunner, tmp_path: Path) -> Callable[[Program], Verdi
     def verify(program: Program) -> Verdict:
         path = tmp_path / "program.py"
         path.write_text(program.text, encoding="utf-8")
-        changes = {str(path): (program.text.encode(), program.mended().encode())} if program.fixes else {}
+        changes = {str(path): (program.text.encode(), program.fixed().encode())} if program.fixes else {}
         told = Case(finding(program.code, path, program.row, program.safety if program.fixes else None), str(tmp_path), changes)
         settings, _ = load_settings(None, isolated=True, start=tmp_path)
         with Base(str(tmp_path), within=runner.place) as base, Trees(base, told.changes) as trees:
-            return loops.verify(Session(told, Project(tmp_path, settings), settings, Options(limits=Limits(seconds=60)), runner, trees))
+            return loops.verify(Session(told, Project(tmp_path, settings), settings, VerifyOptions(limits=Limits(seconds=60)), runner, trees))
 
     return verify
 

@@ -9,7 +9,7 @@ import pytest
 from verify_cases import FILE, judge, judge_by_hand, marked, told, verify
 
 from oomlint.verify.case import Case, Outcome
-from oomlint.verify.session import Options
+from oomlint.verify.session import VerifyOptions
 from oomlint.verify.strategies.changed_statements import changed, readers
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def judged(runner: SandboxRunner, tmp_path: Path) -> Judge:
     return lambda before, after: judge(runner, tmp_path / "project", dedent(before), dedent(after))
 
 
-def mended(judged: Judge, program: str, *changes: tuple[str, str]) -> Verdict:
+def fixed(judged: Judge, program: str, *changes: tuple[str, str]) -> Verdict:
     after = program
     for old, new in changes:
         assert old in after
@@ -118,7 +118,7 @@ SUM: Final = ("total += loss ", "total += loss.detach() ")
     ],
 )
 def test_a_right_mend_is_confirmed_where_branches_have_to_be_taken(program: str, words: str, judged: Judge) -> None:
-    verdict = mended(judged, program, SUM)
+    verdict = fixed(judged, program, SUM)
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert words in verdict.reason
     assert not any("was not run" in line for line in verdict.left_out), told(verdict)
@@ -144,21 +144,21 @@ def train(model, batch, criterion, optimizer, rounds=50000):
 
 @pytest.mark.parametrize("rounds", ["2 * rounds", "rounds // 2"])
 def test_the_end_of_a_loop_that_no_run_comes_to_is_not_judged(runner: SandboxRunner, tmp_path: Path, rounds: str) -> None:
-    mended = ROUNDS.replace(*SUM)
-    assert judge_by_hand(runner, tmp_path, ROUNDS, mended).outcome is Outcome.CONFIRMED
-    verdict = judge_by_hand(runner, tmp_path, ROUNDS, mended.replace("< rounds", f"< {rounds}"))
+    fixed = ROUNDS.replace(*SUM)
+    assert judge_by_hand(runner, tmp_path, ROUNDS, fixed).outcome is Outcome.CONFIRMED
+    verdict = judge_by_hand(runner, tmp_path, ROUNDS, fixed.replace("< rounds", f"< {rounds}"))
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "the patch has to do with when the loop ends, and no run came to its end")
 
 
 def test_a_changed_line_in_a_rare_branch_is_run(judged: Judge) -> None:
     program = STEP.format(parameters="", more="if (step + 1) % 500 == 0: print(float(total) / 2)", end="return float(total)")
-    verdict = mended(judged, program, SUM, ("float(total) / 2", "float(total) * 0.5"))
+    verdict = fixed(judged, program, SUM, ("float(total) / 2", "float(total) * 0.5"))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
 
 
 def test_a_changed_line_that_no_run_comes_to(judged: Judge) -> None:
     program = STEP.format(parameters="", more="while total is None: total = 0.0", end="return float(total)")
-    verdict = mended(judged, program, SUM, ("total is None: total = 0.0", "total is None: total = 1.0"))
+    verdict = fixed(judged, program, SUM, ("total is None: total = 0.0", "total is None: total = 1.0"))
     assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
     assert "line 13, `total = 1.0`, which the fix changes, was not run" in verdict.reason
 
@@ -166,7 +166,7 @@ def test_a_changed_line_that_no_run_comes_to(judged: Judge) -> None:
 def test_a_mend_of_another_function_is_told_and_does_not_stand_in_the_way(judged: Judge) -> None:
     other = "\n\ndef evaluate(model, loader):\n    total = 0.0\n    for x in loader:\n        total += model(x).mean()\n    return total\n"
     program = STEP.format(parameters="", more="", end="return float(total)") + other
-    verdict = mended(judged, program, SUM, ("model(x).mean()", "model(x).mean().item()"))
+    verdict = fixed(judged, program, SUM, ("model(x).mean()", "model(x).mean().item()"))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert verdict.left_out == ("line 20, `total += model(x).mean().item()`: the fix changes it as well, and it was not run",)
 
@@ -183,19 +183,19 @@ def test_a_decorated_function_has_run_though_a_statement_of_it_is_left_out(judge
             hits += (model(images).argmax(1) == labels).sum().item()  # finding: OOM204
         print("%s %d" % (names["last"].upper() + 1, hits))
     """
-    verdict = mended(judged, program, ("def test(", "@torch.no_grad()\n    def test("))
+    verdict = fixed(judged, program, ("def test(", "@torch.no_grad()\n    def test("))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
 
 
 def test_what_reads_a_changed_value_and_is_not_run_is_told(judged: Judge) -> None:
-    verdict = mended(judged, STEP.format(parameters="", more="while total is None: print(total)", end="return float(total)"), SUM)
+    verdict = fixed(judged, STEP.format(parameters="", more="while total is None: print(total)", end="return float(total)"), SUM)
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert "line 13, `print(total)`: reads what the fix changes, and was not run" in verdict.left_out
 
 
 def test_batches_are_of_equal_size_where_the_loop_bears_no_other(judged: Judge) -> None:
     program = STEP.format(parameters="", more="state = images if step == 0 else state + images", end="return float(total)")
-    verdict = mended(judged, program, SUM)
+    verdict = fixed(judged, program, SUM)
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert "batches of equal size: the loop does not bear a last one that is smaller" in verdict.assumptions
 
@@ -215,7 +215,7 @@ def train():
 
 
 def test_a_loop_with_few_items_goes_over_them_again(judged: Judge) -> None:
-    verdict = mended(judged, FEW, ("model(x).mean()", "model(x).mean().detach()"))
+    verdict = fixed(judged, FEW, ("model(x).mean()", "model(x).mean().detach()"))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert "the loop goes over its items again, as they are too few to tell" in verdict.assumptions
 
@@ -234,9 +234,9 @@ def train(model, loader, optimizer):
 
 
 def test_an_output_that_nothing_looks_at_is_a_tensor(judged: Judge) -> None:
-    verdict = mended(judged, OUTPUTS, ("append(maps)", "append(maps.detach())"))
+    verdict = fixed(judged, OUTPUTS, ("append(maps)", "append(maps.detach())"))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
-    assert mended(judged, OUTPUTS, ("append(maps)", "append(maps.detach() + 1)")).outcome is Outcome.REGRESSED
+    assert fixed(judged, OUTPUTS, ("append(maps)", "append(maps.detach() + 1)")).outcome is Outcome.REGRESSED
 
 
 SCORES: Final = """
@@ -261,8 +261,8 @@ def evaluate(model: nn.Module, head: nn.Module, loader):
 
 
 def test_a_forward_pass_that_was_left_out_confirms_nothing(runner: SandboxRunner, tmp_path: Path) -> None:
-    mend = SCORES.replace("def evaluate", "@torch.no_grad()\ndef evaluate")
-    verdict = judge(runner, tmp_path / "project", SCORES, mend, code="OOM204")
+    patch = SCORES.replace("def evaluate", "@torch.no_grad()\ndef evaluate")
+    verdict = judge(runner, tmp_path / "project", SCORES, patch, code="OOM204")
     assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
     assert verdict.reason.startswith("what the finding is about was not run: a stand-in took the place of line 15: `scores = model(")
     assert not verdict.readings
@@ -310,8 +310,8 @@ def evaluate(loader):
 
 
 def test_a_model_that_cannot_be_made_in_the_loop_confirms_nothing(runner: SandboxRunner, tmp_path: Path) -> None:
-    mend = MADE.replace("def evaluate", "@torch.no_grad()\ndef evaluate")
-    verdict = judge(runner, tmp_path / "project", MADE, mend, code="OOM204")
+    patch = MADE.replace("def evaluate", "@torch.no_grad()\ndef evaluate")
+    verdict = judge(runner, tmp_path / "project", MADE, patch, code="OOM204")
     assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
     assert "`model = Net().eval()`" in verdict.reason
 
@@ -319,13 +319,13 @@ def test_a_model_that_cannot_be_made_in_the_loop_confirms_nothing(runner: Sandbo
 def test_a_loss_that_was_left_out_confirms_nothing(judged: Judge) -> None:
     program = STEP.format(parameters="", more="", end="return float(total)")
     program = program.replace("criterion(model(images), labels)", "model(int(open('scale').read()), images)")
-    verdict = mended(judged, program, SUM)
+    verdict = fixed(judged, program, SUM)
     assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
     assert not verdict.readings
 
 
 def test_what_stays_at_nothing_is_no_evidence(judged: Judge) -> None:
-    verdict = mended(judged, STEP.format(parameters="", more="", end="return float(total)"), SUM)
+    verdict = fixed(judged, STEP.format(parameters="", more="", end="return float(total)"), SUM)
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert all(any((*item.before, *item.after)) for item in verdict.readings), told(verdict)
 
@@ -334,6 +334,6 @@ def test_a_command_that_does_not_come_to_the_finding_is_named_before_all(runner:
     program = STEP.format(parameters="", more="", end="return float(total)")
     (path := tmp_path / FILE).write_text(program)
     case = Case(marked(path), str(tmp_path), {str(path): (program.encode(), program.replace(*SUM).encode())})
-    verdict = verify(runner, case, Options(command=f"python {FILE}"))
+    verdict = verify(runner, case, VerifyOptions(command=f"python {FILE}"))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert verdict.reason.startswith("your command does not run row 12; your code on synthesised data was run instead: autograd nodes grow"), told(verdict)

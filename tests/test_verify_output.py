@@ -24,7 +24,7 @@ from oomlint.output.verdicts_numbers import amount, bar, measured, sparkline, to
 from oomlint.output.verdicts_remark import remark
 from oomlint.output.view import View
 from oomlint.verify import store
-from oomlint.verify.case import Case, Fidelity, Outcome, Reading, Timeline, Verdict
+from oomlint.verify.case import Case, Fidelity, Outcome, QuantityReading, Timeline, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,8 +54,8 @@ def item(view: View) -> Item:
         "4 storages a step are kept before the fix and none after",
         Fidelity.SYNTHETIC,
         (
-            Reading("storages kept a step", "storages", (4.0, 4.0, 4.0), (0.0, 0.0, 0.0), "10 steps"),
-            Reading("memory", "bytes", (148.4e6, 148.5e6, 156.5e6), (24.5e6, 24.5e6, 24.5e6)),
+            QuantityReading("storages kept a step", "storages", (4.0, 4.0, 4.0), (0.0, 0.0, 0.0), "10 steps"),
+            QuantityReading("memory", "bytes", (148.4e6, 148.5e6, 156.5e6), (24.5e6, 24.5e6, 24.5e6)),
         ),
         (Timeline("memory of all processes", "bytes", "seconds", tuple((n / 10, n * 1e7) for n in range(16)), ((0.0, 0.0), (0.8, 2e7))),),
         ("`num_workers` swept over 0 and 2",),
@@ -65,9 +65,9 @@ def item(view: View) -> Item:
     return Case(finding, view.folder, {path: (BEFORE.encode(), AFTER.encode())}), verdict
 
 
-def other(item: Item, outcome: Outcome, *, mended: bool = True, **values: Any) -> Item:
+def other(item: Item, outcome: Outcome, *, fixed: bool = True, **values: Any) -> Item:
     case, verdict = item
-    return replace(case, changes=case.changes if mended else {}), replace(verdict, outcome=outcome, **values)
+    return replace(case, changes=case.changes if fixed else {}), replace(verdict, outcome=outcome, **values)
 
 
 def as_json(items: Sequence[Item], view: View, form: Callable[..., str] = json_array.text) -> str:
@@ -151,7 +151,7 @@ train.py:1:1: OOM201 inconclusive (cached): `losses` keeps the graph of every st
 
 
 def test_concise(item: Item, view: View) -> None:
-    items = [item, other(item, Outcome.NO_EFFECT, cached=True), other(item, Outcome.SHOWN, mended=False)]
+    items = [item, other(item, Outcome.NO_EFFECT, cached=True), other(item, Outcome.SHOWN, fixed=False)]
     assert plain(verdicts_text.concise(items, view)) == snapshot("""\
 train.py:1:1: OOM201 confirmed: 4 storages a step are kept before the fix and none after
 train.py:1:1: OOM201 no effect (cached): 4 storages a step are kept before the fix and none after
@@ -166,13 +166,13 @@ def test_the_outcome_has_a_colour(item: Item, view: View) -> None:
 
 
 def test_the_closing_line(item: Item) -> None:
-    def of(*outcomes: Outcome, mended: bool = True) -> list[Item]:
-        return [other(item, outcome, mended=mended) for outcome in outcomes]
+    def of(*outcomes: Outcome, fixed: bool = True) -> list[Item]:
+        return [other(item, outcome, fixed=fixed) for outcome in outcomes]
 
     assert total(of(Outcome.CONFIRMED)) == "1 fix verified: 1 confirmed."
     many = of(Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.NO_EFFECT)
     assert total(many) == "5 fixes verified: 2 confirmed, 1 no effect, 1 regressed, 1 inconclusive."
-    bare = of(Outcome.SHOWN, Outcome.SHOWN, Outcome.NOT_SHOWN, mended=False)
+    bare = of(Outcome.SHOWN, Outcome.SHOWN, Outcome.NOT_SHOWN, fixed=False)
     assert total(many[:1] + bare) == "1 fix verified: 1 inconclusive; 3 findings without a fix: 2 shown, 1 not shown."
     assert total([other(item, Outcome.CONFIRMED, cached=True), *many[:1]]) == "2 fixes verified: 1 confirmed, 1 inconclusive (1 cached)."
 
@@ -220,7 +220,7 @@ def test_bars_and_rows_of_blocks() -> None:
 
 
 def test_json(item: Item, view: View) -> None:
-    text = as_json([item, other(item, Outcome.NOT_SHOWN, mended=False, fidelity=None)], view)
+    text = as_json([item, other(item, Outcome.NOT_SHOWN, fixed=False, fidelity=None)], view)
     Draft202012Validator(schema()).validate(json.loads(text))
     assert text.isascii()
     first, second = json.loads(text)
@@ -247,7 +247,7 @@ def test_json_lines(item: Item, view: View) -> None:
 
 
 def test_json_holds_only_numbers_that_json_knows(item: Item, view: View) -> None:
-    odd = other(item, Outcome.CONFIRMED, readings=(Reading("memory", "bytes", (float("nan"), float("inf"))),))
+    odd = other(item, Outcome.CONFIRMED, readings=(QuantityReading("memory", "bytes", (float("nan"), float("inf"))),))
     (entry,) = json.loads(as_json([odd], view), parse_constant=pytest.fail)
     Draft202012Validator(schema()).validate([entry])
     assert entry["verdict"]["readings"][0]["before"] == [None, None]
@@ -255,7 +255,7 @@ def test_json_holds_only_numbers_that_json_knows(item: Item, view: View) -> None
 
 def test_github(item: Item, view: View) -> None:
     items = [item, *(other(item, outcome) for outcome in (Outcome.NO_EFFECT, Outcome.REGRESSED, Outcome.INCONCLUSIVE))]
-    items += [other(item, outcome, mended=False) for outcome in (Outcome.SHOWN, Outcome.NOT_SHOWN)]
+    items += [other(item, outcome, fixed=False) for outcome in (Outcome.SHOWN, Outcome.NOT_SHOWN)]
     rows = as_github(items, view).splitlines()
     assert [re.match(r"::(\w+) title=oomlint \(OOM201\)%3A ([\w ]+),file=train.py,line=1,", row).groups() for row in rows] == [  # type: ignore[union-attr]
         ("error", "fix confirmed"),
@@ -315,7 +315,7 @@ def test_the_page_loads_and_runs_nothing(item: Item, view: View) -> None:
     case, verdict = other(item, Outcome.REGRESSED, reason=hostile, assumptions=(hostile,), left_out=(hostile,))
     verdict = replace(
         verdict,
-        readings=(Reading(hostile, hostile, (1.0, 2.0), (float("nan"),), hostile),),
+        readings=(QuantityReading(hostile, hostile, (1.0, 2.0), (float("nan"),), hostile),),
         timelines=(Timeline(hostile, hostile, hostile, ((0.0, 1.0), (float("inf"), 2.0))), Timeline("x", "bytes", "step", ())),
     )
     case = replace(case, finding=msgspec.structs.replace(case.finding, headline=hostile), changes={path: (hostile.encode(), b"\x00") for path in case.changes})

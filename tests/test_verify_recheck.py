@@ -12,8 +12,8 @@ from oomlint.config import Settings
 from oomlint.model.project import Project
 from oomlint.verify import recheck
 from oomlint.verify.case import Case, Outcome, Part, Verdict
-from oomlint.verify.jobs import Done, Ended
-from oomlint.verify.session import Options, Session
+from oomlint.verify.jobs import Done, JobEnd
+from oomlint.verify.session import Session, VerifyOptions
 from oomlint.verify.strategies import command, prices
 from oomlint.verify.thresholds import Price
 
@@ -57,7 +57,7 @@ def session(folder: Path, after: str, before: str = BEFORE, **others: tuple[str,
         changes[str(other)] = (old.encode(), new.encode())
     settings = Settings()
     case = Case(marked(path), str(folder), changes, by_hand=True)
-    return Session(case, Project(str(folder), settings), settings, Options(), None, None)  # type: ignore[arg-type] # nothing is run
+    return Session(case, Project(str(folder), settings), settings, VerifyOptions(), None, None)  # type: ignore[arg-type] # nothing is run
 
 
 @pytest.mark.parametrize("comment", ["", "  # noqa: OOM304", "  # oomlint: ignore[OOM304]"])
@@ -134,7 +134,7 @@ class Sampled:
 
 
 def sampled(peak: int) -> Done:
-    return Done(Ended.EXIT, 0, {"status": 0, "exception": None, "bytes_read": 0}, "", "", "", 1.0, peak)
+    return Done(JobEnd.EXIT, 0, {"status": 0, "exception": None, "bytes_read": 0}, "", "", "", 1.0, peak)
 
 
 @pytest.mark.parametrize(("last", "dearer"), [(136_000_000, False), (250_000_000, True)])
@@ -192,6 +192,6 @@ def test_what_your_command_takes_more_of_is_a_regression(what: str, runner: Sand
     before = path.read_text()
     after = before.replace("total += loss  # finding: OOM201", FALSE_ECONOMIES[what])
     case = Case(marked(path), str(tmp_path), {str(path): (before.encode(), after.encode())})
-    verdict = verify(runner, case, Options(command=f"python {FILE}"))
+    verdict = verify(runner, case, VerifyOptions(command=f"python {FILE}"))
     assert verdict.outcome is Outcome.REGRESSED, told(verdict)
     assert verdict.reason.startswith(f"the patch takes more: {what}: "), told(verdict)

@@ -26,7 +26,7 @@ LIBRARIES: Final = {"OOM213": "torchmetrics", "OOM215": "lightning"}  # what the
 
 
 @pytest.mark.parametrize("code", RULES)
-def test_what_the_page_says_to_write_instead_mends_what_it_calls_wrong(code: str, runner: SandboxRunner, tmp_path: Path) -> None:
+def test_what_the_page_says_to_write_instead_fixes_what_it_calls_wrong(code: str, runner: SandboxRunner, tmp_path: Path) -> None:
     if code in LIBRARIES:
         pytest.importorskip(LIBRARIES[code])
     rule = registry.load(code)

@@ -490,7 +490,7 @@ def test_what_is_remembered_is_the_users_alone(run: Callable[..., Done], folder:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "3", '{"trusted": 3}', '{"trusted": {"F": 3}}', '{"trusted": {"F": {"verify.prepare": 3}}}', "[" * 100_000, "\udcff"]
 )
-def test_a_damaged_list_allows_nothing_and_is_mended(
+def test_a_damaged_list_allows_nothing_and_is_fixed(
     run: Callable[..., Done], folder: Path, always: Callable[..., Path], capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     kept = always('prepare = "./evilpy"\n')
@@ -664,7 +664,7 @@ def test_wrong_options(run: Callable[..., Done], words: tuple[str, ...], cause: 
 def test_a_verdict_is_kept_for_what_the_code_is_given(folder: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
 
-    def verdicts(cases: Iterable[Case], around: Surroundings, store: run_module.Store, begin: Callable[[Case], None]) -> Iterator[tuple[Case, Verdict]]:
+    def verdicts(cases: Iterable[Case], around: Surroundings, store: run_module.VerdictStore, begin: Callable[[Case], None]) -> Iterator[tuple[Case, Verdict]]:
         for case, verdict in judge(cases, around, store, begin):
             keys.append(store._key(case))  # type: ignore[attr-defined]
             yield case, verdict

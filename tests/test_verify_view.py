@@ -20,7 +20,7 @@ from oomlint.verify.folders import remove
 from oomlint.verify.jobs import Job, Limits
 from oomlint.verify.project_copy import Base
 from oomlint.verify.sandbox.secrets import is_secret
-from oomlint.verify.sandbox.view import View, of_interpreter, of_project
+from oomlint.verify.sandbox.view import SandboxView, of_interpreter, of_project
 from oomlint.verify.sandbox_runner import SandboxRunner
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def test_variables_stay_out_unless_named(tmp_path: Path, monkeypatch: pytest.Mon
     program = tmp_path / "program.py"
     program.write_text("import os\nprint(sorted(name for name, value in os.environ.items() if value == 'here'))\n")
     for named, seen in (((), ["CUDA_VISIBLE_DEVICES"]), (("MY_C*", "OTHER_ONE"), ["CUDA_VISIBLE_DEVICES", "MY_CHOICE", "OTHER_ONE"])):
-        with SandboxRunner(unsandboxed=True, view=View(writable=(str(tmp_path),)), pass_env=named) as runner:
+        with SandboxRunner(unsandboxed=True, view=SandboxView(writable=(str(tmp_path),)), pass_env=named) as runner:
             assert runner.run(Job("loading.run_script:run", {"path": str(program)}, str(tmp_path))).printed == f"{seen}\n"
 
 

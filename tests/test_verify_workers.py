@@ -11,13 +11,13 @@ import pytest
 
 from oomlint import registry
 from oomlint.config import load_settings
-from oomlint.engine import Options as Running
+from oomlint.engine import RunOptions as Running
 from oomlint.engine import run
 from oomlint.model.project import Project
 from oomlint.rule import page
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.project_copy import Base, Trees
-from oomlint.verify.session import Options, Session
+from oomlint.verify.session import Session, VerifyOptions
 from oomlint.verify.strategies import workers
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def verify(tmp_path: Path, runner: SandboxRunner) -> Callable[..., Verdict]:
         changes = {} if instead is None else {str(file): (file.read_bytes(), dedent(instead).encode())}
         case = Case(finding, str(tmp_path), changes)
         with Base(str(tmp_path), within=runner.place) as base, Trees(base, case.changes) as trees:
-            return workers.verify(Session(case, Project(tmp_path, settings), settings, Options(), runner, trees))
+            return workers.verify(Session(case, Project(tmp_path, settings), settings, VerifyOptions(), runner, trees))
 
     return verdict
 
@@ -86,10 +86,10 @@ LOADERS = """
 
 def test_workers_of_a_shuffled_loader_cannot_just_be_let_go(verify: Callable[..., Verdict]) -> None:
     """Its batches are others from the second epoch on."""
-    mend = LOADERS.replace(
+    patch = LOADERS.replace(
         "second = DataLoader(other, batch_size=4, shuffle=True, num_workers=3, persistent_workers=True)", "second = DataLoader(other, 4, True, num_workers=3)"
     )
-    verdict = verify(LOADERS, "OOM122", mend)
+    verdict = verify(LOADERS, "OOM122", patch)
     assert verdict.outcome is Outcome.REGRESSED, verdict.reason
     assert verdict.readings[0].before == (4.0,)
     assert verdict.readings[0].after == (2.0,)

@@ -75,8 +75,8 @@ class Tree:
         self.now += 10
         os.utime(path, (self.now, self.now))
 
-    def check(self, *, cache: bool, **options: bool) -> engine.Report:
-        return engine.run([str(self.folder)], NOTES, self.folder, engine.Options(cache=cache, processes=1, **options))  # type: ignore[arg-type]
+    def check(self, *, cache: bool, **options: bool) -> engine.CheckReport:
+        return engine.run([str(self.folder)], NOTES, self.folder, engine.RunOptions(cache=cache, processes=1, **options))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_what_a_look_over_the_project_does_not_see_is_seen(tmp_path: Path, files
             os.utime(path, (now := next(clock), now))
 
     def findings(*, cache: bool) -> tuple[object, ...]:
-        return engine.run([str(root)], NOTES, root, engine.Options(cache=cache, processes=1)).findings
+        return engine.run([str(root)], NOTES, root, engine.RunOptions(cache=cache, processes=1)).findings
 
     put("pyproject.toml", "")
     for name, content in files.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oomlint.config import Settings
-from oomlint.engine import Options, Report, run
+from oomlint.engine import CheckReport, RunOptions, run
 from oomlint.finding import ByteSize, Consequence, Factor, Multiplier, Resource, Weight
 from oomlint.output import summary
 from oomlint.output.view import View
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
 
 
-def check(folder: Path, files: dict[str, str], code: str, options: Options | None = None) -> Report:
+def check(folder: Path, files: dict[str, str], code: str, options: RunOptions | None = None) -> CheckReport:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), encoding="utf-8")
     settings = Settings().with_overrides(select=[code], preview=True, severity="note")
-    report = run([str(folder)], settings, folder, options or Options(cache=False, processes=1))
+    report = run([str(folder)], settings, folder, options or RunOptions(cache=False, processes=1))
     assert not report.failures
     return report
 
 
-def only(report: Report) -> Finding:
+def only(report: CheckReport) -> Finding:
     (found,) = report.findings
     return found
 
@@ -331,7 +331,7 @@ def test_what_loaders_of_several_files_say_of_one_container_is_said_once(tmp_pat
     found = only(check(tmp_path, files, "OOM110"))
     assert (found.place.path, found.place.row) == (str(tmp_path / "train.py"), 3), "the one with the most workers"
     assert {(place.path.rpartition("/")[2], place.row) for place in found.related} >= {("data.py", 13), ("train.py", 4), ("data.py", 5)}
-    each = check(tmp_path, files, "OOM110", Options(cache=False, processes=1, once=False))
+    each = check(tmp_path, files, "OOM110", RunOptions(cache=False, processes=1, once=False))
     assert len(each.findings) == 3
 
 
@@ -354,7 +354,7 @@ def test_what_is_said_once_is_fixed_at_each_place(tmp_path: Path) -> None:
         valid = DataLoader(Rows("valid.npy"), num_workers=8)
         """
     assert only(check(tmp_path, {"train.py": data}, "OOM114")).place.row == 14
-    fixed = check(tmp_path, {"train.py": data}, "OOM114", Options(cache=False, processes=1, fix=True, unsafe_fixes=True))
+    fixed = check(tmp_path, {"train.py": data}, "OOM114", RunOptions(cache=False, processes=1, fix=True, unsafe_fixes=True))
     assert fixed.findings == ()
     assert (tmp_path / "train.py").read_text(encoding="utf-8").count("num_workers=0") == 2
 
@@ -612,7 +612,7 @@ third = {CRASH}
 def in_order(folder: Path, sort: str) -> list[tuple[str | None, int]]:
     (folder / "train.py").write_text(HEAVY, encoding="utf-8")
     settings = Settings().with_overrides(select=["OOM1", "OOM407"], sort=sort)
-    return [(item.code, item.place.row) for item in run([str(folder)], settings, folder, Options(cache=False, processes=1)).findings]
+    return [(item.code, item.place.row) for item in run([str(folder)], settings, folder, RunOptions(cache=False, processes=1)).findings]
 
 
 def test_findings_are_sorted_by_place_or_by_weight(tmp_path: Path) -> None:

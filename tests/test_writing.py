@@ -14,7 +14,7 @@ import pytest
 
 from oomlint import cache, engine, writing
 from oomlint.config import Settings
-from oomlint.engine import Options
+from oomlint.engine import RunOptions
 from oomlint.verify.store import VerdictStore
 from oomlint.writing import LEFTOVER, sweep, write_whole
 
@@ -23,8 +23,8 @@ GONE = 2**22 + 7  # above the largest process number that Linux gives
 FIXABLE = "from torch.utils.data import DataLoader\nDataLoader(x, num_workers=0, persistent_workers=True)\n"
 
 
-def check(folder: Path, **options: bool) -> engine.Report:
-    return engine.run([str(folder)], Settings(), folder, Options(processes=1, **options))  # type: ignore[arg-type]
+def check(folder: Path, **options: bool) -> engine.CheckReport:
+    return engine.run([str(folder)], Settings(), folder, RunOptions(processes=1, **options))  # type: ignore[arg-type]
 
 
 def killed(folder: Path, name: str, seconds: float = 0) -> Path:
@@ -173,11 +173,11 @@ def test_the_line_about_the_cache_comes_once_and_also_where_little_is_said(tmp_p
 
 
 def test_the_store_of_verdicts_follows_no_link(tmp_path: Path) -> None:
-    from oomlint.cli.verification import Asked, surroundings  # noqa: PLC0415
+    from oomlint.cli.verification import VerifyRequest, surroundings  # noqa: PLC0415
 
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / ".oomlint_cache").symlink_to(tmp_path)
-    around = surroundings(Settings(), str(tmp_path / "project"), Asked())
+    around = surroundings(Settings(), str(tmp_path / "project"), VerifyRequest())
     assert VerdictStore(str(tmp_path / "project" / ".oomlint_cache"), around)._path is None
 
 

@@ -13,7 +13,7 @@ from oomlint.verify.case import Case, Outcome, Verdict
 from oomlint.verify.jobs import Limits
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import asked
-from oomlint.verify.session import Options, Session
+from oomlint.verify.session import Session, VerifyOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +45,11 @@ def judge_by_hand(runner: SandboxRunner, folder: Path, before: str, after: str) 
     return verify(runner, Case(marked(path), str(folder), {str(path): (before.encode(), after.encode())}, by_hand=True))
 
 
-def verify(runner: SandboxRunner, case: Case, options: Options | None = None) -> Verdict:
+def verify(runner: SandboxRunner, case: Case, options: VerifyOptions | None = None) -> Verdict:
     """The verdict on a case."""
     settings = Settings()
     with Base(case.root, within=runner.place) as base, Trees(base, case.changes) as trees:
-        return asked(Session(case, Project(case.root, settings, {}), settings, options or Options(limits=PATIENT), runner, trees))
+        return asked(Session(case, Project(case.root, settings, {}), settings, options or VerifyOptions(limits=PATIENT), runner, trees))
 
 
 def marked(path: Path) -> Finding:
@@ -66,7 +66,7 @@ def marked(path: Path) -> Finding:
 def found(path: Path, code: str) -> Finding:
     """The first finding of a rule."""
     settings = Settings().with_overrides(select=[code], preview=True, severity="note", min_confidence="low")
-    report = engine.run([str(path)], settings, str(path.parent), engine.Options(cache=False, processes=1))
+    report = engine.run([str(path)], settings, str(path.parent), engine.RunOptions(cache=False, processes=1))
     return next(item for item in report.findings if item.code == code)
 
 

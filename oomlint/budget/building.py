@@ -14,8 +14,8 @@ import libcst as cst
 
 from oomlint.budget.building_calls import BUILT_IN
 from oomlint.budget.building_objects import Objects
-from oomlint.budget.building_statements import Ended
-from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Outside, Partly, Rest, hashable, text_of
+from oomlint.budget.building_statements import WalkEnd
+from oomlint.budget.parts import Class, ForeignOptions, Function, Library, Made, Missing, Names, Partly, Rest, hashable, text_of
 from oomlint.model import names
 from oomlint.model.displays import is_grown
 from oomlint.model.values import (
@@ -29,10 +29,10 @@ from oomlint.model.values import (
     Merged,
     ModuleRef,
     Namespace,
-    Options,
+    ParsedOptions,
     Partial,
-    Settings,
-    Written,
+    SettingsNode,
+    SourceExpression,
     is_usual,
 )
 from oomlint.model.values import External as ExternalValue
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternative, Value
     from oomlint.syntax.scopes import Scope
 
-_OUTSIDE: Final = (Options, Settings, Merged, Namespace)
+_OUTSIDE: Final = (ParsedOptions, SettingsNode, Merged, Namespace)
 
 
 class Building(Objects):
@@ -147,14 +147,14 @@ class Building(Objects):
                 return self._made_at(value.call, value.frame, partial(self._library_call, value))
             case Display() if not (is_grown(value) and isinstance(value.node, cst.List | cst.Dict)) or value.frame.scope.parent is None:
                 return self._made_at(value.node, value.frame, lambda: self.eval(value.node, _outer(value.frame)))
-            case Written() if value.node is not None and value.frame is not None and value.node is not node:
+            case SourceExpression() if value.node is not None and value.frame is not None and value.node is not node:
                 return self.eval(value.node, _outer(value.frame))
             case Partial():
                 bound = value.bound
                 plain, named = self.arguments(bound.call, _outer(bound.frame))
                 return Partly(self._converted(value.func, frame, node, text), tuple(plain[1:]), named)
         if isinstance(value, _OUTSIDE):
-            return self.once(("outside", value), lambda: Outside(value))
+            return self.once(("outside", value), lambda: ForeignOptions(value))
         return Missing(text_of(node, frame.module) if node is not None and frame is not None else text)
 
     def _made_at(self, node: cst.CSTNode | None, frame: Frame | None, make: Callable[[], Any]) -> Any:
@@ -180,7 +180,7 @@ class Building(Objects):
         found = _usual(self.evaluator.module_member(ModuleRef(module.module.path, module.module), word, ()))
         return self._converted(found[0].value, None, None, text) if len({_kind(alt.value) for alt in found}) == 1 else Missing(text)
 
-    def inside(self, whole: Outside, accessor: tuple[str, object], text: str) -> Any:
+    def inside(self, whole: ForeignOptions, accessor: tuple[str, object], text: str) -> Any:
         """An attribute or entry of options or settings, in a plain run."""
         word = accessor[1]
         if not hashable(word) or (word not in whole.changed and any(isinstance(one, Rest) for one in whole.changed)):
@@ -191,18 +191,18 @@ class Building(Objects):
             value = Missing(text) if first is None else self._converted(first, None, None, text)
             if isinstance(first, Display):  # which nobody else has changed
                 value = self.eval(first.node, _outer(first.frame))
-            if not isinstance(value, Outside | list | dict):
+            if not isinstance(value, ForeignOptions | list | dict):
                 return value
             whole.changed[word] = value
         return whole.changed[word]
 
-    def entries(self, whole: Outside) -> dict[Any, Any]:
+    def entries(self, whole: ForeignOptions) -> dict[Any, Any]:
         """All that options or settings hold, by name; under a ``Rest`` what else they may."""
         words: list[str] = []
         known = not isinstance(whole.value, Namespace | Merged)
-        if isinstance(whole.value, Options):
+        if isinstance(whole.value, ParsedOptions):
             words, known = self.evaluator.options.words(whole.value)
-        elif isinstance(whole.value, Settings):
+        elif isinstance(whole.value, SettingsNode):
             words = [str(key.value) for key, _ in getattr(whole.value.node, "value", ()) if hasattr(key, "value")]
             known = "<<" not in words
         found: dict[Any, Any] = {word: self.inside(whole, ("item", word), word) for word in words}
@@ -215,12 +215,12 @@ class Building(Objects):
         value = found[0].value if found else None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value == "set_defaults" and any(arg.star == "**" for arg in node.args):
             self._known["defaults"] = Rest(text_of(node, around.module))
-        if isinstance(value, Options) and "defaults" in self._known:
-            return Outside(value, {self._known["defaults"]: None})
+        if isinstance(value, ParsedOptions) and "defaults" in self._known:
+            return ForeignOptions(value, {self._known["defaults"]: None})
         if isinstance(value, _OUTSIDE):
-            whole = Outside(value) if isinstance(value, Options) and given else self._converted(value, frame, node)
+            whole = ForeignOptions(value) if isinstance(value, ParsedOptions) and given else self._converted(value, frame, node)
             words = given[0] if given and isinstance(given[0], list) else ()
-            if isinstance(value, Options) and given and given[0] is not None:
+            if isinstance(value, ParsedOptions) and given and given[0] is not None:
                 for word in [one for one in words if isinstance(one, str) and one.startswith("--")]:
                     whole.changed[word.removeprefix("--").partition("=")[0].replace("-", "_")] = Missing(word)
                 if not isinstance(given[0], list | tuple) or any(not isinstance(one, str) for one in given[0]):
@@ -234,7 +234,7 @@ def guarded(node: cst.CSTNode, module: Module, walk: Callable[[], Any]) -> Any:
     """What a walk gives, or nobody knows."""
     try:
         return walk()
-    except (Ended, RecursionError):
+    except (WalkEnd, RecursionError):
         return Missing(text_of(node, module))
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.budget.costs import FLOAT
-from oomlint.budget.parts import MOST_ROUNDS, Array, Library, Missing
+from oomlint.budget.parts import MOST_ROUNDS, Library, Missing, ParameterTensor
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 
 if TYPE_CHECKING:
@@ -57,45 +57,45 @@ def array(word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> 
     elif word in {"tensor", "as_tensor"} and plain and isinstance(plain[0], list | tuple | int | float):
         shape = _nested(plain[0])
         item = item if isinstance(dtype, Library) or _first(plain[0], float) else 8
-    elif word in {"zeros_like", "ones_like", "randn_like", "rand_like", "empty_like"} and plain and isinstance(plain[0], Array):
+    elif word in {"zeros_like", "ones_like", "randn_like", "rand_like", "empty_like"} and plain and isinstance(plain[0], ParameterTensor):
         shape = plain[0].shape
-    return Array(shape, item) if shape is not None else Missing(text)
+    return ParameterTensor(shape, item) if shape is not None else Missing(text)
 
 
-def method_of_array(of: Array, word: str, plain: Sequence[Any], text: str) -> Any:
+def method_of_array(of: ParameterTensor, word: str, plain: Sequence[Any], text: str) -> Any:
     """What a method of an array gives."""
     if word in _AS_LARGE:
-        return Array(of.shape, of.item)
+        return ParameterTensor(of.shape, of.item)
     if word in {"float", "cuda", "cpu"} or (word == "to" and plain and not isinstance(plain[0], Library)):
-        return Array(of.shape, FLOAT if word == "float" else of.item)
+        return ParameterTensor(of.shape, FLOAT if word == "float" else of.item)
     if word == "unsqueeze" and plain and isinstance(plain[0], int) and -len(of.shape) - 1 <= plain[0] <= len(of.shape):
         shape = list(of.shape)
         shape.insert(plain[0] if plain[0] >= 0 else len(shape) + 1 + plain[0], 1)
-        return Array(tuple(shape), of.item)
+        return ParameterTensor(tuple(shape), of.item)
     if word == "t":
-        return Array(of.shape[::-1], of.item)
+        return ParameterTensor(of.shape[::-1], of.item)
     known = shape_of(plain)
     axes = [one % len(of.shape) for one in known or () if of.shape]
     if word in {"view", "reshape"} and known is not None:
         rest = math.prod(one for one in known if one != -1)
-        return Array(tuple(one if one != -1 else math.prod(of.shape) // (rest or 1) for one in known), of.item)
+        return ParameterTensor(tuple(one if one != -1 else math.prod(of.shape) // (rest or 1) for one in known), of.item)
     if word == "permute" and len(axes) == len(of.shape):
-        return Array(tuple(of.shape[one] for one in axes), of.item)
+        return ParameterTensor(tuple(of.shape[one] for one in axes), of.item)
     if word == "transpose" and len(axes) == 2:  # noqa: PLR2004 - the axes that change places
         swapped = dict(zip(axes, axes[::-1], strict=True))
-        return Array(tuple(of.shape[swapped.get(place, place)] for place in range(len(of.shape))), of.item)
+        return ParameterTensor(tuple(of.shape[swapped.get(place, place)] for place in range(len(of.shape))), of.item)
     if word == "repeat" and known is not None and len(known) >= len(of.shape):
         shape = [1] * (len(known) - len(of.shape)) + list(of.shape)
-        return Array(tuple(one * times for one, times in zip(shape, known, strict=True)), of.item)
+        return ParameterTensor(tuple(one * times for one, times in zip(shape, known, strict=True)), of.item)
     if word in {"new_zeros", "new_ones", "new_empty"}:
-        return Array(known, of.item) if known is not None else Missing(text)
+        return ParameterTensor(known, of.item) if known is not None else Missing(text)
     if word == "size":
         return of.shape if not plain else of.shape[axes[0]] if len(axes) == 1 else Missing(text)
     if word == "numel":
         return math.prod(of.shape)
     if word == "tolist" and len(of.shape) == 1 and of.shape[0] <= MOST_ROUNDS:
         return [Missing(text) for _ in range(of.shape[0])]
-    return Array(of.shape, ITEM_BYTES[word]) if word in {"half", "double", "long", "int", "bool"} else Missing(text)
+    return ParameterTensor(of.shape, ITEM_BYTES[word]) if word in {"half", "double", "long", "int", "bool"} else Missing(text)
 
 
 def _nested(value: Any) -> tuple[int, ...] | None:

@@ -14,18 +14,18 @@ from oomlint.budget.layers import LAYERS
 from oomlint.budget.parts import (
     CONTAINERS,
     MOST_ROUNDS,
-    Array,
     Class,
+    ForeignOptions,
     Function,
     Layer,
     Library,
     Made,
-    Method,
     Missing,
-    Outside,
+    ParameterTensor,
     Partly,
-    Plain,
+    PlainValue,
     Rest,
+    ValueMethod,
     hashable,
     items_of,
     text_of,
@@ -87,7 +87,7 @@ BUILT_IN: Final = frozenset({*(word for word in (*_PLAIN, *_TOGETHER) if "." not
 _KINDS: Final = {"int": int, "float": float, "str": str, "list": list, "tuple": tuple, "dict": dict, "bool": bool, "range": range}
 
 
-class Calls(Methods):
+class BuildingCalls(Methods):
     """Calls of what a constructor names."""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Calls(Methods):
                 return self.construct(called.ref, plain, named)
             case Library():
                 return self._library(called.name, plain, named, node, around)
-            case Method():
+            case ValueMethod():
                 found = self.method(called.of, called.name, plain, named, text_of(node, around.module))
                 self.spoil_given([*plain, *named.values()] if isinstance(found, Missing) else [], text_of(node, around.module))
                 return found
@@ -133,7 +133,7 @@ class Calls(Methods):
         name = names.canonical(name).removeprefix("builtins.")
         library, _, word = name.rpartition(".")
         text = text_of(node, around.module)
-        if name == "dict" and plain and isinstance(plain[0], Outside):
+        if name == "dict" and plain and isinstance(plain[0], ForeignOptions):
             plain = [self.entries(plain[0])]
         if name in _TOGETHER or name in _PLAIN:
             return _computed(name, plain, named, text)
@@ -166,7 +166,7 @@ class Calls(Methods):
             return plain[0] if plain else Missing(text)
         if library == "torch.nn.parameter" or name in {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}:
             value = plain[0] if plain else named.get("data")
-            return Array(value.shape, value.item, parameter=True) if isinstance(value, Array) else Missing(text)
+            return ParameterTensor(value.shape, value.item, parameter=True) if isinstance(value, ParameterTensor) else Missing(text)
         if word in _NAMESPACES and library.partition(".")[0] in _NAMESPACES[word] and not any(not isinstance(one, dict) for one in plain):
             return namespace(
                 {**(plain[0] if plain else {}), **{Rest(text) if key == "**" else key: one for key, one in named.items()}}, deep=word[-9:] != "Namespace"
@@ -176,11 +176,11 @@ class Calls(Methods):
         if library.startswith("torch.nn") and not library.startswith("torch.nn.utils"):
             return layer(word, plain, named, text)
         if library in {"torch", "numpy"}:
-            return array(word, plain, named, text) if library == "torch" or word == "linspace" else Plain(text)
+            return array(word, plain, named, text) if library == "torch" or word == "linspace" else PlainValue(text)
         if library.startswith("einops.layers"):
             return Layer(word)  # they move numbers, and have none
         found = self.unknown([*plain, *named.values()], node, around)
-        return Plain(text) if isinstance(found, Missing) and has_no_parameters(name) else found
+        return PlainValue(text) if isinstance(found, Missing) and has_no_parameters(name) else found
 
     @staticmethod
     def set_base(made: Made, name: str, plain: Sequence[Any], named: dict[str, Any]) -> None:
@@ -194,9 +194,9 @@ class Calls(Methods):
         first, items = plain[0] if plain else None, items_of(plain[-1]) if plain else None
         if name in {"getattr", "hasattr"} and len(plain) > 1 and isinstance(plain[1], str):
             found = self.attribute(first, plain[1], text)
-            if isinstance(first, Made) and isinstance(found, Missing | Method) and self._lacks(first, plain[1]):
+            if isinstance(first, Made) and isinstance(found, Missing | ValueMethod) and self._lacks(first, plain[1]):
                 return plain[2] if len(plain) > 2 else False if name == "hasattr" else found  # noqa: PLR2004 - a default
-            sure = not isinstance(found, Missing | Method) and isinstance(first, Made | Layer | Class)
+            sure = not isinstance(found, Missing | ValueMethod) and isinstance(first, Made | Layer | Class)
             return found if name == "getattr" else True if sure else Missing(text)
         if name == "setattr" and len(plain) > 2:  # noqa: PLR2004 - what it takes
             if isinstance(plain[1], str):
@@ -267,7 +267,7 @@ class Calls(Methods):
             if not value.kind or not word.startswith("torch.nn"):
                 return False if word in _KINDS else None
             return last in {value.kind, "Module"} or (False if last in KNOWN and value.kind in KNOWN else None)
-        if isinstance(value, Missing | Outside | Array | Method):
+        if isinstance(value, Missing | ForeignOptions | ParameterTensor | ValueMethod):
             return None
         plain = _KINDS.get(word)
         return isinstance(value, plain) if plain is not None else False if word.startswith("torch.nn.") else None
@@ -278,16 +278,16 @@ def _sharded(word: str, model: Any, named: dict[str, Any], text: str) -> Any:
     if not isinstance(model, Layer | Made) or "sharding_strategy" in named or "process_group" in named or "mesh" in named:
         return Missing(text)
     policy = named.get("cpu_offload" if word == "FullyShardedDataParallel" else "offload_policy")
-    offloads = policy.changed.get("offload_params") if isinstance(policy, Outside) else None if policy is None else Missing(text)
+    offloads = policy.changed.get("offload_params") if isinstance(policy, ForeignOptions) else None if policy is None else Missing(text)
     if isinstance(offloads, Missing):
         return offloads
     model.shards = "host" if offloads else "device"
     return model
 
 
-def namespace(given: dict[Any, Any], *, deep: bool) -> Outside:
+def namespace(given: dict[Any, Any], *, deep: bool) -> ForeignOptions:
     """An object with attributes; in a deep one, dictionaries have attributes too."""
-    return Outside(None, {key: namespace(one, deep=True) if deep and isinstance(one, dict) else one for key, one in given.items()})
+    return ForeignOptions(None, {key: namespace(one, deep=True) if deep and isinstance(one, dict) else one for key, one in given.items()})
 
 
 def _kind_of(value: Any, text: str) -> Any:
@@ -299,10 +299,10 @@ def _computed(name: str, plain: Sequence[Any], named: dict[str, Any], text: str)
     """A built-in function of known arguments."""
     together = _TOGETHER.get(name)
     named = {key: value for key, value in named.items() if key != "strict"}
-    given = [items_of(one) if isinstance(one, Layer | Array) else one for one in plain]
+    given = [items_of(one) if isinstance(one, Layer | ParameterTensor) else one for one in plain]
     if any(one is None and whole is not None for one, whole in zip(given, plain, strict=True)):
         return Missing(text)
-    known = not any(isinstance(one, Missing | Outside | Made | Method) for one in (*given, *(() if name == "dict" else named.values())))
+    known = not any(isinstance(one, Missing | ForeignOptions | Made | ValueMethod) for one in (*given, *(() if name == "dict" else named.values())))
     known = known and not any(isinstance(one, list | tuple | dict | range) and items_of(one) is None for one in given)
     known = known and "**" not in named
     if together is None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from oomlint.budget.building_calls import Calls
+from oomlint.budget.building_calls import BuildingCalls
 from oomlint.budget.building_operators import applied, compared, either, truth
 from oomlint.budget.parts import (
+    ForeignOptions,
     Function,
     Made,
     Missing,
     Names,
-    Outside,
     hashable,
     items_of,
     text_of,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
 
 
-class Expressions(Calls):
+class BuildingExpressions(BuildingCalls):
     """Expressions of what is run."""
 
     @abstractmethod
@@ -244,7 +244,7 @@ class Expressions(Calls):
                 items = items_of(value)
                 plain += items if items is not None else [Missing(text_of(arg.value, around.module))]
             elif arg.star == "**":
-                held = self.entries(value) if isinstance(value, Outside) else value
+                held = self.entries(value) if isinstance(value, ForeignOptions) else value
                 if isinstance(held, dict):
                     named.update({key: one for key, one in held.items() if isinstance(key, str)})
                 if not isinstance(held, dict) or not all(isinstance(key, str) for key in held):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import attributes_of, kept_beside, numbers_of, options_of, shapes_of
-from oomlint.budget.parts import CONTAINERS, Array, Class, Function, Layer, Library, Made, Method, Missing, Outside, is_part, items_of
+from oomlint.budget.parts import CONTAINERS, Class, ForeignOptions, Function, Layer, Library, Made, Missing, ParameterTensor, ValueMethod, is_part, items_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def layer(word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> 
     found = Layer(word, count, kept_beside(word, given_plain, words), options=attributes_of(word, options))
     shapes = shapes_of(word, options)
     if shapes:
-        found.own = {key: Array(shape, FLOAT, parameter=True) if shape is not None else None for key, shape in shapes.items()}
+        found.own = {key: ParameterTensor(shape, FLOAT, parameter=True) if shape is not None else None for key, shape in shapes.items()}
         found.numbers = 0
     return found
 
@@ -50,7 +50,7 @@ def _given(value: Any) -> Any:
     """An argument of a layer; what is no number has no number of its own."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, Missing | Outside | Method):
+    if isinstance(value, Missing | ForeignOptions | ValueMethod):
         return _UNKNOWN
     return None if isinstance(value, Library | Layer | Made | Function | Class) else value
 
@@ -88,7 +88,11 @@ def _container(word: str, plain: Sequence[Any], text: str) -> Layer:
 
 def as_entry(kind: str, value: Any) -> Any:
     """What a container of torch makes of what is put in: a tensor becomes a parameter in those that hold parameters."""
-    return Array(value.shape, value.item, parameter=True) if kind in _PARAMETERS and isinstance(value, Array) and not value.parameter else value
+    return (
+        ParameterTensor(value.shape, value.item, parameter=True)
+        if kind in _PARAMETERS and isinstance(value, ParameterTensor) and not value.parameter
+        else value
+    )
 
 
 def copied(value: Any, known: dict[int, Any] | None = None, *, deep: bool = True) -> Any:
@@ -113,10 +117,10 @@ def copied(value: Any, known: dict[int, Any] | None = None, *, deep: bool = True
         other = known[id(value)] = Made(value.cls, value.module, {}, list(value.missing))
         other.attributes.update({key: inner(one) for key, one in value.attributes.items()})
         return other
-    if isinstance(value, Array):
-        return known.setdefault(id(value), Array(value.shape, value.item, value.parameter, value.kept))
-    if isinstance(value, Outside):
-        return Outside(value.value, dict(value.changed))
+    if isinstance(value, ParameterTensor):
+        return known.setdefault(id(value), ParameterTensor(value.shape, value.item, value.parameter, value.kept))
+    if isinstance(value, ForeignOptions):
+        return ForeignOptions(value.value, dict(value.changed))
     if isinstance(value, list | tuple):
         return type(value)(inner(one) for one in value)
     return {key: inner(one) for key, one in value.items()} if isinstance(value, dict) else value

@@ -6,10 +6,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.api_names import SAME_MODEL
 from oomlint.budget.building_arrays import item_of, method_of_array
-from oomlint.budget.building_held import TABLES, Held, base_of
 from oomlint.budget.building_layers import as_entry
 from oomlint.budget.costs import FLOAT
-from oomlint.budget.parts import Array, Function, Layer, Library, Made, Method, Missing, Outside, Rest, all_parts, is_part, items_of, parts_of
+from oomlint.budget.object_state import TABLES, ObjectState, base_of
+from oomlint.budget.parts import (
+    ForeignOptions,
+    Function,
+    Layer,
+    Library,
+    Made,
+    Missing,
+    ParameterTensor,
+    Rest,
+    ValueMethod,
+    all_parts,
+    is_part,
+    items_of,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,23 +44,23 @@ _LOOKS: Final = frozenset(
 )
 
 
-class Methods(Held):
+class Methods(ObjectState):
     """Methods of values."""
 
     def method(self, of: Any, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
         """What a method gives."""
-        if isinstance(of, Method):
+        if isinstance(of, ValueMethod):
             if of.name in TABLES and word in {"pop", "values", "items", "keys", "update"}:
                 return self._of_module(of.of, word, plain, named, text)
             return Missing(text)
         if isinstance(of, Layer | Made):
             return self._of_module(of, word, plain, named, text)
-        if isinstance(of, Array):
+        if isinstance(of, ParameterTensor):
             return method_of_array(of, word, plain, text)
-        if isinstance(of, Outside):
+        if isinstance(of, ForeignOptions):
             return self._of_settings(of, word, plain, named, text)
         known = _OF_LISTS if isinstance(of, list | tuple) else _OF_DICTS if isinstance(of, dict) else _OF_STRINGS
-        if word not in known or any(isinstance(one, Missing | Outside) for one in plain[:1] if word not in {"append", "insert", "setdefault"}):
+        if word not in known or any(isinstance(one, Missing | ForeignOptions) for one in plain[:1] if word not in {"append", "insert", "setdefault"}):
             self.spoil_given([of], text)
             return Missing(text)
         if items_of(of) is None and word not in {"append", "clear"}:
@@ -66,7 +80,7 @@ class Methods(Held):
                 of[:] = [Rest(text)]
             return Missing(text)
 
-    def _of_settings(self, of: Outside, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
+    def _of_settings(self, of: ForeignOptions, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
         held = self.entries(of)
         if word in {"get", "pop", "setdefault"} and plain:
             known = not any(isinstance(one, Rest) for one in held) and plain[0] not in held
@@ -113,8 +127,8 @@ class Methods(Held):
             return None
         if word == "register_buffer":
             value = plain[1] if len(plain) > 1 else named.get("tensor")
-            if isinstance(value, Array) and plain and isinstance(plain[0], str):
-                parts[plain[0]] = Array(value.shape, value.item, kept=True)
+            if isinstance(value, ParameterTensor) and plain and isinstance(plain[0], str):
+                parts[plain[0]] = ParameterTensor(value.shape, value.item, kept=True)
             return None
         if word in {"children", "modules", "named_children", "named_modules"}:
             return _listed(of, word, parts, text) if _whole(of) else Missing(text)
@@ -152,8 +166,8 @@ def _put(whole: Layer, word: str, plain: Sequence[Any], text: str) -> None:
 def _listed(of: Layer | Made, word: str, parts: Mapping[Any, Any], text: str) -> list[Any]:
     """The modules in a module."""
     if word == "named_children":
-        return [(name, one) for name, one in parts.items() if is_part(one) and not isinstance(one, Array)]
-    found = list(all_parts(of)) if "modules" in word else [one for one in parts_of(of) if not isinstance(one, Array)]
+        return [(name, one) for name, one in parts.items() if is_part(one) and not isinstance(one, ParameterTensor)]
+    found = list(all_parts(of)) if "modules" in word else [one for one in parts_of(of) if not isinstance(one, ParameterTensor)]
     return [(Missing(text), one) for one in found] if word.startswith("named") else found
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.budget.building_statements import GaveUp, Left, Returned, Statements
-from oomlint.budget.parts import Class, Function, Library, Made, Method, Missing, Names, Partly, Rest
+from oomlint.budget.building_statements import GaveUp, Returned, RoundEnd, Statements
+from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Partly, Rest, ValueMethod
 from oomlint.model import names
 from oomlint.model.values import ClassRef
 from oomlint.model.values import External as ExternalValue
@@ -131,7 +131,7 @@ class Objects(Statements):
             self.block(node.body, around)
         except Returned as end:
             return around.given if scope.yields and not isinstance(end.value, Missing) else end.value
-        except Left:
+        except RoundEnd:
             return Missing(scope.name)
         finally:
             self._deep -= 1
@@ -271,7 +271,7 @@ class Objects(Statements):
             if isinstance(base, ExternalValue) and base.name.startswith(_MODULES):
                 name = names.canonical(base.name)
                 layer = made.attributes.get(f"({name.rpartition('.')[2]})", made)
-                return Partly(Library(f"{name}.{word}"), (made,), {}) if word == "__init__" else Method(layer, word)
+                return Partly(Library(f"{name}.{word}"), (made,), {}) if word == "__init__" else ValueMethod(layer, word)
         return Missing(word)
 
 

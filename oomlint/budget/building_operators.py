@@ -10,16 +10,16 @@ import libcst as cst
 from oomlint.budget.parts import (
     CONTAINERS,
     MOST_ROUNDS,
-    Array,
     Class,
+    ForeignOptions,
     Function,
     Layer,
     Library,
     Made,
-    Method,
     Missing,
-    Outside,
+    ParameterTensor,
     Partly,
+    ValueMethod,
     counted,
     items_of,
 )
@@ -41,7 +41,7 @@ _COMPARED: Final[dict[type, Callable[[Any, Any], Any]]] = {
 
 def compared(kind: cst.BaseCompOp, left: Any, right: Any) -> bool | None:
     """What a comparison says; None where nobody knows."""
-    if any(isinstance(one, Missing | Outside | Method) for one in (left, right)):
+    if any(isinstance(one, Missing | ForeignOptions | ValueMethod) for one in (left, right)):
         return None
     if isinstance(kind, cst.Is | cst.IsNot):
         same = left == right if isinstance(left, Class | Library | int) else left is right
@@ -50,7 +50,7 @@ def compared(kind: cst.BaseCompOp, left: Any, right: Any) -> bool | None:
         return None  # its class says what it is equal to
     operation = _COMPARED.get(type(kind))
     held = [items_of(side) for side in (left, right) if isinstance(side, list | tuple | dict | Layer)]
-    if operation is None or any(items is None or any(isinstance(one, Missing | Outside | Method) for one in items) for items in held):
+    if operation is None or any(items is None or any(isinstance(one, Missing | ForeignOptions | ValueMethod) for one in items) for items in held):
         return None
     try:
         return bool(operation(left.parts if isinstance(left, Layer) else left, right.parts if isinstance(right, Layer) else right))
@@ -67,7 +67,7 @@ def either(first: Any, second: Any, text: str) -> Any:
 
 def truth(value: Any) -> bool | None:
     """Whether a value counts as true; None where nobody knows."""
-    if isinstance(value, Missing | Outside | Method) or (isinstance(value, Layer) and value.missing):
+    if isinstance(value, Missing | ForeignOptions | ValueMethod) or (isinstance(value, Layer) and value.missing):
         return None
     if isinstance(value, Layer) and value.kind in CONTAINERS:
         return bool(value.parts)
@@ -75,16 +75,16 @@ def truth(value: Any) -> bool | None:
         return None
     if isinstance(value, list | tuple | dict) and items_of(value) is None:
         return None
-    return True if isinstance(value, Made | Layer | Array | Function | Class | Library | Partly) else bool(value)
+    return True if isinstance(value, Made | Layer | ParameterTensor | Function | Class | Library | Partly) else bool(value)
 
 
 def applied(kind: type[cst.CSTNode], left: Any, right: Any, text: str) -> Any:
     """Arithmetic on numbers, strings and lists; on an array and a number, the array."""
     operation = _BINARY.get(kind)
-    if isinstance(left, Array) or isinstance(right, Array):
-        one, other = (left, right) if isinstance(left, Array) else (right, left)
-        other = 0 if isinstance(other, Array) and other.shape == one.shape else other
-        return Array(one.shape, one.item) if isinstance(other, int | float) else Missing(text)
+    if isinstance(left, ParameterTensor) or isinstance(right, ParameterTensor):
+        one, other = (left, right) if isinstance(left, ParameterTensor) else (right, left)
+        other = 0 if isinstance(other, ParameterTensor) and other.shape == one.shape else other
+        return ParameterTensor(one.shape, one.item) if isinstance(other, int | float) else Missing(text)
     if isinstance(left, Layer) and isinstance(right, Layer) and operation is operator.add:  # lists of layers
         parts = [*left.parts.values(), *right.parts.values()]
         return Layer(left.kind, parts={str(place): one for place, one in enumerate(parts)}, missing=[*left.missing, *right.missing])

@@ -9,9 +9,9 @@ import libcst as cst
 
 from oomlint.api_names import SAME_MODEL
 from oomlint.budget.building_calls import WRAPPERS
-from oomlint.budget.building_expressions import Expressions
-from oomlint.budget.building_held import forget
+from oomlint.budget.building_expressions import BuildingExpressions
 from oomlint.budget.building_operators import applied, truth
+from oomlint.budget.object_state import forget
 from oomlint.budget.parts import MOST_ROUNDS, Class, Function, Layer, Library, Made, Missing, Rest, items_of, text_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef
@@ -40,7 +40,7 @@ _AUGMENTED: Final[dict[type[cst.CSTNode], type[cst.CSTNode]]] = {
 }
 
 
-class Ended(Exception):  # noqa: N818 - nothing is wrong
+class WalkEnd(Exception):  # noqa: N818 - nothing is wrong
     """How a walk ends before its last statement. Where it is not ``sure``, it may go on as well."""
 
     def __init__(self, value: Any = None, *, sure: bool = True) -> None:
@@ -48,19 +48,19 @@ class Ended(Exception):  # noqa: N818 - nothing is wrong
         self.sure = sure
 
 
-class GaveUp(Ended):
+class GaveUp(WalkEnd):
     """The walk is too long, or comes to what cannot be."""
 
 
-class Returned(Ended):
+class Returned(WalkEnd):
     """How a function ends."""
 
 
-class Left(Ended):
+class RoundEnd(WalkEnd):
     """How a round of a loop ends, or the loop, where its value is true."""
 
 
-class Statements(Expressions):
+class Statements(BuildingExpressions):
     """Statements of what is run."""
 
     def __init__(self, project: Project) -> None:
@@ -74,7 +74,7 @@ class Statements(Expressions):
             self.step()
             try:
                 self.statement(statement, around)
-            except (Returned, Left) as end:
+            except (Returned, RoundEnd) as end:
                 for other in statements[place + 1 :] if not end.sure else ():
                     self.unsure(other, around)
                 raise
@@ -136,7 +136,7 @@ class Statements(Expressions):
             case cst.FunctionDef():
                 around.known[node.name.value] = self.defined(node, around)
             case cst.Break() | cst.Continue():
-                raise Left(isinstance(node, cst.Break))
+                raise RoundEnd(isinstance(node, cst.Break))
             case cst.Raise():
                 raise GaveUp
 
@@ -227,7 +227,7 @@ class Statements(Expressions):
         """Run a round of a loop. Gives whether it was the last."""
         try:
             self.block(node.body, around)
-        except Left as end:
+        except RoundEnd as end:
             if not end.sure:
                 self.unsure(node, around)
             return bool(end.value) or not end.sure
@@ -245,7 +245,7 @@ class Statements(Expressions):
             if isinstance(one, cst.Return):
                 raise Returned(Missing(around.scope.name), sure=False)
         if any(isinstance(one, cst.Break | cst.Continue) and one not in inner for one in descend(node, into_scopes=False)):
-            raise Left(sure=False)
+            raise RoundEnd(sure=False)
 
     def unsure(self, node: cst.CSTNode, around: Names, *, calls: bool = True) -> None:
         """Code that may be run or not: nobody knows any longer what it sets or fills; with ``calls``, what the functions do that it calls."""

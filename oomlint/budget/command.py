@@ -26,7 +26,7 @@ _COUNT: Final = re.compile(r"[1-9]\d{0,5}")
 _MOST_BYTES: Final = 100_000  # of a file of settings of a launcher
 
 
-class Command(Struct, frozen=True):
+class ReadCommand(Struct, frozen=True):
     """A command that was read."""
 
     script: str  # its absolute path
@@ -36,7 +36,7 @@ class Command(Struct, frozen=True):
     launcher: str = ""  # of torch, which stays beside them
 
 
-def read(text: str, folder: str) -> Command:
+def read(text: str, folder: str) -> ReadCommand:
     """The script that a command runs, and what it gives it. Raises BudgetError, whose message says what is wrong."""
     words = words_of(text)
     run = of_words(words, folder)
@@ -56,7 +56,7 @@ def words_of(text: str) -> list[str]:
         raise BudgetError(f"the command cannot be read: {str(error).lower()}") from None
 
 
-def of_words(words: Sequence[str], folder: str) -> Command | None:
+def of_words(words: Sequence[str], folder: str) -> ReadCommand | None:
     """The same of words that are known to be a command; ``None`` where the script is not there."""
     words = _plain(words)
     for at in _candidates(words):
@@ -64,7 +64,7 @@ def of_words(words: Sequence[str], folder: str) -> Command | None:
         if path is not None:
             count = _ranks(words[:at], words[at], folder)
             launcher = next((word for word in map(os.path.basename, words[:at]) if word in _OF_TORCH), "")
-            return Command(path, tuple(words[at + 1 :]), count or None, count is None, launcher.rpartition(".")[2])
+            return ReadCommand(path, tuple(words[at + 1 :]), count or None, count is None, launcher.rpartition(".")[2])
     return None
 
 

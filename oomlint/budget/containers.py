@@ -13,25 +13,25 @@ from msgspec.structs import replace
 from oomlint.api_names import AS_ARRAY, SAME_PATH, SIZES, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
-from oomlint.budget.sizes import Name, Size, named
+from oomlint.budget.sizes import Name, SizeProduct, named
 from oomlint.finding import ContentKind
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_bytes import commented
-from oomlint.memory.shared.content_kinds import IN_MEMORY, Kind
-from oomlint.memory.shared.shaped import Array, Least, leaves
+from oomlint.memory.shared.content_kinds import IN_MEMORY, PayloadKind
+from oomlint.memory.shared.shaped import Least, ShapedArray, leaves
 from oomlint.model import names
 from oomlint.model.torch_tables import REDUCTIONS
-from oomlint.model.values import ExternalCall, Written
+from oomlint.model.values import ExternalCall, SourceExpression
 from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from oomlint.budget.headers import Array as FileArray
     from oomlint.budget.headers import DataFile
+    from oomlint.budget.headers import HeaderArray as FileArray
     from oomlint.budget.sizes import Factor
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.shared.content_classifier import Contents
@@ -48,7 +48,7 @@ _BYTES: Final = frozenset({"builtins.bytes", "builtins.bytearray"})
 _MANY: Final = 10_000  # of which one may be large
 _SMALL: Final = 1 << 20  # bytes
 _NUMPY: Final = frozenset({"npy", "npz"})
-_ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR})
+_ARRAYS: Final = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR})
 UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", "geomspace", "fromiter", "frombuffer"})  # arrays of sizes that are not counted
 _STEPS: Final = 12
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
@@ -57,7 +57,7 @@ _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 class _Told(Parts):
     """What expressions are where somebody knows of one what it gives: by the header of a file."""
 
-    def __init__(self, evaluator: Evaluator, contents: Contents, told: Mapping[cst.CSTNode, Array]) -> None:
+    def __init__(self, evaluator: Evaluator, contents: Contents, told: Mapping[cst.CSTNode, ShapedArray]) -> None:
         super().__init__(evaluator, contents)
         self._told = told
 
@@ -68,7 +68,7 @@ class _Told(Parts):
         return self._told.get(call) or super().function(name, call, frame)
 
 
-class Containers:
+class HeaderContainers:
     """Answers for a project and some data files."""
 
     def __init__(self, project: Project, files: Sequence[DataFile]) -> None:
@@ -90,7 +90,7 @@ class Containers:
         first = {(id(owner), one.name): one.size.factors[0] for owner, _, one in found if len(one.size.factors) > 1}
         for owner, holding, one in found:
             factors = (self._same(part, holding, id(owner), first) if isinstance(part, Name) else part for part in one.size.factors)
-            yield owner, replace(one, size=Size(tuple(factors)))
+            yield owner, replace(one, size=SizeProduct(tuple(factors)))
 
     def _same(self, part: Name, holding: Holding, owner: int, first: Mapping[tuple[int, str], Factor]) -> Factor:
         """The first dimension of another container, where a name stands for it: ``n = self.images.shape[0]``."""
@@ -106,7 +106,7 @@ class Containers:
     def _is_one_path(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept is one path, and no row of them: ``os.path.join(root, "data.h5")``."""
         value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
-        if holding.content.kind is not Kind.PATHS or value is None:
+        if holding.content.kind is not PayloadKind.PATHS or value is None:
             return False
         found = [alt.value for alt in self.evaluator.values(value, self._frame_of(owner, holding.module, value))[:4]]
         made = [names.canonical(one.name) if isinstance(one, ExternalCall) else "" for one in found]
@@ -119,16 +119,16 @@ class Containers:
         if fact.holds not in COUNTED:
             if not self._unrecognized(holding, owner):
                 return None
-            unknown = Size((Name(fact.name, fact.owner),))
+            unknown = SizeProduct((Name(fact.name, fact.owner),))
             return Container(fact.name, fact.owner, fact.holds, "", unknown, Certainty.EXACT, fact.place, holding.read, same=self._value(holding, owner))
         asked = self._asked(holding, owner)
         filed = self._matched(holding, owner, *asked) if asked is not None and self.files else None
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
         named = "" if asked is None or filed is not None else asked[1] or ""
         pieces = self._pieces(holding, owner)
-        before = Size((pieces,)) if pieces not in {None, size.value} else size if pieces is not None else self._before_cast(size, holding, owner, file)
+        before = SizeProduct((pieces,)) if pieces not in {None, size.value} else size if pieces is not None else self._before_cast(size, holding, owner, file)
         same = self._value(holding, owner)
-        mapped = holding.content.element is not None and holding.content.element.kind is Kind.MEMMAP
+        mapped = holding.content.element is not None and holding.content.element.kind is PayloadKind.MEMMAP
         holds = ContentKind.MEMMAP if mapped else fact.holds
         return Container(
             fact.name, fact.owner, holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same, joined=pieces is not None
@@ -137,7 +137,7 @@ class Containers:
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
         value = holding.effect.value if holding.effect is not None else None
-        if value is None or holding.content.kind not in {Kind.TEXT, Kind.UNKNOWN, Kind.SMALL} or holding.content.size.exact is not None:
+        if value is None or holding.content.kind not in {PayloadKind.TEXT, PayloadKind.UNKNOWN, PayloadKind.SMALL} or holding.content.size.exact is not None:
             return False
         if (holding.content.count or 0) >= _MANY:
             return True
@@ -165,26 +165,28 @@ class Containers:
         if arrays:
             count = holding.content.count if holding.content.count is not None else Name(f"len({one.name})", one.owner)
             name, same = f"arrays in {one.name}", (one.same, "arrays") if one.same is not None else None
-            yield replace(one, name=name, kind=ContentKind.ARRAYS, items="", size=Size((count, arrays)), certainty=Certainty.AT_LEAST, same=same)
+            yield replace(one, name=name, kind=ContentKind.ARRAYS, items="", size=SizeProduct((count, arrays)), certainty=Certainty.AT_LEAST, same=same)
 
-    def _sized(self, holding: Holding, dataset: Dataset, owner: str, items: str) -> tuple[Size, Certainty]:
+    def _sized(self, holding: Holding, dataset: Dataset, owner: str, items: str) -> tuple[SizeProduct, Certainty]:
         content = holding.content
         array = self._kept(holding, dataset)
         if array is not None and array.exact is not None:
             return _size(array), Certainty.EXACT
         if content.size.exact is not None and content.kind not in _ARRAYS:
-            return Size((content.size.exact,)), Certainty.EXACT
+            return SizeProduct((content.size.exact,)), Certainty.EXACT
         shape = commented(holding.module, holding.effect.node) if holding.effect is not None else None
         if shape is not None and shape.item is not None:
-            return Size((*named(shape.dimensions, owner), shape.item)), Certainty.EXACT
+            return SizeProduct((*named(shape.dimensions, owner), shape.item)), Certainty.EXACT
         if array is not None and array.shape and array.item is not None and "..." not in array.shape:
-            return Size((*named(array.shape, owner), array.item)), Certainty.AT_LEAST if any(isinstance(one, Least) for one in array.shape) else Certainty.EXACT
-        if content.kind is Kind.PATHS:
-            return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), _NAME)), Certainty.ABOUT
-        least = least_of_one(items) if content.kind is Kind.OBJECTS else None
+            return SizeProduct((*named(array.shape, owner), array.item)), Certainty.AT_LEAST if any(
+                isinstance(one, Least) for one in array.shape
+            ) else Certainty.EXACT
+        if content.kind is PayloadKind.PATHS:
+            return SizeProduct((content.count if content.count is not None else Name(f"len({holding.name})", owner), _NAME)), Certainty.ABOUT
+        least = least_of_one(items) if content.kind is PayloadKind.OBJECTS else None
         if least is not None and (content.count is not None or items != "dicts"):
-            return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), least)), Certainty.AT_LEAST
-        return Size((Name(holding.name, owner),)), Certainty.EXACT
+            return SizeProduct((content.count if content.count is not None else Name(f"len({holding.name})", owner), least)), Certainty.AT_LEAST
+        return SizeProduct((Name(holding.name, owner),)), Certainty.EXACT
 
     def _pieces(self, holding: Holding, owner: Dataset) -> int | None:
         """Bytes of the pieces that an array is joined of: ``np.concatenate([a, b])``."""
@@ -198,10 +200,10 @@ class Containers:
         if not isinstance(made, ExternalCall) or names.last_name(made.call.func) not in STACKS or not made.call.args:
             return None
         parts = list(leaves(_Told(self.evaluator, self.datasets.contents, {}).of(made.call.args[0].value, made.frame)))
-        sizes = [_exact(one) if isinstance(one, Array) else None for one in parts]
+        sizes = [_exact(one) if isinstance(one, ShapedArray) else None for one in parts]
         return sum(one or 0 for one in sizes) if sizes and None not in sizes else None
 
-    def _kept(self, holding: Holding, owner: Dataset, told: Mapping[cst.CSTNode, Array] | None = None) -> Array | None:
+    def _kept(self, holding: Holding, owner: Dataset, told: Mapping[cst.CSTNode, ShapedArray] | None = None) -> ShapedArray | None:
         """The array that is kept, as it is where it is kept."""
         if (told is None and holding.content.kind not in _ARRAYS) or (holding.effect is not None and holding.effect.index):
             return None
@@ -212,9 +214,9 @@ class Containers:
         frame = self._frame_of(owner, module, value)
         return self._array(self._whole(value, frame), frame, told)
 
-    def _array(self, node: cst.BaseExpression, frame: Frame, told: Mapping[cst.CSTNode, Array] | None = None) -> Array | None:
+    def _array(self, node: cst.BaseExpression, frame: Frame, told: Mapping[cst.CSTNode, ShapedArray] | None = None) -> ShapedArray | None:
         found = _Told(self.evaluator, self.datasets.contents, told or {}).of(node, frame)
-        return found if isinstance(found, Array) and found.of != "python" else None
+        return found if isinstance(found, ShapedArray) and found.of != "python" else None
 
     def _origin(self, holding: Holding, owner: Dataset) -> cst.BaseExpression:
         """The expression that has read or made what is kept."""
@@ -240,8 +242,8 @@ class Containers:
         """What a name of the same function stands for."""
         found = [alt.value for alt in self.evaluator.values(node, frame)]
         one = found[0] if len(found) == 1 else None
-        made = one.node if isinstance(one, Written) else one.call if isinstance(one, ExternalCall) else None
-        return made if isinstance(one, Written | ExternalCall) and one.frame == frame and made is not node else None
+        made = one.node if isinstance(one, SourceExpression) else one.call if isinstance(one, ExternalCall) else None
+        return made if isinstance(one, SourceExpression | ExternalCall) and one.frame == frame and made is not node else None
 
     def _whole(self, node: cst.BaseExpression, frame: Frame) -> cst.BaseExpression:
         """The array that a view is one of: it keeps all of it."""
@@ -287,19 +289,19 @@ class Containers:
             return key if isinstance(key, str) else None
         return None
 
-    def _matched(self, holding: Holding, owner: Dataset, forms: Sequence[str], path: str | None, key: str | None) -> tuple[Size, Certainty, str] | None:
+    def _matched(self, holding: Holding, owner: Dataset, forms: Sequence[str], path: str | None, key: str | None) -> tuple[SizeProduct, Certainty, str] | None:
         file, array = self._file(forms, path, key)
         if file is None:
             return None
         if array is not None and array.item is not None:
             node = self._origin(holding, owner)
-            read = Array(array.shape, str(array.item), "numpy")
+            read = ShapedArray(array.shape, str(array.item), "numpy")
             kept = self._kept(holding, owner, {node: read}) if self._key(holding) is None and holding.effect is not None else read
             return (_size(kept), Certainty.EXACT, file.path) if kept is not None and kept.exact is not None else None
         if array is None and not file.arrays and file.held is not None:
             part = holding.effect is not None and (bool(holding.effect.index) or isinstance(holding.effect.value, cst.Subscript))
             certainty = Certainty.AT_MOST if part else Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
-            return Size((file.held,)), certainty, file.path
+            return SizeProduct((file.held,)), certainty, file.path
         return None
 
     def _file(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[DataFile | None, FileArray | None]:
@@ -309,12 +311,12 @@ class Containers:
             wanted = [one for one in wanted if os.path.basename(one.path) == os.path.basename(path)] or (wanted if len(wanted) == 1 and key else [])
         return (wanted[0], wanted[0].array(key)) if len(wanted) == 1 else (None, None)
 
-    def _before_cast(self, size: Size, holding: Holding, owner: Dataset, file: str) -> Size | None:
+    def _before_cast(self, size: SizeProduct, holding: Holding, owner: Dataset, file: str) -> SizeProduct | None:
         """An array that a file was read into, where it becomes one of another type."""
         asked = self._asked(holding, owner) if file else None
         array = self._file(*asked)[1] if asked is not None else None
         changed = array is not None and array.item is not None and size.factors[-1:] != (array.item,)
-        return Size((*array.shape, array.item)) if changed and array is not None and array.item is not None else None
+        return SizeProduct((*array.shape, array.item)) if changed and array is not None and array.item is not None else None
 
     def _value(self, holding: Holding, owner: Dataset) -> object:
         """What stands for the memory that an attribute keeps, however many names it has: what made it, and in which frame; None where nobody knows."""
@@ -340,11 +342,11 @@ class Containers:
         return next((frame for frame in frames if frame.scope is scope), None) or self.evaluator.calls.plain_frame(module, scope)
 
 
-def _size(array: Array) -> Size:
-    return Size((*named(array.shape or (), ""), array.item or 0))
+def _size(array: ShapedArray) -> SizeProduct:
+    return SizeProduct((*named(array.shape or (), ""), array.item or 0))
 
 
-def _exact(array: Array | None) -> int | None:
+def _exact(array: ShapedArray | None) -> int | None:
     return array.exact if array is not None else None
 
 
@@ -368,4 +370,6 @@ def _taken(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 def _told_apart(one: Container, place: int) -> Container:
     """A container whose name others of its dataset have, too: the tensors of a ``TensorDataset``."""
     name = f"{one.name}[{place}]"
-    return replace(one, name=name, size=Size(tuple(replace(part, text=name) if part == Name(one.name, one.owner) else part for part in one.size.factors)))
+    return replace(
+        one, name=name, size=SizeProduct(tuple(replace(part, text=name) if part == Name(one.name, one.owner) else part for part in one.size.factors))
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.values import ExternalCall, Instance, Written
+from oomlint.model.values import ExternalCall, Instance, SourceExpression
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Copies:
     def _values(self, node: cst.BaseExpression, frames: Sequence[Frame]) -> list[Value]:
         """What is known of an expression that stands for an object."""
         found = (alt.value for frame in frames for alt in self.evaluator.values(node, frame)[:_MOST_FRAMES])
-        return [value for value in found if isinstance(value, Instance | Written | ExternalCall)]
+        return [value for value in found if isinstance(value, Instance | SourceExpression | ExternalCall)]
 
 
 def _copied(module: Module) -> Iterator[tuple[cst.BaseExpression, str, bool]]:

@@ -8,15 +8,15 @@ import libcst as cst
 
 from oomlint.budget.nouns import Certainty, Moment, Opened
 from oomlint.budget.row import FILES, Row, active
-from oomlint.budget.sizes import Name, Size, Sum
+from oomlint.budget.sizes import Name, SizeProduct, Sum
 from oomlint.budget.values import PREFETCH, TENSORS
 from oomlint.memory.handles.dataset_handles import handles_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oomlint.budget.nouns import Program, Source
+    from oomlint.budget.nouns import BudgetDataset, Program
     from oomlint.budget.row import Setup
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.model.project import Module, Project
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PROCESS: Final = 6  # of an interpreter that has imported torch
 _LOADER: Final = 2
 _WORKER: Final = 4  # beside one for each tensor of a batch that waits
-_KINDS: Final = frozenset({Kind.HANDLE, Kind.H5, Kind.MEMMAP})  # a mapped file keeps a descriptor, too
+_KINDS: Final = frozenset({PayloadKind.HANDLE, PayloadKind.H5, PayloadKind.MEMMAP})  # a mapped file keeps a descriptor, too
 _ALWAYS: Final = frozenset(Moment)
 
 
@@ -51,7 +51,7 @@ def by_name(reached: Sequence[Module]) -> bool:
 
 def rows(program: Program, setup: Setup) -> Iterator[Row]:
     """Descriptors of the main process, and what a worker opens beside those: one that is forked has nearly all of them."""
-    yield Row(FILES, "interpreter and torch", Size((_PROCESS,)), Certainty.ABOUT, None, _ALWAYS)
+    yield Row(FILES, "interpreter and torch", SizeProduct((_PROCESS,)), Certainty.ABOUT, None, _ALWAYS)
     for source in program.sources:
         yield from (_kept(one, source, _ALWAYS, -1) for one in source.opened if not one.lazy)
     given = setup.values.setting(TENSORS)
@@ -64,10 +64,10 @@ def rows(program: Program, setup: Setup) -> Iterator[Row]:
         if workers != 0:
             count = (ahead * workers + 1) * each + _LOADER + _WORKER * workers if isinstance(workers, int) and isinstance(ahead, int) else None
             text = f"({_LOADER} + {_WORKER} * {workers} + ({ahead} * {workers} + 1) * {each})"
-            size = Size((Sum(text, count, tuple(one for one in (workers, ahead) if isinstance(one, Name))),))
+            size = SizeProduct((Sum(text, count, tuple(one for one in (workers, ahead) if isinstance(one, Name))),))
             what = f"pipes and batches in flight of `{loader.name}`"
             yield Row(FILES, what, size, known, loader.place, alive | {Moment.START}, number)
 
 
-def _kept(one: Opened, source: Source, moments: frozenset[Moment], number: int) -> Row:
-    return Row(FILES, f"`{one.name}` of {source.name}", Size((one.count,)), Certainty.EXACT, one.place, moments, number)
+def _kept(one: Opened, source: BudgetDataset, moments: frozenset[Moment], number: int) -> Row:
+    return Row(FILES, f"`{one.name}` of {source.name}", SizeProduct((one.count,)), Certainty.EXACT, one.place, moments, number)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.nouns import GRADIENTS, PARAMETERS, STATE, Certainty, Moment, activations_of
 from oomlint.budget.row import DEVICE, MAIN_PROCESS, Row, active
-from oomlint.budget.sizes import Size
+from oomlint.budget.sizes import SizeProduct
 from oomlint.budget.values import BATCH
 from oomlint.memory.loaders.pinned_memory import block
 
@@ -37,7 +37,7 @@ def rows(program: Program, setup: Setup) -> Iterator[Row]:
             yield Row(
                 MAIN_PROCESS,
                 f"a pinned batch of `{loader.name}`, rounded up",
-                Size((block(batch * sample),)),
+                SizeProduct((block(batch * sample),)),
                 Certainty.AT_LEAST,
                 loader.place,
                 moments,
@@ -66,12 +66,12 @@ def _of(model: Trained, ranks: int) -> Iterator[Row]:
         more = (*((times,) if times != 1 else ()), *((1 / ranks,) if shared else ()))
         where = MAIN_PROCESS if on_host else lies
         if times != 0 and count.numbers:
-            yield Row(where, f"{what} of {name}", Size((*more, count.numbers, item)), certain, model.place, moments)
+            yield Row(where, f"{what} of {name}", SizeProduct((*more, count.numbers, item)), certain, model.place, moments)
         for one in count.missing if times != 0 else ():
-            yield Row(where, f"{what} of {name}, in part", Size((*more, one, item)), Certainty.EXACT, model.place, moments)
+            yield Row(where, f"{what} of {name}, in part", SizeProduct((*more, one, item)), Certainty.EXACT, model.place, moments)
     if count.kept:
         certain = Certainty.AT_LEAST if model.item >= FLOAT else Certainty.AT_MOST  # those of numbers with a fraction are cast, too
-        yield Row(lies, f"buffers of {name}", Size((count.kept,)), certain, model.place, _ALL)
+        yield Row(lies, f"buffers of {name}", SizeProduct((count.kept,)), certain, model.place, _ALL)
     saved = MAIN_PROCESS if model.saved_on_host else lies
     what = f"activations of {name}{', saved on the host' if model.saved_on_host else ''}"
-    yield Row(saved, what, Size((activations_of(model),)), Certainty.EXACT, model.place, _TRAINS)
+    yield Row(saved, what, SizeProduct((activations_of(model),)), Certainty.EXACT, model.place, _TRAINS)

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.budget.containers import Containers
+from oomlint.budget.containers import HeaderContainers
 from oomlint.budget.costs import PREFETCHED
 from oomlint.budget.descriptors import by_name, opened
-from oomlint.budget.nouns import UNKNOWN_METHOD, Certainty, LoaderNoun, Program, Source
+from oomlint.budget.nouns import UNKNOWN_METHOD, BudgetDataset, Certainty, LoaderNoun, Program
 from oomlint.budget.phases import Phases
 from oomlint.budget.reach import only_as_script
 from oomlint.budget.samples import sample_of
-from oomlint.budget.sizes import Name, Size
+from oomlint.budget.sizes import Name, SizeProduct
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import worker_count
-from oomlint.memory.loaders.loader_calls import Use, is_given, is_true, loaders_of
+from oomlint.memory.loaders.loader_calls import LoaderUse, is_given, is_true, loaders_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
 from oomlint.model.questions import is_cpu_count
-from oomlint.model.values import FREE, Absent, Const, ExternalCall, Unknown, Written, is_usual
+from oomlint.model.values import FREE, Absent, Const, ExternalCall, SourceExpression, Unknown, is_usual
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _DEEPEST: Final = 32  # calls
 _MARKS: Final = (b"oader", b"DataLoader")
 
 
-class Finder:
+class ProgramFinder:
     """Finds the programs of a project."""
 
     def __init__(self, project: Project, files: Sequence[DataFile] = ()) -> None:
@@ -53,7 +53,7 @@ class Finder:
         self.loaders = loaders_of(project)
         self.evaluator = self.loaders.evaluator
         self.files = files
-        self.containers = Containers(project, files)
+        self.containers = HeaderContainers(project, files)
         self._met: dict[str, list[object]] = {}  # the datasets of each class that a program reads
 
     # -- which files -------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Finder:
             cell = entry.place(call).cell if notebook and call in entry.walk.parents else 0
             runs.setdefault(cell, []).append((loader, frame, ways))
         ranks = ranks_of(self.project).of_file(entry)
-        known: dict[object, Source] = {}
+        known: dict[object, BudgetDataset] = {}
         self._met.clear()
         phases, shared = Phases(self.project, reached), by_name(reached)
         programs: list[Program] = []
@@ -153,16 +153,16 @@ class Finder:
         chosen = next((word for word in words if any(name == word for _, name in called)), None)
         yield from (one for one, name in called if chosen is None or not name or name == chosen)
 
-    def _uses_of(self, loader: Loader) -> list[Use]:
+    def _uses_of(self, loader: Loader) -> list[LoaderUse]:
         """The loader in all its frames. To a method that a framework calls, a way may lead that nobody sees."""
         found = list(self.loaders.uses(loader))
         if found or not names.is_method(loader.scope) or self.evaluator.calls.sites(loader.module, loader.scope, 1):
             return found
-        return [Use(loader, frame, FREE) for frame in self.evaluator.calls.frames(loader.module, loader.scope)]
+        return [LoaderUse(loader, frame, FREE) for frame in self.evaluator.calls.frames(loader.module, loader.scope)]
 
     # -- loaders -----------------------------------------------------------------------------------------------------------
 
-    def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, Source], cell: int) -> LoaderNoun:
+    def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, BudgetDataset], cell: int) -> LoaderNoun:
         workers, worker = self._number(self.loaders.workers(loader, frame), ways, 0, WORKERS)
         batch, batched = self._number(self.loaders.argument(loader, "batch_size", frame), ways, 1, BATCH)
         if any(is_given(alt.value) for alt in self.loaders.argument(loader, "batch_sampler", frame)):
@@ -212,7 +212,7 @@ class Finder:
             if alt.reach or not any(alt.under(picks) is not None for picks in ways):
                 continue
             value = alt.value
-            if not is_cpu_count(value) and isinstance(value, Unknown | Written) and is_usual(alt.picks) and (_is_tested(alt) or len(found) == 1):
+            if not is_cpu_count(value) and isinstance(value, Unknown | SourceExpression) and is_usual(alt.picks) and (_is_tested(alt) or len(found) == 1):
                 return Name(name), None  # on a way that nobody can rule out
             number = default if isinstance(value, Absent) or (isinstance(value, Const) and value.value is None) else None
             if isinstance(value, Const) and isinstance(value.value, int):
@@ -242,7 +242,7 @@ class Finder:
         tested = [one for one in sure if one.alternative is not None and _is_tested(one.alternative)]
         return None if len(tested) > 1 else next(iter(sure), None)
 
-    def _source(self, dataset: Dataset, known: dict[object, Source], cell: int) -> Source:
+    def _source(self, dataset: Dataset, known: dict[object, BudgetDataset], cell: int) -> BudgetDataset:
         core = _innermost(dataset)
         key = _key(core)
         found = known.get(key)
@@ -253,7 +253,7 @@ class Finder:
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
-            found = known[key] = Source(core.words.strip("`"), place, containers, cell, self._number_of(core), tuple(opened(self.project, core)))
+            found = known[key] = BudgetDataset(core.words.strip("`"), place, containers, cell, self._number_of(core), tuple(opened(self.project, core)))
         return found
 
     def _number_of(self, dataset: Dataset) -> int:
@@ -291,11 +291,11 @@ def _is_tested(alt: Alternative) -> bool:
     return any(isinstance(key, tuple) and key[:1] == ("test",) for key, _ in alt.picks)
 
 
-def _numbered(size: Size, number: int) -> Size:
+def _numbered(size: SizeProduct, number: int) -> SizeProduct:
     """The names of the second dataset of a class are not those of the first: its numbers may be others."""
     if number == 1:
         return size
-    return Size(tuple(replace(part, text=f"{part.text}#{number}") if isinstance(part, Name) else part for part in size.factors))
+    return SizeProduct(tuple(replace(part, text=f"{part.text}#{number}") if isinstance(part, Name) else part for part in size.factors))
 
 
 def _name(module: Module, call: cst.Call, loader: Loader) -> str:

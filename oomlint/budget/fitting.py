@@ -16,13 +16,13 @@ from oomlint.source import apply_edits, read_source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oomlint.budget.limits import Given
+    from oomlint.budget.limits import JobResources
     from oomlint.budget.nouns import LoaderNoun, Program
     from oomlint.budget.row import Setup
     from oomlint.finding import Place
 
 
-class Setting(Struct, frozen=True):
+class FittingSetting(Struct, frozen=True):
     """The largest value of a setting with which it fits, all else left as it is."""
 
     name: str
@@ -32,7 +32,7 @@ class Setting(Struct, frozen=True):
     more: tuple[tuple[Place, str], ...] = ()  # what else has to be written, so that the program takes it
 
 
-def fitting(program: Program, setup: Setup, limits: Given) -> tuple[Setting, ...]:
+def fitting(program: Program, setup: Setup, limits: JobResources) -> tuple[FittingSetting, ...]:
     """The settings that would do, in the order in which a change costs least; none where it fits already, or where none alone would do."""
     if short_of(totals(rows(program, setup)), limits) is None:
         return ()
@@ -40,7 +40,7 @@ def fitting(program: Program, setup: Setup, limits: Given) -> tuple[Setting, ...
     return tuple(sorted(found, key=lambda one: one.most == 0))
 
 
-def _of(name: str, program: Program, setup: Setup, limits: Given) -> Setting | None:
+def _of(name: str, program: Program, setup: Setup, limits: JobResources) -> FittingSetting | None:
     values = [_value(one, name) for one in program.loaders]
     given = setup.values.setting(name)
     least = 0 if name == WORKERS else 1
@@ -54,11 +54,11 @@ def _of(name: str, program: Program, setup: Setup, limits: Given) -> Setting | N
     above = [one for one, value in zip(program.loaders, values, strict=True) if value is not None and value > most]
     places = [place for one in above if (place := dict(one.literals).get(name)) is not None]
     if given is not None:
-        return Setting(name, most, (), given=True)
+        return FittingSetting(name, most, (), given=True)
     more = [one.without for one in above] if name == WORKERS and most == 0 else []
     if len(places) < len(above) or None in more:
-        return Setting(name, most, ())
-    return Setting(name, most, tuple(dict.fromkeys(places)), more=tuple(dict.fromkeys(edit for one in more for edit in one or ())))
+        return FittingSetting(name, most, ())
+    return FittingSetting(name, most, tuple(dict.fromkeys(places)), more=tuple(dict.fromkeys(edit for one in more for edit in one or ())))
 
 
 def _value(loader: LoaderNoun, name: str) -> int | None:
@@ -66,7 +66,7 @@ def _value(loader: LoaderNoun, name: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def changes(settings: Sequence[Setting]) -> Iterator[Change]:
+def changes(settings: Sequence[FittingSetting]) -> Iterator[Change]:
     """What the first of some settings that the code writes changes in its files."""
     first = next((one for one in settings if one.places), None)
     edits = [Edit(place, text) for place, text in (*((place, str(first.most)) for place in first.places), *first.more)] if first is not None else []

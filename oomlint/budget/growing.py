@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.budget.costs import ONE_ARRAY
-from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
-from oomlint.budget.sizes import Factor, Name, Size, Sum, named
+from oomlint.budget.nouns import RUNNING, Certainty, Holdings, Moment
+from oomlint.budget.sizes import Factor, Name, SizeProduct, Sum, named
 from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.growing_loops import growing_loops
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -22,9 +22,9 @@ from oomlint.memory.shared.loop_kinds import LoaderLike, loops_around
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import arguments, names
-from oomlint.model.held import Device, Storage
-from oomlint.model.held import Size as Much
 from oomlint.model.reach import path_conditions
+from oomlint.model.tensor_state import Device, Storage
+from oomlint.model.tensor_state import SampleSize as Much
 from oomlint.model.values import ClassRef, Const, ExternalCall, Frame
 from oomlint.syntax.nodes import descend
 
@@ -100,7 +100,7 @@ class Growing:
         known = rounds(self.project, loop.node, loop.module, loop.scope) if isinstance(loop.node, cst.For | cst.CompFor) else None
         return known if known is not None else Name("steps" if loop.batches else "epochs")
 
-    def of(self, program: Program, told: Sequence[Held], counted: set[Place]) -> Iterator[Held]:
+    def of(self, program: Program, told: Sequence[Holdings], counted: set[Place]) -> Iterator[Holdings]:
         """The rows. ``told`` is what the rules say is held, ``counted`` where they say it is stored."""
         seen = {one.what.split("`")[1] for one in told if "`" in one.what}
         for place, (store, record) in self._stores.items():
@@ -116,24 +116,24 @@ class Growing:
             size, certainty = self._each(store, loop, program, word)
             moment = Moment.EVALUATION if is_evaluation(record, loop) and not has_backward(record, loop) else Moment.TRAINING
             device = all(leaf.device is Device.ACCELERATOR for leaf in leaves)
-            yield Held(f"what `{word}` keeps of the steps", size.times(*often), certainty, place, frozenset({moment}), with_model=device)
+            yield Holdings(f"what `{word}` keeps of the steps", size.times(*often), certainty, place, frozenset({moment}), with_model=device)
         yield from self._in_samples(seen, counted)
         yield from self._beside(program, seen)
 
-    def _each(self, store: Store, loop: Loop, program: Program, word: str) -> tuple[Size, Certainty]:
+    def _each(self, store: Store, loop: Loop, program: Program, word: str) -> tuple[SizeProduct, Certainty]:
         """Bytes of what is stored once."""
         if store.expression is not None:
             exact = self.datasets.contents.of(store.expression, self.evaluator.calls.plain_frame(store.module, store.scope)).size.exact
             if exact is not None:
-                return Size((exact,)), Certainty.EXACT
+                return SizeProduct((exact,)), Certainty.EXACT
         noun = _noun_of(loop, program)
         if noun is not None and all(leaf.storage is Storage.LOADER for leaf in store.value.leaves()):
             return noun.sample.times(noun.batch), Certainty.AT_MOST  # it may be a part of the batch
-        return Size((Name(f"{word} a step"),)), Certainty.EXACT
+        return SizeProduct((Name(f"{word} a step"),)), Certainty.EXACT
 
     # -- what reading samples keeps ------------------------------------------------------------------------------------------
 
-    def _in_samples(self, seen: set[str], counted: set[Place]) -> Iterator[Held]:
+    def _in_samples(self, seen: set[str], counted: set[Place]) -> Iterator[Holdings]:
         for module in self.reached:
             for scope in module.walk.scopes:
                 owner = scope.parent
@@ -144,7 +144,7 @@ class Growing:
                 if owner is not None and owner.is_class and scope.name != "__init__" and self.datasets.is_dataset(ClassRef(module, owner)):
                     yield from self._bounded(module, scope, seen, counted)
 
-    def _bounded(self, module: Module, scope: Scope, seen: set[str], counted: set[Place]) -> Iterator[Held]:
+    def _bounded(self, module: Module, scope: Scope, seen: set[str], counted: set[Place]) -> Iterator[Holdings]:
         """Buffers and caches of a dataset that a test of their length bounds: a shuffle buffer, a cache of so many entries."""
         for node in scope.nodes(inner=False):
             target = value = None
@@ -161,9 +161,11 @@ class Growing:
             if bound is not None and (content.kind in PAYLOAD or scope.name == "__iter__"):
                 seen.add(word)
                 each = content.size.exact if content.size.exact is not None else Name(f"one of {word}")
-                yield Held(f"what `{word}` keeps of the samples", Size((bound, each)), Certainty.AT_MOST, module.place(node), _AT_WORK, in_workers=True)
+                yield Holdings(
+                    f"what `{word}` keeps of the samples", SizeProduct((bound, each)), Certainty.AT_MOST, module.place(node), _AT_WORK, in_workers=True
+                )
 
-    def filled(self, place: Place) -> Size | None:
+    def filled(self, place: Place) -> SizeProduct | None:
         """What a cache holds once each sample of its dataset was read: so many of what the statement at a place stores; None where that is not known."""
         for module in self.reached:
             for scope in module.walk.scopes if module.path == place.path else ():
@@ -171,7 +173,7 @@ class Growing:
                 if node is not None and scope.parent is not None and scope.parent.is_class:
                     each = self.datasets.contents.of(node.value, self._frame(module, scope)).size.exact
                     count = self._length(module, scope.parent)
-                    return Size((count, each)) if each is not None and count is not None else None
+                    return SizeProduct((count, each)) if each is not None and count is not None else None
         return None
 
     def _length(self, module: Module, owner: Scope) -> int | None:
@@ -179,7 +181,7 @@ class Growing:
         made = (self.datasets.of_value(one) for one in self.evaluator.calls.instances(module, owner, most=1))
         return next((length_of(self.project, one) for one in made if one is not None), None)
 
-    def _cached(self, module: Module, scope: Scope) -> Iterator[Held]:
+    def _cached(self, module: Module, scope: Scope) -> Iterator[Holdings]:
         """What ``lru_cache`` keeps of the results of a function, where it has a bound."""
         node = cst.ensure_type(scope.node, cst.FunctionDef)
         for decorator in (one.decorator for one in node.decorators):
@@ -195,11 +197,11 @@ class Growing:
                 each = large.size.exact if large.size.exact is not None else Name(f"one of {scope.name}")
                 in_workers = bool(readers(self.project, module, scope))
                 what = f"results of `{scope.name}` that are cached"
-                yield Held(what, Size((most, each)), Certainty.AT_MOST, module.place(scope.node), _AT_WORK, in_workers=in_workers)
+                yield Holdings(what, SizeProduct((most, each)), Certainty.AT_MOST, module.place(scope.node), _AT_WORK, in_workers=in_workers)
 
     # -- the script itself ---------------------------------------------------------------------------------------------------
 
-    def _beside(self, program: Program, seen: set[str]) -> Iterator[Held]:
+    def _beside(self, program: Program, seen: set[str]) -> Iterator[Holdings]:
         """Arrays that the script's own code, or a function that it calls, gives a name or puts into a list."""
         entry = self.reached[0]
         counted = {one.same for source in program.sources for one in source.containers if one.same is not None}
@@ -212,7 +214,9 @@ class Growing:
                 value = found[0].value if len(found) == 1 else None
                 made = allocation(names.canonical(value.name), call, self.evaluator, frame) if isinstance(value, ExternalCall) else None
                 if made is not None and made.item is not None and value not in counted and (made.exact is None or made.exact >= _LARGE):
-                    yield Held(f"`{bound[0]}`", Size((*named(made.dimensions, ""), made.item)), Certainty.EXACT, entry.place(call), frozenset(Moment))
+                    yield Holdings(
+                        f"`{bound[0]}`", SizeProduct((*named(made.dimensions, ""), made.item)), Certainty.EXACT, entry.place(call), frozenset(Moment)
+                    )
                 continue
             loops = list(loops_around(call, entry, frame.scope)) if _appends(call) else []
             word = names.dotted(cst.ensure_type(call.func, cst.Attribute).value) if loops else ""
@@ -220,8 +224,8 @@ class Growing:
             if content is not None and content.kind in PAYLOAD:
                 counts = [rounds(self.project, loop, entry, frame.scope) for loop in loops]
                 many = (Name(f"len({word})"),) if None in counts else tuple(one for one in counts if one is not None)
-                size = Size((*many, content.size.exact)) if content.size.exact is not None else Size((Name(word),))
-                yield Held(f"what a loop puts into `{word}`", size, Certainty.EXACT, entry.place(call), _AT_WORK)
+                size = SizeProduct((*many, content.size.exact)) if content.size.exact is not None else SizeProduct((Name(word),))
+                yield Holdings(f"what a loop puts into `{word}`", size, Certainty.EXACT, entry.place(call), _AT_WORK)
 
     # -- bounds --------------------------------------------------------------------------------------------------------------
 

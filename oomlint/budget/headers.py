@@ -41,7 +41,7 @@ class _UnreadableError(Exception):
     """A header that says nothing; the message says why."""
 
 
-class Array(Struct, frozen=True):
+class HeaderArray(Struct, frozen=True):
     """One array of a file."""
 
     key: str  # its name in the file; empty where the file is the array
@@ -59,11 +59,11 @@ class DataFile(Struct, frozen=True):
 
     path: str
     format: str  # "h5", "npy", "npz", "pt", "safetensors", "parquet", "folder"
-    arrays: tuple[Array, ...] = ()
+    arrays: tuple[HeaderArray, ...] = ()
     held: int | None = None  # bytes of all arrays at least, or of all files of a folder
     count: int = 0  # files of a folder, rows of a table
 
-    def array(self, key: str | None) -> Array | None:
+    def array(self, key: str | None) -> HeaderArray | None:
         """The array of a key, or the only one; None where it is not there or not certain which."""
         if key:
             wanted = key.strip("/")
@@ -139,7 +139,7 @@ def _npz(path: str, file: BinaryIO) -> DataFile:
     return _of(path, "npz", found)
 
 
-def _npy_header(file: BinaryIO, key: str) -> Array:
+def _npy_header(file: BinaryIO, key: str) -> HeaderArray:
     start = file.read(8)
     if not start.startswith(b"\x93NUMPY"):
         raise _UnreadableError("it is no array of numpy")
@@ -148,7 +148,7 @@ def _npy_header(file: BinaryIO, key: str) -> Array:
     if length > _LONGEST:
         raise _UnreadableError("its header is too long")
     about = ast.literal_eval(file.read(length).decode("latin-1"))
-    return Array(key, tuple(int(n) for n in about["shape"]), _item(about["descr"]))
+    return HeaderArray(key, tuple(int(n) for n in about["shape"]), _item(about["descr"]))
 
 
 def _item(described: Any) -> int | None:
@@ -177,7 +177,7 @@ def _safetensors(path: str, file: BinaryIO) -> DataFile:
     if length > _LONGEST:
         raise _UnreadableError("its header is too long")
     about = json.loads(file.read(length))
-    found = [Array(key, tuple(int(n) for n in one["shape"]), _SAFETENSORS[one["dtype"]]) for key, one in about.items() if key != "__metadata__"]
+    found = [HeaderArray(key, tuple(int(n) for n in one["shape"]), _SAFETENSORS[one["dtype"]]) for key, one in about.items() if key != "__metadata__"]
     return _of(path, "safetensors", found)
 
 
@@ -203,8 +203,8 @@ def _h5(path: str, file: BinaryIO) -> DataFile:
         raise _UnreadableError(f"HDF5 has not opened it within {_PATIENCE} seconds") from None
     if done.returncode:
         raise _UnreadableError((done.stderr.strip().splitlines() or [f"HDF5 ended with status {done.returncode}"])[-1])
-    return _of(path, "h5", [Array(key, tuple(shape), item) for key, shape, item in json.loads(done.stdout)])
+    return _of(path, "h5", [HeaderArray(key, tuple(shape), item) for key, shape, item in json.loads(done.stdout)])
 
 
-def _of(path: str, form: str, found: list[Array]) -> DataFile:
+def _of(path: str, form: str, found: list[HeaderArray]) -> DataFile:
     return DataFile(path, form, tuple(found), sum(one.bytes or 0 for one in found))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
-from oomlint.budget.sizes import Factor, Name, Size
+from oomlint.budget.nouns import RUNNING, Certainty, Holdings, Moment
+from oomlint.budget.sizes import Factor, Name, SizeProduct
 from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Multiplier, ReadFact, Resource, StoreFact
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.ranks.checkpoints import LOADS
@@ -44,7 +44,7 @@ _LONGEST: Final = 24  # of an expression in a row
 _PRODUCT: Final = re.compile(r"[^*]+(?: \* [^*]+)*")
 
 
-def of_findings(found: Iterable[Finding], containers: Sequence[Container], growing: Growing, program: Program) -> Iterator[Held]:
+def of_findings(found: Iterable[Finding], containers: Sequence[Container], growing: Growing, program: Program) -> Iterator[Holdings]:
     """What findings say is held. What several say of one statement that stores is counted once."""
     counted: set[tuple[Place, str]] = set()
     for item in found:
@@ -64,7 +64,7 @@ def _joined(item: Finding) -> Place | None:
     return next(behind, None)
 
 
-def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing, program: Program) -> Held | None:
+def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing, program: Program) -> Holdings | None:
     code, place = item.code or "", item.place
     if code in _GROWS:
         if item.weight is None or item.weight.consequence is Consequence.ONCE or (code == "OOM204" and item.weight.consequence is not Consequence.GROWS):
@@ -77,27 +77,27 @@ def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing
         size, certainty = _size(_known(item), Name(f"{stores[0].container if stores and stores[0].container else _spot(place)} a {often.text[:-1]}"))
         graph = item.weight.of is Resource.GRAPH
         counts = growing.often(stores[0].place, program) if stores else None
-        return Held(f"{what} grows with the {often}", size.times(*(counts or (often,))), certainty, place, frozenset({moment}), with_model=graph)
+        return Holdings(f"{what} grows with the {often}", size.times(*(counts or (often,))), certainty, place, frozenset({moment}), with_model=graph)
     if code == _CACHE:
         size, certainty = _size(_known(item), Name(f"cache at {_spot(place)}"))
         filled = growing.filled(place) if size.value is None else None
         # Between entries that stay, the allocator comes to hold what was freed: three to eight times as much was measured without workers.
         size, certainty = (filled, Certainty.AT_MOST) if filled is not None else (size, Certainty.AT_LEAST)
-        return Held("a cache of what is read", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)
+        return Holdings("a cache of what is read", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)
     if code == _SHUFFLE:
         count = next((one.count for one in item.weight.factors if one.by is Multiplier.SAMPLES), None) if item.weight is not None else None
         size, certainty = _size(_known(item), Name("sample"))
-        return Held(
+        return Holdings(
             "a shuffle buffer of decoded samples", size.times(count or Name("shuffle buffer")), certainty, place, RUNNING - {Moment.START}, in_workers=True
         )
     if code in _EPOCHS:
-        return Held("all batches of an epoch", Size((Name("batches"), Name("batch"))), Certainty.EXACT, place, frozenset({Moment.TRAINING}))
+        return Holdings("all batches of an epoch", SizeProduct((Name("batches"), Name("batch"))), Certainty.EXACT, place, frozenset({Moment.TRAINING}))
     kept = next((one for one in containers if one.place is not None and _inside(place, one.place)), None)
     if kept is not None and code in {"OOM401", "OOM404"}:
-        return Held(f"{_PEAKS[code]} (`{kept.name}`)", kept.size, kept.certainty, place, frozenset({Moment.CONSTRUCTION}))
+        return Holdings(f"{_PEAKS[code]} (`{kept.name}`)", kept.size, kept.certainty, place, frozenset({Moment.CONSTRUCTION}))
     size, certainty = _size(_known(item), Name(f"bytes at {_spot(place)}"))
     joined = any(one.kind is LoopKind.BATCH for one in item.of_noun(LoopFact))  # what the steps of an evaluation have left
-    return Held(_PEAKS[code], size, certainty, place, frozenset({Moment.EVALUATION if joined else Moment.CONSTRUCTION}))
+    return Holdings(_PEAKS[code], size, certainty, place, frozenset({Moment.EVALUATION if joined else Moment.CONSTRUCTION}))
 
 
 def _known(item: Finding) -> ByteSize | None:
@@ -107,16 +107,16 @@ def _known(item: Finding) -> ByteSize | None:
     return next((one for one in sizes if one.known is not None or one.formula), None)
 
 
-def _size(known: ByteSize | None, name: Name) -> tuple[Size, Certainty]:
+def _size(known: ByteSize | None, name: Name) -> tuple[SizeProduct, Certainty]:
     """Bytes by a fact: the number, else the formula, else the least."""
     if known is None:
-        return Size((name,)), Certainty.EXACT
+        return SizeProduct((name,)), Certainty.EXACT
     if known.exact is not None:
-        return Size((known.exact,)), Certainty.EXACT
+        return SizeProduct((known.exact,)), Certainty.EXACT
     if known.formula and _PRODUCT.fullmatch(known.formula):
         parts = tuple(_factor(part.strip().removesuffix(" B").strip()) for part in known.formula.split(" * "))
-        return Size(parts), Certainty.EXACT
-    return (Size((known.least,)), Certainty.AT_LEAST) if known.least is not None else (Size((name,)), Certainty.EXACT)
+        return SizeProduct(parts), Certainty.EXACT
+    return (SizeProduct((known.least,)), Certainty.AT_LEAST) if known.least is not None else (SizeProduct((name,)), Certainty.EXACT)
 
 
 def _factor(text: str) -> Factor:
@@ -135,7 +135,7 @@ def _spot(place: Place) -> str:
     return f"{os.path.basename(place.path)}:{place.row}"
 
 
-def checkpoints(modules: Iterable[Module], project: Project, files: Sequence[DataFile]) -> Iterator[Held]:
+def checkpoints(modules: Iterable[Module], project: Project, files: Sequence[DataFile]) -> Iterator[Holdings]:
     """Checkpoints that are read into host memory before a model takes them over."""
     for module in modules:
         if b"load" not in module.source.data:
@@ -149,12 +149,12 @@ def checkpoints(modules: Iterable[Module], project: Project, files: Sequence[Dat
             place = module.place(call)
             written = " ".join(module.code(call.args[0].value).split())
             known = [one for one in files if one.format == "pt" and one.held is not None]
-            size = Size((known[0].held or 0,)) if len(known) == 1 else Size((Name("checkpoint"),))
+            size = SizeProduct((known[0].held or 0,)) if len(known) == 1 else SizeProduct((Name("checkpoint"),))
             shown = written if len(written) <= _LONGEST else written[: _LONGEST - 3] + "..."
-            yield Held(f"the checkpoint `{shown}`, until the model has it", size, Certainty.EXACT, place, frozenset({Moment.CHECKPOINT}))
+            yield Holdings(f"the checkpoint `{shown}`, until the model has it", size, Certainty.EXACT, place, frozenset({Moment.CHECKPOINT}))
 
 
-def one_at_a_time(found: Sequence[Held]) -> tuple[Held, ...]:
+def one_at_a_time(found: Sequence[Holdings]) -> tuple[Holdings, ...]:
     """A row for all checkpoints: a program has one of them in its hands at a time."""
     if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
         return tuple(found)

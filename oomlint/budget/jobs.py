@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint import amounts
 from oomlint.budget.command import nodes, options_of
-from oomlint.budget.limits import Given, Limit
+from oomlint.budget.limits import JobResources, Limit
 from oomlint.memory.loaders import job_limits
 from oomlint.model.yaml_nodes import member
 
@@ -29,10 +29,10 @@ _PROGRAMS: Final = ("python", "torchrun", "accelerate", "deepspeed")
 _STARTS_JOBS: Final = frozenset({"srun", "sbatch", "salloc"})
 
 
-def given(one: Command, name: Named) -> Given:
+def given(one: Command, name: Named) -> JobResources:
     """All of it; None where nobody says."""
     ram, shm, cores = _slurm_memory(one, name) or _limit(job_limits.memory(one), name), job_limits.shared_memory(one), job_limits.processors(one)
-    return Given(ram, _limit(shm, name), cores.amount if cores is not None else None, files=_files(one, name))
+    return JobResources(ram, _limit(shm, name), cores.amount if cores is not None else None, files=_files(one, name))
 
 
 def tasks(one: Command) -> int | None:
@@ -96,7 +96,7 @@ def _files(one: Command, name: Named) -> Limit | None:
     return Limit(int(text), spot(one.place, name), text) if _COUNT.fullmatch(text) else None
 
 
-def _limit(found: job_limits.Limit | None, name: Named) -> Limit | None:
+def _limit(found: job_limits.JobLimit | None, name: Named) -> Limit | None:
     if found is None:
         return None
     where = spot(found.place, name)

@@ -32,7 +32,7 @@ class Limit(Struct, frozen=True):
         return f"{self.written.strip()} = {shown} ({self.source})" if decimal else f"{shown} ({self.source})"
 
 
-class Given(Struct, frozen=True):
+class JobResources(Struct, frozen=True):
     """What a file or a profile says that a job has; None where it does not."""
 
     ram: Limit | None = None

@@ -7,11 +7,11 @@ import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.amounts import size
-from oomlint.budget.limits import Given, Limit
+from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
 from oomlint.model.command_lines import commands_of
-from oomlint.model.command_texts import Text
+from oomlint.model.command_texts import CommandText
 from oomlint.model.commands import names_program
 from oomlint.model.container_files import of_compose
 from oomlint.model.yaml_nodes import documents, entries, member
@@ -27,13 +27,13 @@ _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)(?:[eE](\d{1,2})|([KMGT]i?|k|))")
 _SHM: Final = "/dev/shm"  # noqa: S108 - what is mounted there
 
 
-def commands(shown: str, path: str, content: str) -> list[tuple[Command, Given | None]]:
+def commands(shown: str, path: str, content: str) -> list[tuple[Command, JobResources | None]]:
     """The commands of all containers, or of the services of a compose file of another name; none where the file is neither, or is broken."""
     if len(content) > _LONGEST:
         return []
     roots = documents(content) if "containers:" in content or "services:" in content else []
     if any(member(root, "services") is not None for root in roots):
-        return [(one, None) for one in of_compose(Text(path, content)) if names_program(one.words)]
+        return [(one, None) for one in of_compose(CommandText(path, content)) if names_program(one.words)]
     return [found for root in roots for found in _of_node(shown, root, 0)]
 
 
@@ -51,7 +51,7 @@ def started(shown: str, content: str, asked: Sequence[str]) -> set[int]:
     return {services[one].start_mark.index for one in wanted}
 
 
-def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, Given | None]]:
+def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, JobResources | None]]:
     """The pods in a document, however deep a job or a deployment has them."""
     own = entries(node)
     keys = dict(own)
@@ -71,7 +71,7 @@ def _items(node: Any) -> list[Any]:
     return [one for one in found if not isinstance(one, tuple)] if isinstance(found, list) else []
 
 
-def _given(path: str, container: Any, volumes: Any) -> Given:
+def _given(path: str, container: Any, volumes: Any) -> JobResources:
     limits = member(member(container, "resources"), "limits")
     ram, cpu = member(limits, "memory"), member(limits, "cpu")
     memory = _limit(path, ram)
@@ -84,7 +84,7 @@ def _given(path: str, container: Any, volumes: Any) -> Given:
         shared = memory
     text = _text(cpu)
     cores = float(text) if re.fullmatch(r"\d{1,5}(\.\d+)?", text) else int(text[:-1]) / 1000 if re.fullmatch(r"\d{1,8}m", text) else None
-    return Given(memory, shared, cores)
+    return JobResources(memory, shared, cores)
 
 
 def _text(node: Any) -> str:

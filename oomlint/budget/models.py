@@ -13,14 +13,14 @@ from oomlint.budget import trainers
 from oomlint.budget.copies import Copies
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES
-from oomlint.budget.nouns import ALL_OF_IT, Counted, Trained
+from oomlint.budget.nouns import ALL_OF_IT, LayerNumbers, Trained
 from oomlint.budget.parts import Layer, Made, Missing, counted, lacking
 from oomlint.budget.sizes import Name
 from oomlint.budget.walking import Walking, started
 from oomlint.budget.zero import Zero
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.model import arguments, names
-from oomlint.model.values import Const, ExternalCall, Instance, Unknown, Written
+from oomlint.model.values import Const, ExternalCall, Instance, SourceExpression, Unknown
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -110,14 +110,14 @@ class Models:
         values = dict(zip([*above, *nodes], self._building.values([*above, *nodes], frame), strict=True)) if nodes else {}
         for call, optimizer, node, given in asked:
             name = " ".join(module.code(node or given).split())
-            count = Counted()
+            count = LayerNumbers()
             made = values[node] if node is not None else None
             item, shards = (made.item, made.shards) if isinstance(made, Layer | Made) else (FLOAT, "")
             if node is not None and (item != FLOAT or not self._cast(reached, name)):
                 count = self._of(node, made, frame, seen)
-                if count == Counted() and isinstance(values[node], Layer | Made):
+                if count == LayerNumbers() and isinstance(values[node], Layer | Made):
                     continue  # another one has them
-            rest = [one for one in above if node is nodes[-1] and counted(values[one], seen.copy()) != Counted() and not isinstance(values[one], Missing)]
+            rest = [one for one in above if node is nodes[-1] and counted(values[one], seen.copy()) != LayerNumbers() and not isinstance(values[one], Missing)]
             if rest:
                 count = count.plus(lacking(f"the rest of {module.code(rest[0])}"))
             if len(frames) > 1 and not count.missing:
@@ -160,8 +160,8 @@ class Models:
                 frame = next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
                 found = list(zip(calls, self._building.values(list(calls), frame), strict=True))
                 for node, value in sorted(found, key=lambda one: one[0] is calls[one[0]]):  # what is moved first
-                    count = counted(value, seen) if isinstance(value, Layer) or (isinstance(value, Made) and value.module) else Counted()
-                    if count != Counted():
+                    count = counted(value, seen) if isinstance(value, Layer) or (isinstance(value, Made) and value.module) else LayerNumbers()
+                    if count != LayerNumbers():
                         bound = [root for root, path in module.walk.bound_to(calls[node]) if not path]
                         name = bound[0] if bound else " ".join(module.code(node).split())
                         yield Trained(name, _short(count, name), "", 0, 0, node is not calls[node], module.place(calls[node]), item=value.item)
@@ -173,7 +173,7 @@ class Models:
                 return self.evaluator.derives(alt.value.cls, "torch.nn.Module", "torch.nn.modules.module.Module")
             if isinstance(alt.value, ExternalCall):
                 return names.canonical(alt.value.name).startswith("torch.nn.")
-            if isinstance(alt.value, Written):
+            if isinstance(alt.value, SourceExpression):
                 return any(isinstance(one, cst.Call) and one is not call and self._is_module(one, module, scope) for one in _inner(call))
         return False
 
@@ -223,7 +223,7 @@ class Models:
 
     # -- counting ----------------------------------------------------------------------------------------------------------
 
-    def _of(self, node: cst.BaseExpression, value: Any, frame: Frame, seen: set[int]) -> Counted:
+    def _of(self, node: cst.BaseExpression, value: Any, frame: Frame, seen: set[int]) -> LayerNumbers:
         """The numbers of a model that are not in ``seen``. Where nobody can run what makes it, at least those that the whole program shows."""
         if not isinstance(value, Missing):
             return counted(value, seen)
@@ -249,9 +249,9 @@ def _inner(call: cst.Call) -> list[cst.BaseExpression]:
     return [call.func.value] if isinstance(call.func, cst.Attribute) else []
 
 
-def _short(count: Counted, name: str) -> Counted:
+def _short(count: LayerNumbers, name: str) -> LayerNumbers:
     """What a model has, with one name for what is missing where that is much, or all of it."""
-    if count == Counted():
+    if count == LayerNumbers():
         return lacking(name)
     return replace(count, missing=lacking(f"the rest of {name}").missing) if len(count.missing) > _MOST_NAMED else count
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.budget.sizes import Name, Size
+from oomlint.budget.sizes import Name, SizeProduct
 
 if TYPE_CHECKING:
     from oomlint.finding import ContentKind, Place
@@ -47,13 +47,13 @@ class Container(Struct, frozen=True):
     owner: str
     kind: ContentKind
     items: str  # as in AttributeFact
-    size: Size
+    size: SizeProduct
     certainty: Certainty
     place: Place | None
     read: bool  # whether a sample is taken from it
     file: str = ""  # the data file that its shape comes from
     named: str = ""  # the one that the code reads it from, where its shape is not taken from there
-    before: Size | None = None  # the array that it was read into, where that became one of another type; the pieces that it was joined of
+    before: SizeProduct | None = None  # the array that it was read into, where that became one of another type; the pieces that it was joined of
     same: object = None  # what is equal for all names of one array; None where nobody knows
     counted: bool = False  # whether another dataset has it, too, and has the row
     joined: bool = False  # whether it was joined of pieces
@@ -68,7 +68,7 @@ class Opened(Struct, frozen=True):
     lazy: bool = False  # whether the first sample opens them, not the constructor
 
 
-class Source(Struct, frozen=True):
+class BudgetDataset(Struct, frozen=True):
     """A dataset: one object in the main process, however many loaders read it."""
 
     name: str
@@ -91,8 +91,8 @@ class LoaderNoun(Struct, frozen=True):
     persistent: bool
     shuffled: bool
     method: str  # that the code or the settings name, or ``UNKNOWN_METHOD``; empty where it is left to the system
-    sources: tuple[Source, ...]
-    sample: Size
+    sources: tuple[BudgetDataset, ...]
+    sample: SizeProduct
     pinned: bool = False
     literals: tuple[tuple[str, Place], ...] = ()  # settings whose number the code writes, and where
     without: tuple[tuple[Place, str], ...] | None = ()  # what has to be written where so that it may have no workers; None where nobody can say
@@ -100,11 +100,11 @@ class LoaderNoun(Struct, frozen=True):
     alone: bool = False  # whether no other loader is at work while a loop goes through it
 
 
-class Held(Struct, frozen=True):
+class Holdings(Struct, frozen=True):
     """What is held beside loaders and datasets: what grows, caches, buffers, peaks, checkpoints."""
 
     what: str
-    size: Size
+    size: SizeProduct
     certainty: Certainty
     place: Place
     moments: frozenset[Moment]
@@ -112,27 +112,27 @@ class Held(Struct, frozen=True):
     with_model: bool = False  # whether it lies where the model is: graphs
 
 
-class Counted(Struct, frozen=True):
+class LayerNumbers(Struct, frozen=True):
     """Numbers that layers hold."""
 
     numbers: int = 0  # that are trained, as far as they are known
     kept: int = 0  # bytes beside them, of buffers
     missing: tuple[Name, ...] = ()  # the numbers of layers whose sizes nobody knows
 
-    def plus(self, other: Counted) -> Counted:
+    def plus(self, other: LayerNumbers) -> LayerNumbers:
         """Both."""
-        return Counted(self.numbers + other.numbers, self.kept + other.kept, tuple(dict.fromkeys((*self.missing, *other.missing))))
+        return LayerNumbers(self.numbers + other.numbers, self.kept + other.kept, tuple(dict.fromkeys((*self.missing, *other.missing))))
 
-    def times(self, count: int) -> Counted:
+    def times(self, count: int) -> LayerNumbers:
         """So many of them."""
-        return Counted(self.numbers * count, self.kept * count, self.missing)
+        return LayerNumbers(self.numbers * count, self.kept * count, self.missing)
 
 
 class Trained(Struct, frozen=True):
     """A model that an optimizer trains; one that is only moved to a device has no ``optimizer``."""
 
     name: str
-    counted: Counted
+    counted: LayerNumbers
     optimizer: str
     state: int | Name  # numbers that the optimizer keeps for each that it trains
     copies: int  # of the whole model, beside it
@@ -153,8 +153,8 @@ class Program(Struct, frozen=True):
     path: str
     cell: int  # of a notebook; 0 for a script
     loaders: tuple[LoaderNoun, ...]
-    sources: tuple[Source, ...]  # all that are in memory by then
-    held: tuple[Held, ...] = ()
+    sources: tuple[BudgetDataset, ...]  # all that are in memory by then
+    held: tuple[Holdings, ...] = ()
     ranks: int = 1
     ranks_place: Place | None = None
     ranks_open: bool = False  # several processes, and nobody says how many

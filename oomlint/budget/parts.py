@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, field
 
 from oomlint.budget.costs import FLOAT
-from oomlint.budget.nouns import Counted
+from oomlint.budget.nouns import LayerNumbers
 from oomlint.budget.sizes import Name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Missing(Struct, frozen=True, eq=False):
     text: str
 
 
-class Plain(Missing, frozen=True, eq=False):
+class PlainValue(Missing, frozen=True, eq=False):
     """The same of what has no parameters: a number, a text, an array."""
 
 
@@ -62,7 +62,7 @@ class Made(Struct, eq=False):
     item: int = FLOAT
 
 
-class Array(Struct, eq=False):
+class ParameterTensor(Struct, eq=False):
     """A tensor: its shape, and bytes of one number; none where nobody knows what it is."""
 
     shape: tuple[int, ...]
@@ -93,7 +93,7 @@ class Library(Struct, frozen=True):
     name: str
 
 
-class Method(Struct, frozen=True, eq=False):
+class ValueMethod(Struct, frozen=True, eq=False):
     """A method of a value that is no object of the project."""
 
     of: Any
@@ -108,7 +108,7 @@ class Partly(Struct, frozen=True, eq=False):
     named: Mapping[str, Any]
 
 
-class Outside(Struct, frozen=True, eq=False):
+class ForeignOptions(Struct, frozen=True, eq=False):
     """Options or settings, and what the program has written to them. Under a ``Rest`` is what nobody knows the name of."""
 
     value: Value | None  # None of a namespace that the program has made, which has nothing else
@@ -133,8 +133,8 @@ def items_of(value: Any) -> list[Any] | None:
         return list(value) if len(value) <= MOST_ROUNDS else None
     if isinstance(value, Layer) and value.kind in CONTAINERS:
         return None if value.missing else list(value.parts if value.kind.endswith("Dict") else value.parts.values())
-    if isinstance(value, Array) and value.shape and value.shape[0] <= MOST_ROUNDS:
-        return [Array(value.shape[1:], value.item) for _ in range(value.shape[0])]
+    if isinstance(value, ParameterTensor) and value.shape and value.shape[0] <= MOST_ROUNDS:
+        return [ParameterTensor(value.shape[1:], value.item) for _ in range(value.shape[0])]
     known = isinstance(value, list | tuple | dict | str) and not any(isinstance(one, Rest) for one in value)
     return list(value) if known else None
 
@@ -150,9 +150,9 @@ def is_part(value: Any) -> bool:
     """Whether a value has parameters, or may have."""
     return (
         isinstance(value, Layer)
-        or (isinstance(value, Missing) and not isinstance(value, Plain))
+        or (isinstance(value, Missing) and not isinstance(value, PlainValue))
         or (isinstance(value, Made) and value.module)
-        or (isinstance(value, Array) and value.parameter)
+        or (isinstance(value, ParameterTensor) and value.parameter)
     )
 
 
@@ -179,36 +179,36 @@ def all_parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
             yield from all_parts(one, seen)
 
 
-def counted(value: Any, seen: set[int] | None = None) -> Counted:
+def counted(value: Any, seen: set[int] | None = None) -> LayerNumbers:
     """The numbers of a module, each part once however many names it has, and none that is in ``seen``. An attribute that nobody knows may be a part."""
     seen = set() if seen is None else seen
     item = value.item if isinstance(value, Layer | Made) else FLOAT
 
-    def of(value: Any) -> Counted:
+    def of(value: Any) -> LayerNumbers:
         if isinstance(value, Missing):
-            return lacking(value.text) if not isinstance(value, Plain) else Counted()
+            return lacking(value.text) if not isinstance(value, PlainValue) else LayerNumbers()
         if id(value) in seen:
-            return Counted()
+            return LayerNumbers()
         seen.add(id(value))
         if isinstance(value, Layer | Made) and value.item not in {FLOAT, item}:
             return lacking("parts of another type")
-        if isinstance(value, Array):
+        if isinstance(value, ParameterTensor):
             size = value.item
             for one in value.shape:
                 size *= one
             if value.parameter:
-                return Counted(size // value.item) if value.item == FLOAT else lacking("a parameter of another type")
-            return Counted(0, size) if value.kept else Counted()
+                return LayerNumbers(size // value.item) if value.item == FLOAT else lacking("a parameter of another type")
+            return LayerNumbers(0, size) if value.kept else LayerNumbers()
         if isinstance(value, Layer):
-            total = Counted(value.numbers, value.kept)
+            total = LayerNumbers(value.numbers, value.kept)
             for one in (*value.own.values(), *value.parts.values()):
                 total = total.plus(of(one))
         elif isinstance(value, Made) and value.module:
-            total = Counted()
+            total = LayerNumbers()
             for one in value.attributes.values():
                 total = total.plus(of(one))  # torch does not find what a plain list holds
         else:
-            return Counted()
+            return LayerNumbers()
         for text in value.missing:
             total = total.plus(lacking(text))
         return total
@@ -216,10 +216,10 @@ def counted(value: Any, seen: set[int] | None = None) -> Counted:
     return of(value)
 
 
-def lacking(code: str) -> Counted:
+def lacking(code: str) -> LayerNumbers:
     """Numbers that nobody knows, of what is written so."""
     written = " ".join(code.split())
-    return Counted(0, missing=(Name(f"numbers of {written}"),))
+    return LayerNumbers(0, missing=(Name(f"numbers of {written}"),))
 
 
 def text_of(node: cst.CSTNode, module: Module) -> str:

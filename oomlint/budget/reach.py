@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST: Final = 4000  # functions
 
 
-class Reach:
+class ProgramReach:
     """The functions that a file's run leads to."""
 
     def __init__(self, project: Project, modules: Sequence[Module]) -> None:

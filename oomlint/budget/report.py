@@ -15,12 +15,12 @@ from oomlint.budget.sizes import Name, labels
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.budget.fitting import Setting
+    from oomlint.budget.fitting import FittingSetting
     from oomlint.budget.headers import DataFile
-    from oomlint.budget.limits import Given
+    from oomlint.budget.limits import JobResources
     from oomlint.budget.nouns import Program
     from oomlint.budget.row import Row, Setup
-    from oomlint.budget.verdict import Verdict
+    from oomlint.budget.verdict import BudgetVerdict
     from oomlint.finding import Place
 
     Named = Callable[[str], str]
@@ -38,11 +38,11 @@ class Budget(Struct, frozen=True):
     program: Program
     setup: Setup
     rows: tuple[Row, ...]
-    verdict: Verdict
-    limits: Given
+    verdict: BudgetVerdict
+    limits: JobResources
     files: tuple[DataFile, ...]
     ranks_open: bool
-    settings: tuple[Setting, ...] = ()  # that would fit
+    settings: tuple[FittingSetting, ...] = ()  # that would fit
     offered: tuple[str, ...] = ()  # data files that the code names, whose headers would tell what is not known
 
     @property

@@ -13,7 +13,7 @@ from oomlint.budget.values import WORKERS
 
 if TYPE_CHECKING:
     from oomlint.budget.nouns import LoaderNoun, Program
-    from oomlint.budget.sizes import Size
+    from oomlint.budget.sizes import SizeProduct
     from oomlint.budget.values import Values
     from oomlint.finding import Place
 
@@ -63,7 +63,7 @@ class Row(Struct, frozen=True):
 
     group: str  # "main process", "workers", "shared memory" ...
     what: str
-    size: Size  # bytes; descriptors in rows of open files
+    size: SizeProduct  # bytes; descriptors in rows of open files
     certainty: Certainty
     place: Place | None
     moments: frozenset[Moment]

@@ -12,13 +12,13 @@ from oomlint.budget.device import rows as trained_rows
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.nouns import NO_LOADER, RUNNING, Certainty, Moment
 from oomlint.budget.row import DEVICE, HOST, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active
-from oomlint.budget.sizes import Name, Size, Sum
+from oomlint.budget.sizes import Name, SizeProduct, Sum
 from oomlint.budget.values import BATCH, PREFETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oomlint.budget.nouns import Container, LoaderNoun, Program, Source
+    from oomlint.budget.nouns import BudgetDataset, Container, LoaderNoun, Program
 
 _ALWAYS: Final = frozenset(Moment)
 _WORK: Final = RUNNING - {Moment.START}
@@ -46,9 +46,9 @@ def _whole(row: Row, ranks: int) -> Row:
 
 
 def _rows(program: Program, setup: Setup) -> Iterator[Row]:
-    yield Row(MAIN_PROCESS, "interpreter, torch and numpy", Size((MAIN,)), Certainty.ABOUT, None, _ALWAYS)
+    yield Row(MAIN_PROCESS, "interpreter, torch and numpy", SizeProduct((MAIN,)), Certainty.ABOUT, None, _ALWAYS)
     if setup.launcher:
-        yield Row(MAIN_PROCESS, f"{setup.launcher}, which imports torch", Size((MAIN,)), Certainty.ABOUT, None, _ALWAYS, once=True)
+        yield Row(MAIN_PROCESS, f"{setup.launcher}, which imports torch", SizeProduct((MAIN,)), Certainty.ABOUT, None, _ALWAYS, once=True)
     sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and setup.workers_of(loader) != 0}
     for source in program.sources:
         yield from _resident(source, source in sent, program)
@@ -58,13 +58,13 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     if read:
         _, largest = max(read, key=lambda pair: pair[0])
         what = f"the pieces of `{largest.name}`, until they are joined" if largest.joined else f"`{largest.name}` as it is read, until it has its type"
-        yield Row(MAIN_PROCESS, what, largest.before or Size(), Certainty.EXACT, largest.place, frozenset({Moment.CONSTRUCTION}))
+        yield Row(MAIN_PROCESS, what, largest.before or SizeProduct(), Certainty.EXACT, largest.place, frozenset({Moment.CONSTRUCTION}))
     if not program.loaders:
-        yield Row(MAIN_PROCESS, "batches, which no loader in sight makes", Size((NO_LOADER,)), Certainty.EXACT, None, frozenset({Moment.TRAINING}))
+        yield Row(MAIN_PROCESS, "batches, which no loader in sight makes", SizeProduct((NO_LOADER,)), Certainty.EXACT, None, frozenset({Moment.TRAINING}))
     for loader in program.loaders:
         if not loader.sources:
             what = f"what the dataset of `{loader.name}` holds"
-            yield Row(MAIN_PROCESS, what, Size((dataset_of(loader),)), Certainty.EXACT, loader.place, _ALWAYS)
+            yield Row(MAIN_PROCESS, what, SizeProduct((dataset_of(loader),)), Certainty.EXACT, loader.place, _ALWAYS)
     on_device = any(model.on_device for model in program.trained)
     for held in program.held:
         if not held.in_workers:
@@ -75,7 +75,7 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     yield from descriptors.rows(program, setup)
 
 
-def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
+def _resident(source: BudgetDataset, sent: bool, program: Program) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
     made = f", made in cell {source.cell}" if source.cell != program.cell else ""
     for one in source.containers:
         if one.kind in IN_FILE or one.counted:
@@ -103,7 +103,7 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
     base = WORKER[setup.method]
     started = alive | {Moment.START}
     process = "forked processes" if setup.method == "fork" else f"processes started by {setup.method}"
-    yield Row(IN_WORKERS, f"{process} of `{loader.name}`", Size((workers, base)), Certainty.ABOUT, loader.workers_from or loader.place, started, number)
+    yield Row(IN_WORKERS, f"{process} of `{loader.name}`", SizeProduct((workers, base)), Certainty.ABOUT, loader.workers_from or loader.place, started, number)
     for source in loader.sources:
         for one in source.containers:
             yield from _copies(one, source, workers, setup, started, number)
@@ -117,7 +117,7 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
     yield Row(SHARED, f"batches in flight of `{loader.name}`", loader.sample.times(flight, batch), _by(loader), loader.place, active_work, number)
 
 
-def _work_of(loader: LoaderNoun, batch: int | Name, setup: Setup) -> tuple[Size, Certainty]:
+def _work_of(loader: LoaderNoun, batch: int | Name, setup: Setup) -> tuple[SizeProduct, Certainty]:
     """What making the samples of a batch takes: the samples, and pieces of the largest that is read for one, in numbers of four bytes at least."""
     sample = loader.sample.filled(setup.values)
     parts = []
@@ -125,17 +125,17 @@ def _work_of(loader: LoaderNoun, batch: int | Name, setup: Setup) -> tuple[Size,
         shape = one.size.filled(setup.values).factors[1:]
         if one.read and one.kind in ONE_ARRAY and len(shape) > 1 and all(isinstance(part, int) for part in shape):
             *dimensions, item = (part for part in shape if isinstance(part, int))
-            parts.append(Size((*dimensions, max(item, FLOAT))))
+            parts.append(SizeProduct((*dimensions, max(item, FLOAT))))
     largest = max([sample, *parts], key=lambda part: part.value or 0)
     pieces = PIECES if (sample.value or 0) < (largest.value or 0) <= LARGEST_KEPT else PIECES_GIVEN_BACK
     if sample.value is None:
         return sample.times(batch), Certainty.AT_LEAST
     kept = batch * sample.value + pieces * (largest.value or 0) if isinstance(batch, int) else None
     names = (batch,) if isinstance(batch, Name) else ()
-    return Size((Sum(f"({batch} * {sample} + {pieces} * {largest})", kept, names),)), Certainty.ABOUT
+    return SizeProduct((Sum(f"({batch} * {sample} + {pieces} * {largest})", kept, names),)), Certainty.ABOUT
 
 
-def _copies(one: Container, source: Source, workers: int | Name, setup: Setup, moments: frozenset[Moment], number: int) -> Iterator[Row]:
+def _copies(one: Container, source: BudgetDataset, workers: int | Name, setup: Setup, moments: frozenset[Moment], number: int) -> Iterator[Row]:
     what = f"`{one.name}` of {one.owner or source.name}"
     if setup.method == "fork":
         share = copied_by_fork(one.kind, one.items) if one.read else 0.0

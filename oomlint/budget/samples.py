@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.budget.sizes import Name, Size, Sum
+from oomlint.budget.sizes import Name, SizeProduct, Sum
 from oomlint.memory.datasets.samples import samples_of
-from oomlint.memory.shared.shaped import Array
+from oomlint.memory.shared.shaped import ShapedArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from oomlint.model.project import Project
 
 
-def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Container], owner: str) -> Size:
+def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Container], owner: str) -> SizeProduct:
     """Bytes of a sample of a dataset, the largest that it gives; a name where a part of it is not known."""
     known = {one.name: array for one in containers if (array := _array(one)) is not None}
     sizes = [_size(sample) for sample in samples_of(project, dataset, known)] if dataset is not None else []
     largest = max((size for size in sizes if size is not None), key=lambda size: size.value or 0, default=None)
-    return largest if largest is not None and None not in sizes else Size((Name("sample", owner),))
+    return largest if largest is not None and None not in sizes else SizeProduct((Name("sample", owner),))
 
 
-def _array(kept: Container) -> Array | None:
+def _array(kept: Container) -> ShapedArray | None:
     """An array whose shape is known, perhaps by the header of a file."""
     *shape, item = kept.size.factors or ("",)
-    return Array(tuple(one if isinstance(one, int) else str(one) for one in shape), str(item), "numpy") if shape and isinstance(item, int) else None
+    return ShapedArray(tuple(one if isinstance(one, int) else str(one) for one in shape), str(item), "numpy") if shape and isinstance(item, int) else None
 
 
-def _size(sample: Sample) -> Size | None:
+def _size(sample: Sample) -> SizeProduct | None:
     arrays = [one for one in sample.arrays if one is not None and one.exact is not None and one.shape is not None]
     if not arrays or len(arrays) < len(sample.arrays):
         return None
-    parts = [Size((*(side for side in one.shape or () if isinstance(side, int)), one.item or 0)) for one in arrays]
-    return parts[0] if len(parts) == 1 else Size((Sum(f"({' + '.join(map(str, parts))})", sum(one.exact or 0 for one in arrays)),))
+    parts = [SizeProduct((*(side for side in one.shape or () if isinstance(side, int)), one.item or 0)) for one in arrays]
+    return parts[0] if len(parts) == 1 else SizeProduct((Sum(f"({' + '.join(map(str, parts))})", sum(one.exact or 0 for one in arrays)),))

@@ -40,18 +40,18 @@ class Sum(Struct, frozen=True):
 Factor = int | float | Name | Sum
 
 
-class Size(Struct, frozen=True):
+class SizeProduct(Struct, frozen=True):
     """A product: bytes, where the last factor is bytes of one element. Empty where nothing is known."""
 
     factors: tuple[Factor, ...] = ()
 
-    def times(self, *more: Factor) -> Size:
+    def times(self, *more: Factor) -> SizeProduct:
         """So many times as much; the numbers come first, as they are said."""
-        return Size((*more, *self.factors))
+        return SizeProduct((*more, *self.factors))
 
-    def filled(self, values: Values) -> Size:
+    def filled(self, values: Values) -> SizeProduct:
         """The same with what the names stand for."""
-        return Size(tuple(values.of(one) if isinstance(one, Name) else one for one in self.factors))
+        return SizeProduct(tuple(values.of(one) if isinstance(one, Name) else one for one in self.factors))
 
     @property
     def missing(self) -> tuple[Name, ...]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.budget import command, jobs, manifests
-from oomlint.budget.limits import Given, Limit
+from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in
@@ -40,7 +40,7 @@ _FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\
 _MOST_CHARACTERS: Final = 1_000_000
 
 
-class Target(Struct, frozen=True):
+class BudgetTarget(Struct, frozen=True):
     """One thing that is asked about."""
 
     path: str
@@ -50,12 +50,12 @@ class Target(Struct, frozen=True):
     command: bool = False
     ranks_open: bool = False  # the command starts several processes, and nobody says how many
     launcher: str = ""  # of torch, that stays beside them
-    given: Given = field(default_factory=Given)
+    given: JobResources = field(default_factory=JobResources)
     asked: str = ""  # the file that the command stands in
     variables: tuple[tuple[str, str | None], ...] = ()  # of the environment, that the command sets; None where nobody knows to what
 
 
-def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
+def targets(paths: Sequence[str], folder: str, name: Named) -> list[BudgetTarget]:
     """What the words of the command line ask about. Raises BudgetError, whose message says what is wrong."""
     if len(paths) > 1:
         raise BudgetError("one script, folder or command at a time; a command stands in quotes")
@@ -64,7 +64,7 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
         return _of_path(os.path.abspath(word), folder, name)
     cell = _CELL.fullmatch(word)
     if cell and os.path.isfile(cell[1]):
-        return [Target(os.path.abspath(cell[1]), cell=int(cell[2]))]
+        return [BudgetTarget(os.path.abspath(cell[1]), cell=int(cell[2]))]
     words = word.split()
     found = _of_file(words, folder, name) if not _SEVERAL.search(word) else []
     if found:
@@ -78,10 +78,10 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
         return found
     place = next(_places(typed[0], "", folder)) if typed else folder
     run = command.read(shlex.join(typed[0].words) if typed else word, place)  # which says what is wrong
-    return [Target(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open, launcher=run.launcher)]
+    return [BudgetTarget(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open, launcher=run.launcher)]
 
 
-def _of_file(words: list[str], folder: str, name: Named) -> list[Target]:
+def _of_file(words: list[str], folder: str, name: Named) -> list[BudgetTarget]:
     """What a command starts that runs a file with commands: a shell, ``sbatch``, ``make``, ``docker compose``; nothing for other commands."""
     asked = " ".join(words[:2]) if words[:1] == ["docker"] else "".join(words[:1])
     at = next((number for number, word in enumerate(words) if number and os.path.isfile(word)), 0)
@@ -108,15 +108,15 @@ def _of_path(
     arguments: Sequence[str] = (),
     chosen: Callable[[str], Collection[str | int]] | None = None,
     sets: Mapping[str, str] | None = None,
-) -> list[Target]:
+) -> list[BudgetTarget]:
     """What a path asks about. ``chosen``: by the content of the file, the rules or services of it that the command starts."""
     kind = beside(path)
     if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
-        return [Target(path)]
+        return [BudgetTarget(path)]
     if is_special(path):
         raise BudgetError(f"{name(path)}: not a regular file")
     if path.endswith(".ipynb"):
-        return [Target(path), *_started(_cells(path), path, folder, name)]
+        return [BudgetTarget(path), *_started(_cells(path), path, folder, name)]
     content = _content(path, name)
     if kind is Beside.SETTINGS:
         commands = manifests.commands(name(path), path, content)
@@ -173,7 +173,9 @@ def _cells(path: str) -> list[tuple[Command, None]]:
     return [(one, None) for one in commands_in(source)]
 
 
-def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: str, name: Named, arguments: Sequence[str] | None = None) -> Iterator[Target]:
+def _started(
+    found: Sequence[tuple[Command, JobResources | None]], path: str, folder: str, name: Named, arguments: Sequence[str] | None = None
+) -> Iterator[BudgetTarget]:
     """The scripts that commands start, each with what the job gives it. A path is that from the folder that the command is in by then.
 
     ``arguments`` are those that the file is started with, where they are known.
@@ -195,7 +197,7 @@ def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: s
             continue
         ranks = run.ranks or jobs.tasks(one)
         variables = tuple(one.variables.items())
-        target = Target(
+        target = BudgetTarget(
             run.script,
             run.options,
             ranks,

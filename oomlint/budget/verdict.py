@@ -14,7 +14,7 @@ from oomlint.budget.rows import at, rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.budget.limits import Given
+    from oomlint.budget.limits import JobResources
     from oomlint.budget.nouns import Program
     from oomlint.budget.row import Setup
     from oomlint.budget.sizes import Name
@@ -44,7 +44,7 @@ class Fit(Struct, frozen=True):
     bound: bool  # whether one more does not fit; else there is room for ``MOST_WORKERS``
 
 
-class Verdict(Struct, frozen=True):
+class BudgetVerdict(Struct, frozen=True):
     """What becomes of the limits."""
 
     totals: tuple[Total, ...]
@@ -105,14 +105,14 @@ def _missing(found: Sequence[Row]) -> tuple[Name, ...]:
     return tuple(dict.fromkeys(name for row in found for name in row.size.missing))
 
 
-def judge(program: Program, setup: Setup, limits: Given) -> Verdict:
+def judge(program: Program, setup: Setup, limits: JobResources) -> BudgetVerdict:
     """The totals against the limits, and the largest number of workers that fits under each start method."""
     every = rows(program, setup)
     found = totals(every)
     short = short_of(found, limits)
     least = frozenset(row.group for row in every if row.known is Certainty.AT_LEAST) - {FILES} | ({"start method"} if setup.method_open else frozenset())
     fits = [_most(program, setup.under(method), limits) for method in dict.fromkeys((setup.method, *METHODS))] if has_workers(program, setup) else []
-    return Verdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits), least)
+    return BudgetVerdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits), least)
 
 
 def has_workers(program: Program, setup: Setup) -> bool:
@@ -121,7 +121,7 @@ def has_workers(program: Program, setup: Setup) -> bool:
     return any((one.workers if given is None else given) != 0 for one in program.loaders)
 
 
-def _most(program: Program, setup: Setup, limits: Given) -> Fit:
+def _most(program: Program, setup: Setup, limits: JobResources) -> Fit:
     """More workers never take less, so that the search may halve. Workers change nothing on the device."""
     host = replace(limits, vram=None)
     most = largest(lambda count: short_of(totals(rows(program, setup.with_workers(count))), host) is None, MOST_WORKERS)
@@ -137,7 +137,7 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def short_of(found: Sequence[Total], limits: Given) -> tuple[Moment, str] | None:
+def short_of(found: Sequence[Total], limits: JobResources) -> tuple[Moment, str] | None:
     """The first moment at which it does not fit, and what is short."""
     for one in found:
         for limit, took, name in (

@@ -12,8 +12,8 @@ import libcst as cst
 
 from oomlint.budget.building import Building, guarded
 from oomlint.budget.building_objects import called
-from oomlint.budget.building_statements import Ended, GaveUp
-from oomlint.budget.parts import Class, Function, Made, Missing, Names, Outside, items_of, text_of
+from oomlint.budget.building_statements import GaveUp, WalkEnd
+from oomlint.budget.parts import Class, ForeignOptions, Function, Made, Missing, Names, items_of, text_of
 from oomlint.model import names
 from oomlint.syntax.nodes import block_of
 
@@ -105,7 +105,7 @@ class Walking(Building):
         """The names of a function whose settings a library hands over."""
         for word in [word for word, value in around.known.items() if isinstance(value, Missing)]:
             for alt in self.evaluator.settings.entry_parameter(frame, word, ()) or ():
-                around.known[word] = Outside(alt.value)
+                around.known[word] = ForeignOptions(alt.value)
         return around
 
     def _until(self, body: object, around: Names, way: set[cst.CSTNode]) -> None:
@@ -123,7 +123,7 @@ class Walking(Building):
             raise GaveUp
         try:
             self.statement(statement, around)
-        except (Ended, RecursionError):
+        except (WalkEnd, RecursionError):
             self.steps, self._deep = 0, deep
             self.unsure(statement, around)
 

@@ -13,7 +13,7 @@ import typer
 
 from oomlint.cli import COMMANDS
 from oomlint.cli.check import say
-from oomlint.cli.options import Kind, Option, from_typer, options_of, spelling, spelt_out
+from oomlint.cli.options import Option, OptionKind, from_typer, options_of, spelling, spelt_out
 from oomlint.cli.version import text
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def application(choose: Callable[[Callable[[], int]], None]) -> typer.Typer:
     for name in COMMANDS:
         command = importlib.import_module(f"oomlint.cli.{name}")
         # Options of a command that is run are its own: what follows its first word is not looked at.
-        runs = any(option.kind is Kind.REST for option, _ in options_of(command.Arguments).values())
+        runs = any(option.kind is OptionKind.REST for option, _ in options_of(command.Arguments).values())
         app.command(name, help=command.Arguments.__doc__, context_settings={"allow_interspersed_args": not runs})(_command(command, choose))
     return app
 
@@ -99,7 +99,7 @@ def _command(command: ModuleType, choose: Callable[[Callable[[], int]], None]) -
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=default or None if option.kind in {Kind.LIST, Kind.WORDS, Kind.REST} else default,
+            default=default or None if option.kind in {OptionKind.LIST, OptionKind.WORDS, OptionKind.REST} else default,
             annotation=_annotation(name, option),
         )
         for name, (option, default) in options_of(command.Arguments).items()
@@ -110,9 +110,14 @@ def _command(command: ModuleType, choose: Callable[[Callable[[], int]], None]) -
 
 
 def _annotation(name: str, option: Option) -> Any:
-    if option.kind in {Kind.WORDS, Kind.REST}:
+    if option.kind in {OptionKind.WORDS, OptionKind.REST}:
         return Annotated[list[str] | None, typer.Argument(help=option.help, metavar=option.metavar, show_default=False)]
     names = [spelling(name), *([option.short] if option.short else [])]
-    about = typer.Option(*names, help=option.help, metavar=option.metavar, rich_help_panel=option.panel, show_default=option.kind is Kind.CHOICE)
-    types: dict[Kind, Any] = {Kind.FLAG: bool, Kind.TEXT: str | None, Kind.LIST: list[str] | None, Kind.CHOICE: (option.choices or StrEnum) | None}
+    about = typer.Option(*names, help=option.help, metavar=option.metavar, rich_help_panel=option.panel, show_default=option.kind is OptionKind.CHOICE)
+    types: dict[OptionKind, Any] = {
+        OptionKind.FLAG: bool,
+        OptionKind.TEXT: str | None,
+        OptionKind.LIST: list[str] | None,
+        OptionKind.CHOICE: (option.choices or StrEnum) | None,
+    }
     return Annotated[types[option.kind], about]

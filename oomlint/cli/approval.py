@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint import engine
-from oomlint.cli.verification import Asked, shown_python, surroundings, verified
+from oomlint.cli.verification import VerifyRequest, shown_python, surroundings, verified
 from oomlint.config import ConfigError, of_lines
 from oomlint.finding import Safety
 from oomlint.fixing import key
@@ -90,7 +90,7 @@ class Approval:
         return min(same, key=lambda item: abs(item[0].finding.place.row - finding.place.row), default=None)
 
 
-def approval(settings: Settings, root: str, options: engine.Options, view: View, arguments: check.Arguments, config: Config, start: str) -> Approval:
+def approval(settings: Settings, root: str, options: engine.RunOptions, view: View, arguments: check.Arguments, config: Config, start: str) -> Approval:
     """Verify the fixes that ``options`` would apply. Raises ConfigError.
 
     ``config`` is what the line says of settings, ``start`` the folder from which settings were looked for.
@@ -99,14 +99,14 @@ def approval(settings: Settings, root: str, options: engine.Options, view: View,
     allowed = {Safety.SAFE, Safety.UNSAFE} if options.unsafe_fixes else {Safety.SAFE}
     file, lines = config
     nested = file is None and not arguments.isolated  # a project in the project has its own settings
-    asked = Asked(cache=options.cache, config=file, over=of_lines(lines), start=start, isolated=arguments.isolated, trust=arguments.trust)
+    asked = VerifyRequest(cache=options.cache, config=file, over=of_lines(lines), start=start, isolated=arguments.isolated, trust=arguments.trust)
     around = surroundings(settings, os.path.abspath(root), asked)
     report = engine.run(paths, settings, root, replace(options, fix=False, write=False, once=False))
     within = [item for item in report.findings if item.fix is not None and item.fix.safety is not Safety.DISPLAY]
     cases = [
         case
         for case in cases_of([item.as_found for item in within], around.root, settings, nested=nested)
-        if case.mended and not case.by_hand and case.finding.fix and case.finding.fix.safety in allowed
+        if case.has_fix and not case.by_hand and case.finding.fix and case.finding.fix.safety in allowed
     ]
     try:
         with closing(verified(cases, around, view, cache=asked.cache, bar=not arguments.quiet)) as found:

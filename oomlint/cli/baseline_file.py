@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from oomlint.config import Settings
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
     from oomlint.finding import Finding
 
 _VERSION: Final = 1  # of the file's format and of how fingerprints are made
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class BaselineScope:
     """What a run looks at: an entry that lies outside of it is not gone because it is not found."""
 
     settings: Settings
@@ -78,7 +78,7 @@ class Baseline:
         """Whether all places of a finding are known, or others of the same statements: it is not fixed then."""
         return finding.code is not None and all(mark in self._entries for mark in self._before.of(_each([finding])))
 
-    def filtered(self, report: Report) -> Report:
+    def filtered(self, report: CheckReport) -> CheckReport:
         """The report with what is not known: a finding that stands for several places is, if one of them is new."""
         findings = [item for item in report.findings if item.code is not None]
         marks = iter(self._after(report).of(_each(findings)))
@@ -87,12 +87,12 @@ class Baseline:
         new = {item for item, each in by_finding.items() if any(mark not in self._entries for mark in each)}
         return replace(report, findings=tuple(item for item in report.findings if item.code is None or item in new))
 
-    def gone(self, report: Report, scope: Scope) -> int:
+    def gone(self, report: CheckReport, scope: BaselineScope) -> int:
         """How many known findings a run has looked for and not found."""
         checked = _looked_at(report)
         return sum(entry.fingerprint not in self._found and self._reached(entry, checked, scope) for entry in self._entries.values())
 
-    def write(self, report: Report, scope: Scope) -> int:
+    def write(self, report: CheckReport, scope: BaselineScope) -> int:
         """Write all findings of a report to the file, beside those that the run could not find; at how many places. Raises ConfigError."""
         findings = _each(item for item in report.findings if item.code is not None)
         marks = self._after(report)
@@ -103,7 +103,7 @@ class Baseline:
         self._entries = {entry.fingerprint: entry for entry in (*fresh, *rest)}
         return len(fresh)
 
-    def _reached(self, entry: Entry, checked: Collection[str], scope: Scope) -> bool:
+    def _reached(self, entry: Entry, checked: Collection[str], scope: BaselineScope) -> bool:
         path = os.path.normpath(os.path.join(self._folder, entry.file))
         named = any(os.path.join(path, "").startswith(os.path.join(os.path.abspath(each), "")) for each in scope.paths)
         if not (path in checked or (named and (beside(path) is not None or not os.path.lexists(path)))):
@@ -111,7 +111,7 @@ class Baseline:
         shown = entry.severity.rank <= scope.settings.severity.rank and entry.confidence.rank <= scope.settings.min_confidence.rank
         return shown and not scope.leaves_out(path, entry.code)
 
-    def _after(self, report: Report) -> Fingerprints:
+    def _after(self, report: CheckReport) -> Fingerprints:
         """Fingerprints of what a report says, which may be of files that it has changed."""
         return self._fingerprints({change.path: change.after for change in report.changes})
 
@@ -152,7 +152,7 @@ def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, n
     return Baseline(path, entries, folder, overlay)
 
 
-def _looked_at(report: Report) -> set[str]:
+def _looked_at(report: CheckReport) -> set[str]:
     """The files that the rules have seen: of one that cannot be read nobody knows what is in it."""
     return {*report.checked} - {item.place.path for item in report.findings if item.code is None} - {*report.old}
 

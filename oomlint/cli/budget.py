@@ -12,7 +12,7 @@ from oomlint.cli.options import choice, flag, several, text, words
 from oomlint.config import ConfigError
 
 
-class Format(StrEnum):
+class BudgetFormat(StrEnum):
     """How a budget is written."""
 
     TABLE = "table"
@@ -20,7 +20,7 @@ class Format(StrEnum):
     HTML = "html"
 
 
-class Method(StrEnum):
+class StartMethod(StrEnum):
     """How worker processes start."""
 
     FORK = "fork"
@@ -50,7 +50,7 @@ class Arguments:
         "A data file (.h5, .npy, .npz, .pt, .safetensors, .parquet), whose header says the shapes of what is read from it, or a folder.", _RUN, "FILE"
     )
     ranks: str | None = text("The number of processes that train together on the machine, in place of what the command or the code says.", _RUN, "N")
-    start_method: Method | None = choice("How workers start, in place of what the code or the system says.", _RUN, Method)
+    start_method: StartMethod | None = choice("How workers start, in place of what the code or the system says.", _RUN, StartMethod)
 
     ram: str | None = text("The memory of the machine, such as `12GiB` or `12GB`; by default that of the control group, or of this one.", _LIMITS, "SIZE")
     shm: str | None = text("The size of /dev/shm, such as `64MiB`; by default that of this machine.", _LIMITS, "SIZE")
@@ -60,7 +60,9 @@ class Arguments:
     profile: str | None = text("A machine that many train on, such as `colab-free`, in place of this one; docs/budget.md lists them.", _LIMITS, "NAME")
 
     diff: bool = flag("Print the change that would make it fit, where the code writes the number of workers, prefetched batches or the batch size.", _OUTPUT)
-    output_format: Format = choice("How it is written: `table`, `json`, or `html`, a page that stands alone.", _OUTPUT, Format, Format.TABLE, "FORMAT")
+    output_format: BudgetFormat = choice(
+        "How it is written: `table`, `json`, or `html`, a page that stands alone.", _OUTPUT, BudgetFormat, BudgetFormat.TABLE, "FORMAT"
+    )
     config: str | None = text("The settings file, in place of the nearest one.", _OUTPUT, "FILE")
     isolated: bool = flag("Ignore all settings files.", _OUTPUT)
 

@@ -14,27 +14,27 @@ from msgspec.structs import replace
 from oomlint.amounts import size
 from oomlint.beside_code import beside
 from oomlint.budget import headers, held, limits, profiles, report, table
-from oomlint.budget.find import Finder
+from oomlint.budget.find import ProgramFinder
 from oomlint.budget.fitting import changes, fitting
 from oomlint.budget.growing import Growing
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.models import Models
 from oomlint.budget.nouns import UNKNOWN_METHOD, Program
-from oomlint.budget.reach import Reach
+from oomlint.budget.reach import ProgramReach
 from oomlint.budget.row import Setup
 from oomlint.budget.rows import rows
 from oomlint.budget.targets import targets
 from oomlint.budget.values import values_of
 from oomlint.budget.verdict import judge
-from oomlint.checking import Checker, Job
-from oomlint.cli.budget import Format
+from oomlint.checking import Checker, CheckJob
+from oomlint.cli.budget import BudgetFormat
 from oomlint.cli.check import say, start_of
 from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity, StoreFact
 from oomlint.model.beside_mistakes import refuse_broken
-from oomlint.model.given_command import Asked
+from oomlint.model.given_command import GivenCommand
 from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.budget.headers import DataFile
-    from oomlint.budget.targets import Target
+    from oomlint.budget.targets import BudgetTarget
     from oomlint.budget.values import Values
     from oomlint.cli.budget import Arguments
     from oomlint.config import Settings
@@ -102,7 +102,7 @@ def _refuse_broken(path: str, view: View) -> None:
         raise BudgetError(f"{view.name(error.path)}:{error.row}: {error.message}") from None
 
 
-def _budget(target: Target, program: Program, arguments: Arguments, given: Values, ranks: int | None, files: tuple[DataFile, ...]) -> report.Budget:
+def _budget(target: BudgetTarget, program: Program, arguments: Arguments, given: Values, ranks: int | None, files: tuple[DataFile, ...]) -> report.Budget:
     """What one program takes. Raises BudgetError."""
     said = next((one.method for one in program.loaders if one.method), "")
     opened_method = arguments.start_method is None and said == UNKNOWN_METHOD
@@ -128,16 +128,16 @@ def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> 
         sys.stdout.buffer.write(diff.patch(changed, view))
         return
     match arguments.output_format:
-        case Format.JSON:
+        case BudgetFormat.JSON:
             sys.stdout.write(json.dumps(report.entries(found, view.name), indent=2) + "\n")
-        case Format.HTML:
+        case BudgetFormat.HTML:
             sys.stdout.write(budget_html.text(found, view.name))
-        case Format.TABLE:
+        case BudgetFormat.TABLE:
             plain = not table.holds(sys.stdout.encoding)
             Printer(sys.stdout, color=wants_color("auto", sys.stdout)).lines(table.lines(found, view.name, plain=plain))
 
 
-def _limits(arguments: Arguments, target: Target) -> limits.Given:
+def _limits(arguments: Arguments, target: BudgetTarget) -> limits.JobResources:
     """What there is: by the options, else by the profile, else by the file that the command stands in, else this machine's."""
     chosen = arguments.profile
     known = profiles.profile(chosen) if chosen is not None else None
@@ -150,7 +150,7 @@ def _limits(arguments: Arguments, target: Target) -> limits.Given:
         return told or here
 
     cores = known.cores if known is not None else None
-    return limits.Given(
+    return limits.JobResources(
         of("ram", arguments.ram, target.given.ram, limits.of_ram()),
         of("shm", arguments.shm, target.given.shm, limits.of_shm()),
         cores or target.given.cores,
@@ -189,9 +189,9 @@ def _default_method(arguments: Arguments) -> str:
 # -- programs ------------------------------------------------------------------------------------------------------------
 
 
-def _all_programs(asked: Sequence[Target], files: Sequence[DataFile], arguments: Arguments) -> list[tuple[Target, Program]]:
+def _all_programs(asked: Sequence[BudgetTarget], files: Sequence[DataFile], arguments: Arguments) -> list[tuple[BudgetTarget, Program]]:
     """The programs of all targets. Of several, those that make no loader are left out."""
-    found: list[tuple[Target, Program]] = []
+    found: list[tuple[BudgetTarget, Program]] = []
     wrong: list[BudgetError] = []
     known: dict[str, Projects] = {}
     for target in asked:
@@ -204,7 +204,7 @@ def _all_programs(asked: Sequence[Target], files: Sequence[DataFile], arguments:
     return found
 
 
-def _programs(target: Target, files: Sequence[DataFile], arguments: Arguments, known: dict[str, Projects]) -> list[Program]:
+def _programs(target: BudgetTarget, files: Sequence[DataFile], arguments: Arguments, known: dict[str, Projects]) -> list[Program]:
     """The programs of a target. ``known`` are the projects of those before it, by folder."""
     folder = target.path if os.path.isdir(target.path) else os.path.dirname(target.path)
     codes = [code for code, _ in catalogue()]
@@ -226,23 +226,23 @@ def _programs(target: Target, files: Sequence[DataFile], arguments: Arguments, k
     return found
 
 
-def _why_none(target: Target, projects: Projects, files: Sequence[DataFile]) -> str:
+def _why_none(target: BudgetTarget, projects: Projects, files: Sequence[DataFile]) -> str:
     """Why no loader was found."""
-    place = None if os.path.isdir(target.path) or target.cell else Finder(projects.of(target.path), files).any_loader(target.path)
+    place = None if os.path.isdir(target.path) or target.cell else ProgramFinder(projects.of(target.path), files).any_loader(target.path)
     if place is None:
         return "no DataLoader is made there that could be seen"
     run = "the command" if target.command else "a plain run"
     return f"the DataLoader at {table.spot(place, View(current_folder()).name)} is made under options that {run} does not give"
 
 
-def _found(target: Target, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:
+def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:
     found: list[Program] = []
     wrong: list[BudgetError] = []
-    by_project: dict[int, tuple[Finder, list[str]]] = {}
+    by_project: dict[int, tuple[ProgramFinder, list[str]]] = {}
     for path in paths:
         project = projects.of(path)
-        project.command = Asked(target.options, path, dict(target.variables))
-        by_project.setdefault(id(project), (Finder(project, files), []))[1].append(path)
+        project.command = GivenCommand(target.options, path, dict(target.variables))
+        by_project.setdefault(id(project), (ProgramFinder(project, files), []))[1].append(path)
     for finder, own in by_project.values():
         for path in finder.scripts(own) if os.path.isdir(target.path) else own:
             try:
@@ -261,10 +261,10 @@ def _found(target: Target, paths: Sequence[str], projects: Projects, settings: S
     return found
 
 
-def _with_all(programs: Sequence[Program], path: str, finder: Finder, projects: Projects, settings: Settings, root: str) -> Iterator[Program]:
+def _with_all(programs: Sequence[Program], path: str, finder: ProgramFinder, projects: Projects, settings: Settings, root: str) -> Iterator[Program]:
     """Programs of a file, with what they hold beside loaders and datasets."""
     reached = finder.reached(path)
-    reach = Reach(finder.project, reached)
+    reach = ProgramReach(finder.project, reached)
     said = [item for item in _said(reached, projects, settings, root) if reach.runs(item.place)]
     stored = {fact.place for item in said for fact in item.of_noun(StoreFact)}
     checkpoints = held.one_at_a_time([one for one in held.checkpoints(reached, finder.project, finder.files) if reach.runs(one.place)])
@@ -280,7 +280,7 @@ def _with_all(programs: Sequence[Program], path: str, finder: Finder, projects: 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:
     """What the rules find in the files that a program reaches."""
     every = settings.having(severity=Severity.NOTE, min_confidence=Confidence.LOW)
-    checker = Checker(Job(every, root, held.CODES, True, {}, suppress=False), projects)  # noqa: FBT003 - the scout is asked
+    checker = Checker(CheckJob(every, root, held.CODES, True, {}, suppress=False), projects)  # noqa: FBT003 - the scout is asked
     found: list[Finding] = []
     for module in reached:
         looked = checker.look(module.path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oomlint import plugins
 from oomlint.cli.ending import ending_in_order
 from oomlint.cli.options import Color, choice, flag, several, text, words
-from oomlint.config import ConfigError, Format, Settings, Sort
+from oomlint.config import ConfigError, OutputFormat, Settings, Sort
 from oomlint.finding import Confidence, Severity
 from oomlint.output.view import View, visible
 from oomlint.registry import catalogue, chosen, codes, idle, is_known
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.checking import Failure
     from oomlint.cli import verify
     from oomlint.config import Local
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
 
 
 _FIXES, _RULES, _OUTPUT, _KNOWN, _FILES = "Fixes", "Rules", "Output", "Known findings", "Files and settings"
@@ -79,8 +79,8 @@ class Arguments:
     severity: Severity | None = choice("The lowest severity to show; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to show; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
-    output_format: Format | None = choice(
-        "How findings are written; `full` unless the settings say otherwise.", _OUTPUT, Format, variable="OOMLINT_OUTPUT_FORMAT"
+    output_format: OutputFormat | None = choice(
+        "How findings are written; `full` unless the settings say otherwise.", _OUTPUT, OutputFormat, variable="OOMLINT_OUTPUT_FORMAT"
     )
     sort: Sort | None = choice(
         "The order of findings: `place`, or `weight`, the gravest and heaviest first; `place` unless the settings say otherwise.", _OUTPUT, Sort
@@ -202,7 +202,7 @@ def tell_idle(settings: Settings, arguments: Arguments | verify.Arguments) -> No
 # -- what comes out ----------------------------------------------------------------------------------------------
 
 
-def tell_failures(report: Report, view: View) -> None:
+def tell_failures(report: CheckReport, view: View) -> None:
     """Rules that failed and what was not done, on standard error: also where only findings are asked for."""
     alike: dict[tuple[str, str, str], list[Failure]] = {}
     for failure in report.failures:
@@ -218,13 +218,13 @@ def tell_failures(report: Report, view: View) -> None:
 
 def with_plugins(*, local: bool) -> Local | None:
     """Load the rules of installed packages; with ``local``, return what loads those of the project as well. What cannot be loaded is told."""
-    plugins.use(plugins.Sources(installed=True))
+    plugins.use(plugins.RuleSources(installed=True))
     if not local:
         _tell_problems()
         return None
 
     def load(paths: Sequence[str]) -> tuple[list[str], bool]:
-        plugins.use(plugins.Sources(installed=True, local=tuple(paths)))
+        plugins.use(plugins.RuleSources(installed=True, local=tuple(paths)))
         _tell_problems()
         return [code for code, _ in catalogue()], plugins.whole()
 

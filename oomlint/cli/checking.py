@@ -23,20 +23,20 @@ from oomlint.cli.reporting import Result, refuse_statistics
 from oomlint.cli.showing import show_files, show_settings
 from oomlint.config import ConfigError, load_settings, settings_file
 from oomlint.discovery import SUFFIXES
-from oomlint.engine import Options, run
+from oomlint.engine import RunOptions, run
 from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.view import View
 from oomlint.registry import catalogue, chosen, codes
-from oomlint.settings import BASELINE, Format, Settings
+from oomlint.settings import BASELINE, OutputFormat, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from oomlint.cli.approval import Approval
-    from oomlint.cli.baseline_file import Baseline, Scope
+    from oomlint.cli.baseline_file import Baseline, BaselineScope
     from oomlint.cli.check import Arguments
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
     from oomlint.finding import Finding
 
 _SHOWN = 2  # files that a line names which is about several
@@ -64,7 +64,7 @@ def check(arguments: Arguments) -> int:
     return run.perform()
 
 
-def _refuse_together(arguments: Arguments, form: Format, *, fix: bool, overlay: bool) -> None:
+def _refuse_together(arguments: Arguments, form: OutputFormat, *, fix: bool, overlay: bool) -> None:
     """Raise ConfigError for options that make no sense with each other. ``fix`` says whether fixes are applied, ``overlay`` whether there is no file."""
     if arguments.statistics:
         refuse_statistics(form)
@@ -127,7 +127,7 @@ class _Check:
     fix: bool
     baseline: Baseline | None
     approved: Approval | None
-    found: Report | None  # before what is known is left out
+    found: CheckReport | None  # before what is known is left out
 
     def __init__(self, arguments: Arguments) -> None:
         self.arguments = arguments
@@ -179,8 +179,8 @@ class _Check:
         self._tell(report, view)
         if self.arguments.verbose:
             say(f"checked {summary.count(report.files, 'file')} in {time.perf_counter() - begin:.2f} s")
-        mended_input = self.overlay and self.fix and not self.arguments.diff
-        if mended_input:
+        fixed_input = self.overlay and self.fix and not self.arguments.diff
+        if fixed_input:
             sys.stdout.buffer.write(next((change.after for change in report.changes), *self.overlay.values()))
         known = 0 if self.baseline is None else report.told if self.arguments.write_baseline else report.known
         fixable = (Safety.SAFE, Safety.UNSAFE) if self.settings.unsafe_fixes else (Safety.SAFE,)
@@ -197,12 +197,12 @@ class _Check:
             whole=plugins.whole(),
             limit=limit,
         )
-        result.write(sys.stderr if mended_input else sys.stdout)
+        result.write(sys.stderr if fixed_input else sys.stdout)
         if self.arguments.diff and not report.changes and not self.arguments.quiet:
             self._say_undone(report)
         return result.status()
 
-    def _say_undone(self, report: Report) -> None:
+    def _say_undone(self, report: CheckReport) -> None:
         """Say of findings that no diff shows that they are there."""
         left = [item for item in report.findings if item.code is not None]
         unsafe = sum(item.fix is not None and item.fix.safety is Safety.UNSAFE for item in left)
@@ -212,10 +212,10 @@ class _Check:
 
     # -- what goes in --------------------------------------------------------------------------------------------
 
-    def _options(self) -> Options:
+    def _options(self) -> RunOptions:
         arguments = self.arguments
         shown = not arguments.write_baseline and arguments.add_ignore is None
-        options = Options(
+        options = RunOptions(
             fix=self.fix or arguments.diff,
             unsafe_fixes=self.settings.unsafe_fixes,
             write=not arguments.diff,
@@ -247,7 +247,7 @@ class _Check:
             return None
         return lambda finding: (fixable is None or finding.code in fixable) and not (baseline is not None and baseline.knows(finding))
 
-    def _finished(self, report: Report) -> Report:
+    def _finished(self, report: CheckReport) -> CheckReport:
         """The report without what is known, and with fixes that must not be applied as advice."""
         self.found = report
         if self.baseline is not None and not self.arguments.write_baseline:
@@ -278,12 +278,12 @@ class _Check:
 
     # -- what comes out ------------------------------------------------------------------------------------------
 
-    def _scope(self) -> Scope:
-        from oomlint.cli.baseline_file import Scope  # noqa: PLC0415 - see above
+    def _scope(self) -> BaselineScope:
+        from oomlint.cli.baseline_file import BaselineScope  # noqa: PLC0415 - see above
 
-        return Scope(self.settings, str(self.root), chosen(self.settings), self.paths, usual=not self.lines)
+        return BaselineScope(self.settings, str(self.root), chosen(self.settings), self.paths, usual=not self.lines)
 
-    def _write_baseline(self, baseline: Baseline, report: Report, found: Report) -> Report:
+    def _write_baseline(self, baseline: Baseline, report: CheckReport, found: CheckReport) -> CheckReport:
         """Write all that was ``found``, wherever it is told: who checks other files finds it there."""
         if report.failures or not plugins.whole():
             say(f"{baseline.path} is not written: nobody knows what a rule that failed would have found")
@@ -297,7 +297,7 @@ class _Check:
             say(f"wrote {summary.count(report.told, 'finding')}{more} to {baseline.path}{how}")
         return replace(report, findings=tuple(item for item in report.findings if item.code is None))
 
-    def _silence(self, report: Report, reason: str) -> Report:
+    def _silence(self, report: CheckReport, reason: str) -> CheckReport:
         from oomlint.cli.ignoring import silence  # noqa: PLC0415 - few runs do
 
         done = silence(report, reason, self.paths, str(self.root))
@@ -315,7 +315,7 @@ class _Check:
                 say(f"{origin}: {', '.join(added)}")
             say(f"settings: {self.settings_file() or 'none'}; root: {self.root}; {summary.count(len(chosen(self.settings)), 'rule')}")
 
-    def _tell(self, report: Report, view: View) -> None:
+    def _tell(self, report: CheckReport, view: View) -> None:
         """What is no finding goes to standard error, a line each."""
         tell_failures(report, view)
         if self.arguments.quiet:

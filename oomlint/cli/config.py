@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Format(StrEnum):
+class ConfigFormat(StrEnum):
     """How settings are described."""
 
     TEXT = "text"
     JSON = "json"
 
 
-class Setting(NamedTuple):
+class SchemaKey(NamedTuple):
     """What the schema says of a key."""
 
     key: str  # one of a table after the name of the table
@@ -37,13 +37,13 @@ class Arguments:
     """Describe the settings: what they mean, their types, their defaults. Without a key, all keys are listed."""
 
     keys: tuple[str, ...] = words("Keys such as `select` or `verify.time-limit`, or the name of a table, such as `verify`.", "KEYS")
-    output_format: Format = choice("How settings are described.", "Output", Format, Format.TEXT, "FORMAT")
+    output_format: ConfigFormat = choice("How settings are described.", "Output", ConfigFormat, ConfigFormat.TEXT, "FORMAT")
 
 
 def perform(arguments: Arguments) -> int:
     """Describe settings and return the exit status."""
     known = {each.key: each for each in settings()}
-    found: dict[str, Setting] = {}
+    found: dict[str, SchemaKey] = {}
     for asked in arguments.keys or known:
         mine = {key: each for key, each in known.items() if key == asked or key.startswith(f"{asked}.")}
         if not mine:
@@ -53,7 +53,7 @@ def perform(arguments: Arguments) -> int:
             say(f"error: unknown setting {asked!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
             return 2
         found |= mine
-    if arguments.output_format is Format.JSON:
+    if arguments.output_format is ConfigFormat.JSON:
         sys.stdout.write(json.dumps([each._asdict() for each in found.values()], indent=2) + "\n")
     elif arguments.keys:
         sys.stdout.write("\n".join(map(_described, found.values())))
@@ -62,15 +62,15 @@ def perform(arguments: Arguments) -> int:
     return 0
 
 
-def settings() -> Iterator[Setting]:
+def settings() -> Iterator[SchemaKey]:
     """All settings, in the order of the documentation."""
     schema: dict[str, Any] = json_schema()
     for key, about in schema["properties"].items():
         inner = _definition(about, schema).get("properties", {})
         for name, each in inner.items():
-            yield Setting(f"{key}.{name}", _type(each, schema), each["default"], each["description"])
+            yield SchemaKey(f"{key}.{name}", _type(each, schema), each["default"], each["description"])
         if not inner:
-            yield Setting(key, _type(about, schema), about["default"], about["description"])
+            yield SchemaKey(key, _type(about, schema), about["default"], about["description"])
 
 
 def _definition(about: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _type(about: dict[str, Any], schema: dict[str, Any]) -> str:
     return names[about.get("type", "string")]
 
 
-def _described(each: Setting) -> str:
+def _described(each: SchemaKey) -> str:
     table, _, name = each.key.rpartition(".")
     header = f"[tool.oomlint.{table}]" if table else "[tool.oomlint]"
     default = "" if each.default is None else f"Default: {json.dumps(each.default)}\nExample:\n\n    {header}\n    {name} = {json.dumps(each.default)}\n"

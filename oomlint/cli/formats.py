@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.cli.check import say
-from oomlint.config import Format
+from oomlint.config import OutputFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from oomlint.output.github import Remark
     from oomlint.output.view import View
 
-PLAIN: Final = frozenset({Format.FULL, Format.CONCISE, Format.GROUPED})  # formats for people
+PLAIN: Final = frozenset({OutputFormat.FULL, OutputFormat.CONCISE, OutputFormat.GROUPED})  # formats for people
 
 
 def machine(
-    form: Format,
+    form: OutputFormat,
     findings: Sequence[Finding],
     view: View,
     more: Callable[[Finding], dict[str, object]],
@@ -26,27 +26,27 @@ def machine(
 ) -> str | None:
     """The report; ``None`` where the format is one for people. ``more`` are further values of a finding, ``remark`` the same in words."""
     match form:
-        case Format.JSON | Format.JSON_LINES:
+        case OutputFormat.JSON | OutputFormat.JSON_LINES:
             from oomlint.output import json_array  # noqa: PLC0415 - as all formats: only the one that is asked for
 
-            return (json_array.text if form is Format.JSON else json_array.rows)(findings, view, more)
-        case Format.SARIF:
+            return (json_array.text if form is OutputFormat.JSON else json_array.rows)(findings, view, more)
+        case OutputFormat.SARIF:
             from oomlint.output import sarif  # noqa: PLC0415
 
             return sarif.text(findings, view, more, remark)
-        case Format.GITHUB:
+        case OutputFormat.GITHUB:
             from oomlint.output import github  # noqa: PLC0415
 
             return github.text(findings, view, remark)
-        case Format.GITLAB:
+        case OutputFormat.GITLAB:
             from oomlint.output import gitlab  # noqa: PLC0415
 
             return gitlab.text(findings, view, remark)
-        case Format.JUNIT:
+        case OutputFormat.JUNIT:
             from oomlint.output import junit  # noqa: PLC0415
 
             return junit.text(findings, view, remark)
-        case Format.PYLINT:
+        case OutputFormat.PYLINT:
             from oomlint.output import pylint  # noqa: PLC0415
 
             return "".join(f"{line}\n" for line in pylint.rows(findings, view, remark))

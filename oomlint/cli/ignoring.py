@@ -15,14 +15,14 @@ from oomlint.commenting import comments_for
 from oomlint.fixing import Change, Notice, WriteRefusedError, write
 from oomlint.model import settings_formats
 from oomlint.model.command_lines import commands_of
-from oomlint.source import Kind, SourceError, apply_edits, read_source, replacements_of
+from oomlint.source import FileKind, SourceError, apply_edits, read_source, replacements_of
 from oomlint.suppress import Suppressions
 from oomlint.untouched import Code, HarmError, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
     from oomlint.finding import Finding
 
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 class Silenced:
     """What has become of a report: the rest of it, and what comments silence now."""
 
-    report: Report
+    report: CheckReport
     findings: tuple[Finding, ...]
     files: int
 
 
-def silence(report: Report, reason: str, given: Iterable[str], root: str) -> Silenced:
+def silence(report: CheckReport, reason: str, given: Iterable[str], root: str) -> Silenced:
     """Put a comment beside each finding, where that can be. ``given`` are the paths that the line names."""
     outside = engine.foreign({item.place.path for item in report.findings}, given, root)
     notices: list[Notice] = []
@@ -73,7 +73,7 @@ def _silence_in(path: str, findings: list[Finding], reason: str, *, foreign: boo
     if beside(path) is not None:
         if not _says_the_same(path, source.text, after.text):
             raise SourceError(path, "a comment would be a part of the command or of the value there")
-    elif source.kind is Kind.PYTHON:  # each cell of a notebook has been looked at
+    elif source.kind is FileKind.PYTHON:  # each cell of a notebook has been looked at
         try:
             check(Code(source.text), Code(after.text), replacements_of(source, edits))
         except HarmError as error:

@@ -24,7 +24,7 @@ class Color(StrEnum):
     NEVER = "never"
 
 
-class Kind(StrEnum):
+class OptionKind(StrEnum):
     """What an option takes."""
 
     FLAG = "flag"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 class Option:
     """What the command line must know of a field."""
 
-    kind: Kind
+    kind: OptionKind
     help: str
     panel: str | None = None
     short: str | None = None
@@ -51,17 +51,17 @@ class Option:
 
 def flag(text: str, panel: str, short: str | None = None, variable: str | None = None) -> Any:
     """A switch, off unless given."""
-    return field(default=False, metadata={_KEY: Option(Kind.FLAG, _with(text, variable), panel, short, variable=variable)})
+    return field(default=False, metadata={_KEY: Option(OptionKind.FLAG, _with(text, variable), panel, short, variable=variable)})
 
 
 def text(text: str, panel: str, metavar: str, bare: str | None = None, variable: str | None = None, short: str | None = None) -> Any:
     """A single value."""
-    return field(default=None, metadata={_KEY: Option(Kind.TEXT, _with(text, variable), panel, short, metavar=metavar, variable=variable, bare=bare)})
+    return field(default=None, metadata={_KEY: Option(OptionKind.TEXT, _with(text, variable), panel, short, metavar=metavar, variable=variable, bare=bare)})
 
 
 def several(text: str, panel: str, metavar: str) -> Any:
     """A value that may be given several times."""
-    return field(default=(), metadata={_KEY: Option(Kind.LIST, text, panel, metavar=metavar)})
+    return field(default=(), metadata={_KEY: Option(OptionKind.LIST, text, panel, metavar=metavar)})
 
 
 def choice(
@@ -74,18 +74,18 @@ def choice(
     variable: str | None = None,
 ) -> Any:
     """One of a few words."""
-    option = Option(Kind.CHOICE, _with(text, variable), panel, metavar=metavar, choices=choices, variable=variable, bare=bare)
+    option = Option(OptionKind.CHOICE, _with(text, variable), panel, metavar=metavar, choices=choices, variable=variable, bare=bare)
     return field(default=default, metadata={_KEY: option})
 
 
 def words(text: str, metavar: str) -> Any:
     """What stands on the line without an option."""
-    return field(default=(), metadata={_KEY: Option(Kind.WORDS, text, metavar=metavar)})
+    return field(default=(), metadata={_KEY: Option(OptionKind.WORDS, text, metavar=metavar)})
 
 
 def rest(text: str, metavar: str) -> Any:
     """A command: what stands behind ``--``, or behind the options."""
-    return field(default=(), metadata={_KEY: Option(Kind.REST, text, metavar=metavar)})
+    return field(default=(), metadata={_KEY: Option(OptionKind.REST, text, metavar=metavar)})
 
 
 def _with(text: str, variable: str | None) -> str:
@@ -98,7 +98,7 @@ def with_environment(record: _Record) -> _Record:
     for name, (option, default) in options_of(type(record)).items():
         given = os.environ.get(option.variable, "") if option.variable else ""
         if given and getattr(record, name) == default:
-            if option.kind is Kind.FLAG:
+            if option.kind is OptionKind.FLAG:
                 if given.lower() not in _WORDS:
                     raise ValueError(f"{option.variable}: {given!r} is not one of {', '.join(_WORDS)}")
                 values[name] = _WORDS[given.lower()]
@@ -125,14 +125,14 @@ def read(record: type[_Record], line: Sequence[str]) -> _Record | None:
     Raises ValueError for a value that is none of the choices: one line says more than what typer makes of it.
     """
     options = options_of(record)
-    names = {spelling(name): name for name, (option, _) in options.items() if option.kind not in {Kind.WORDS, Kind.REST}}
+    names = {spelling(name): name for name, (option, _) in options.items() if option.kind not in {OptionKind.WORDS, OptionKind.REST}}
     names |= {option.short: name for name, (option, _) in options.items() if option.short}
-    free = next((name for name, (option, _) in options.items() if option.kind in {Kind.WORDS, Kind.REST}), None)
+    free = next((name for name, (option, _) in options.items() if option.kind in {OptionKind.WORDS, OptionKind.REST}), None)
     values: dict[str, Any] = {}
     waiting = list(line)
     while waiting:
         word = waiting.pop(0)
-        if free is not None and options[free][0].kind is Kind.REST and (word == "--" or not word.startswith("-")):
+        if free is not None and options[free][0].kind is OptionKind.REST and (word == "--" or not word.startswith("-")):
             values[free] = tuple(waiting if word == "--" else [word, *waiting])
             break
         if not word.startswith("-") or word == "-":
@@ -145,7 +145,7 @@ def read(record: type[_Record], line: Sequence[str]) -> _Record | None:
         if name is None:
             return None
         option = options[name][0]
-        if option.kind is Kind.FLAG:
+        if option.kind is OptionKind.FLAG:
             if equals:
                 return None
             values[name] = True
@@ -175,11 +175,11 @@ def _take(values: dict[str, Any], name: str, option: Option, value: str) -> bool
             return False
         values[name] = option.choices(value)
     else:
-        values[name] = (*values.get(name, ()), value) if option.kind is Kind.LIST else value
+        values[name] = (*values.get(name, ()), value) if option.kind is OptionKind.LIST else value
     return True
 
 
 def from_typer(record: type[_Record], values: Mapping[str, Any]) -> _Record:
     """The record of what typer has read."""
-    several = {name for name, (option, _) in options_of(record).items() if option.kind in {Kind.LIST, Kind.WORDS, Kind.REST}}
+    several = {name for name, (option, _) in options_of(record).items() if option.kind in {OptionKind.LIST, OptionKind.WORDS, OptionKind.REST}}
     return record(**{name: tuple(value or ()) if name in several else value for name, value in values.items()})

@@ -11,7 +11,7 @@ from oomlint.cli.check import Verify, say
 from oomlint.cli.files import write_report
 from oomlint.cli.formats import machine, summarise_step
 from oomlint.cli.options import STANDARD
-from oomlint.config import ConfigError, Format
+from oomlint.config import ConfigError, OutputFormat
 from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.printer import Printer, wants_color
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from oomlint.cli.approval import Approval
     from oomlint.cli.check import Arguments
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
     from oomlint.finding import Finding
     from oomlint.output.github import Remark
     from oomlint.output.view import Line, View
 
-_UNCOUNTED: Final = frozenset({Format.GITLAB, Format.JUNIT, Format.PYLINT, Format.SARIF})  # formats that have no place for statistics
+_UNCOUNTED: Final = frozenset({OutputFormat.GITLAB, OutputFormat.JUNIT, OutputFormat.PYLINT, OutputFormat.SARIF})  # formats that have no place for statistics
 
 
-def refuse_statistics(form: Format) -> None:
+def refuse_statistics(form: OutputFormat) -> None:
     """Raise ConfigError where a format cannot hold statistics."""
     if form in _UNCOUNTED:
         raise ConfigError(f"--statistics are not findings, and cannot be written as {form.value}")
@@ -39,9 +39,9 @@ def refuse_statistics(form: Format) -> None:
 class Result:
     """What a run has come to, and how it is to be told."""
 
-    report: Report
+    report: CheckReport
     arguments: Arguments
-    form: Format
+    form: OutputFormat
     view: View
     approved: Approval | None = None
     known: int = 0  # findings that the baseline has left out
@@ -62,7 +62,7 @@ class Result:
             text = io.TextIOWrapper(kept, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
             self._write(text)
             write_report(path, kept.getvalue())
-        if self.form is Format.GITHUB and not self.arguments.diff:
+        if self.form is OutputFormat.GITHUB and not self.arguments.diff:
             summarise_step(self._told(), self.report.files, self.view, self._remark, self.approved.summary() if self.approved else "")
 
     def _write(self, stream: TextIO) -> None:
@@ -90,13 +90,13 @@ class Result:
         if arguments.write_baseline and not report.findings:
             return  # what was written is told already
         if not arguments.quiet and (report.files or report.findings):
-            if self.form is Format.FULL and not arguments.statistics:
+            if self.form is OutputFormat.FULL and not arguments.statistics:
                 printer.lines(summary.heaviest(report.findings, self.view))
             if arguments.fix_only and not (report.findings or report.fixed):
                 printer.line((f"Nothing to fix in {summary.count(report.files, 'file')}.", ""))  # what is left is not told
             else:
                 printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, tried=self.tried, left_out=report.left_out))
-            if self.form is Format.FULL and not arguments.statistics:
+            if self.form is OutputFormat.FULL and not arguments.statistics:
                 printer.lines(summary.explained(report.findings))
             if self._left_out() and not arguments.statistics:
                 printer.line((f"{summary.count(self._left_out(), 'finding')} left out (--limit).", ""))
@@ -129,11 +129,11 @@ class Result:
         """The report for another program; ``None`` where a text is asked for."""
         findings, view = self.report.findings, self.view
         if self.arguments.statistics:
-            if self.form not in {Format.JSON, Format.JSON_LINES}:
+            if self.form not in {OutputFormat.JSON, OutputFormat.JSON_LINES}:
                 return None
             from oomlint.output import statistics  # noqa: PLC0415
 
-            return statistics.text(findings, rows=self.form is Format.JSON_LINES)
+            return statistics.text(findings, rows=self.form is OutputFormat.JSON_LINES)
         return machine(self.form, self._told(), view, self._more, self._remark)
 
     def _told(self) -> Sequence[Finding]:
@@ -151,11 +151,11 @@ class Result:
 
             return statistics.lines(findings)
         findings = findings[: self.limit]
-        if self.form is Format.CONCISE:
+        if self.form is OutputFormat.CONCISE:
             from oomlint.output import concise  # noqa: PLC0415
 
             return concise.lines(findings, view, self.fixable)
-        if self.form is Format.GROUPED:
+        if self.form is OutputFormat.GROUPED:
             from oomlint.output import grouped  # noqa: PLC0415
 
             return grouped.lines(findings, view, self.fixable)

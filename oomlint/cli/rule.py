@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _OUTPUT = "Output"
 
 
-class Format(StrEnum):
+class PageFormat(StrEnum):
     """How a page is written."""
 
     TEXT = "text"
@@ -43,7 +43,7 @@ class Arguments:
 
     names: tuple[str, ...] = words("The codes or the names of rules; of a prefix of codes, such as OOM3, its rules are listed.", "RULES")
     all: bool = flag("Explain every rule.", _OUTPUT)
-    output_format: Format | None = choice("How pages are written; `text`, or `concise` where no rule is named.", _OUTPUT, Format)
+    output_format: PageFormat | None = choice("How pages are written; `text`, or `concise` where no rule is named.", _OUTPUT, PageFormat)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
 
 
@@ -63,13 +63,13 @@ def perform(arguments: Arguments) -> int:
         return 2
     codes = named or [code for code, _ in registry.catalogue()]
     one_each = len(codes) == len(arguments.names)
-    form = arguments.output_format or (Format.TEXT if one_each or arguments.all else Format.CONCISE)
+    form = arguments.output_format or (PageFormat.TEXT if one_each or arguments.all else PageFormat.CONCISE)
     rules = [registry.load(code) for code in codes]
-    if form is Format.CONCISE:
+    if form is PageFormat.CONCISE:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         sys.stdout.write("".join(f"{line if width is None or len(line) <= width else line[: width - 1] + '…'}\n" for line in _lines(rules)))
         return 0
-    if form is Format.JSON:
+    if form is PageFormat.JSON:
         entries = [_entry(rule) for rule in rules]
         sys.stdout.write(json.dumps(entries[0] if one_each and len(codes) == 1 else entries, indent=2) + "\n")
     else:

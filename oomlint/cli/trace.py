@@ -11,7 +11,7 @@ from oomlint.cli.options import Color, choice, flag, rest, text
 from oomlint.config import ConfigError
 
 
-class Format(StrEnum):
+class TraceFormat(StrEnum):
     """How the report is written."""
 
     FULL = "full"
@@ -36,11 +36,11 @@ class Arguments:
     follow: bool = flag("Watch what the command leaves running, too, until it ends or Ctrl-C is pressed.", _RUN)
 
     html: str | None = text("Write a page with charts to a file, beside the report.", _OUTPUT, "FILE")
-    output_format: Format = choice(
+    output_format: TraceFormat = choice(
         "How the report is written: `full`, to standard error, or `json`, to standard output; what the command writes there goes to standard error then.",
         _OUTPUT,
-        Format,
-        Format.FULL,
+        TraceFormat,
+        TraceFormat.FULL,
         "FORMAT",
     )
     output_file: str | None = text("Write the report to a file; `-` is standard output.", _OUTPUT, "FILE")

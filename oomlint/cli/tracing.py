@@ -19,7 +19,7 @@ from oomlint.cli.budgeting import budgets
 from oomlint.cli.check import say
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD
-from oomlint.cli.trace import Format
+from oomlint.cli.trace import TraceFormat
 from oomlint.config import ConfigError, Settings
 from oomlint.output import trace_html, trace_json, trace_text
 from oomlint.output.printer import Printer, wants_color
@@ -27,7 +27,7 @@ from oomlint.output.trace_live import Live
 from oomlint.output.view import View
 from oomlint.trace import deepening, running
 from oomlint.trace.judging import setup_seen
-from oomlint.trace.report import Predicted, Report, report
+from oomlint.trace.report import Predicted, TraceReport, report
 from oomlint.verify.process_tree import NotHere
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _interval(text: str | None) -> float:
     return seconds
 
 
-def _watched(arguments: Arguments, interval: float) -> Report:
+def _watched(arguments: Arguments, interval: float) -> TraceReport:
     live = Live(sys.stderr) if sys.stderr.isatty() and not arguments.quiet else None
     with tempfile.TemporaryDirectory(prefix="oomlint-trace-") if arguments.deep else nullcontext("") as folder:
         extra = deepening.variables(folder) if arguments.deep else None
@@ -88,7 +88,7 @@ def predicted(arguments: Arguments, trace: Trace) -> Predicted | None:
     """
     method, workers, ranks = setup_seen(trace)
     asked = budget.Arguments(paths=(shlex.join(arguments.command),), isolated=arguments.isolated)
-    asked = replace(asked, start_method=budget.Method(method) if method else None, ranks=str(ranks) if ranks else None)
+    asked = replace(asked, start_method=budget.StartMethod(method) if method else None, ranks=str(ranks) if ranks else None)
     given = [f"start method {method}"] if method else []
     given += [f"{ranks} ranks"] if ranks else []
     try:
@@ -106,13 +106,13 @@ def predicted(arguments: Arguments, trace: Trace) -> Predicted | None:
 
 def _alone(arguments: Arguments) -> bool:
     """Whether the report goes to standard output, where another program may read it: what the command writes there must not come between."""
-    return arguments.output_file == STANDARD or (arguments.output_file is None and arguments.output_format is Format.JSON)
+    return arguments.output_file == STANDARD or (arguments.output_file is None and arguments.output_format is TraceFormat.JSON)
 
 
-def _write(found: Report, arguments: Arguments, view: View) -> None:
+def _write(found: TraceReport, arguments: Arguments, view: View) -> None:
     """The report: text goes to standard error, since standard output is the command's where nothing else is asked for."""
     path = None if arguments.output_file == STANDARD else arguments.output_file
-    as_json = arguments.output_format is Format.JSON
+    as_json = arguments.output_format is TraceFormat.JSON
     if path is not None:
         if as_json:
             text = trace_json.text(found, view)

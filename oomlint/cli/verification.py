@@ -23,7 +23,7 @@ from oomlint.verify.jobs import Limits
 from oomlint.verify.run import verdicts
 from oomlint.verify.sandbox.report import still_open
 from oomlint.verify.sandbox_runner import inspect
-from oomlint.verify.session import Options, Surroundings, nearest
+from oomlint.verify.session import Surroundings, VerifyOptions, nearest
 from oomlint.verify.store import VerdictStore
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _BUILTIN: Final = frozenset({".", ":", "cd", "command", "eval", "exec", "export"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VerifyRequest:
     """What a command line says of the run; where it says nothing the settings do."""
 
     python: str | None = None
@@ -64,7 +64,7 @@ class Asked:
     over: Mapping[str, Any] = field(default_factory=dict)  # settings that go over those of files, by field
 
 
-def surroundings(settings: Settings, root: str, asked: Asked) -> Surroundings:
+def surroundings(settings: Settings, root: str, asked: VerifyRequest) -> Surroundings:
     """How all cases of a run are run. Raises ConfigError."""
     for name in asked.pass_env:
         if not VARIABLES.fullmatch(name):
@@ -75,14 +75,14 @@ def surroundings(settings: Settings, root: str, asked: Asked) -> Surroundings:
     return _surroundings(settings, root, asked, Own(root, isolated=asked.isolated))
 
 
-def _surroundings(settings: Settings, root: str, asked: Asked, own: Own) -> Surroundings:
+def _surroundings(settings: Settings, root: str, asked: VerifyRequest, own: Own) -> Surroundings:
     known = _known(settings.verify, root, asked, own)
     limits = Limits(
         seconds=amounts.seconds(known.time_limit) if asked.time_limit is None else asked.time_limit,
         memory=amounts.size(known.memory_cap) if asked.memory_cap is None else asked.memory_cap,
         disk=amounts.size(known.disk_cap) if asked.disk_cap is None else asked.disk_cap,
     )
-    options = Options(limits, asked.repeat or known.repeat, asked.factory or known.factory, asked.command or known.command, known.prepare)
+    options = VerifyOptions(limits, asked.repeat or known.repeat, asked.factory or known.factory, asked.command or known.command, known.prepare)
     python = interpreter(asked.python, known.python, root, trusted=asked.trust)
     refuse_command("--command" if asked.command else "verify.command", options, root, python)
     read = (*(path for path in known.read if os.path.exists(path)), *(absolute(path, os.getcwd()) for path in asked.read))
@@ -107,7 +107,7 @@ def _surroundings(settings: Settings, root: str, asked: Asked, own: Own) -> Surr
     )
 
 
-def _known(given: VerifySettings, root: str, asked: Asked, own: Own) -> VerifySettings:
+def _known(given: VerifySettings, root: str, asked: VerifyRequest, own: Own) -> VerifySettings:
     """What settings say of the run: those of the project as far as the user allows, over the user's own. Paths to read are absolute."""
     origin = None if asked.isolated else settings_file(Path(asked.config) if asked.config else None, Path(asked.start or root))
     fields = {**({name: getattr(given, name) for name in origin[1]} if origin else {}), **asked.over}
@@ -136,7 +136,7 @@ def interpreter(option: str | None, setting: str | None, root: str, *, trusted: 
     return interpreters.interpreter(root, say, trusted=trusted)
 
 
-def refuse_command(label: str, options: Options, root: str, python: str) -> None:
+def refuse_command(label: str, options: VerifyOptions, root: str, python: str) -> None:
     """Raise ConfigError for a command that cannot be run, as far as that is seen without running it."""
     command = options.command
     if not command:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from oomlint.cli.check import CONFIG, say
 from oomlint.cli.options import Color, choice, flag, several, text, with_environment, words
-from oomlint.config import ConfigError, Format
+from oomlint.config import ConfigError, OutputFormat
 from oomlint.finding import Confidence, Severity
 
 _RUN, _RULES, _OUTPUT, _FILES = "How code is run", "Rules", "Output", "Files and settings"
@@ -51,7 +51,7 @@ class Arguments:
     severity: Severity | None = choice("The lowest severity to verify; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to verify; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
-    output_format: Format = choice("How verdicts are written.", _OUTPUT, Format, Format.FULL)
+    output_format: OutputFormat = choice("How verdicts are written.", _OUTPUT, OutputFormat, OutputFormat.FULL)
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
     html: str | None = text("Write a page with charts to a file, beside the report.", _OUTPUT, "FILE")
     strict: bool = flag("Exit with 1 also where something is inconclusive.", _OUTPUT)

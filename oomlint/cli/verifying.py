@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from oomlint import amounts, engine
-from oomlint.cli import mended, picks
+from oomlint.cli import edited_cases, picks
 from oomlint.cli.check import configuration, overridden, say, start_of, tell_failures, tell_idle, whole_number, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.formats import PLAIN, machine, summarise_step
 from oomlint.cli.options import STANDARD
-from oomlint.cli.verification import Asked, shown_python, surroundings, verified
-from oomlint.config import FACTORY, ConfigError, Format, load_settings, of_lines
+from oomlint.cli.verification import VerifyRequest, shown_python, surroundings, verified
+from oomlint.config import FACTORY, ConfigError, OutputFormat, load_settings, of_lines
 from oomlint.finding import Safety
 from oomlint.output import concise, summary, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer, wants_color
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oomlint.cli.verify import Arguments
-    from oomlint.engine import Report
+    from oomlint.engine import CheckReport
     from oomlint.finding import Finding
     from oomlint.output.github import Remark
     from oomlint.output.verdicts_numbers import Item
@@ -67,7 +67,7 @@ def verify(arguments: Arguments) -> int:
         raise ConfigError("--html: the page goes to a file, and `-` is none")
     for option, path in (("--html", arguments.html), ("--output-file", arguments.output_file)):
         refuse_unwritable(option, path, paths, settings, folder, force_exclude=arguments.force_exclude)
-    report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache))
+    report = engine.run(paths, settings, folder, engine.RunOptions(force_exclude=arguments.force_exclude, cache=asked.cache))
     _tell(report, arguments, view)
     known, picked = ([item.as_found for item in items] for items in (report.findings, picks.picked(report.findings, chosen)))
     cases = _cases(known, picked, arguments, around, paths, nested=config is None and not arguments.isolated)
@@ -95,13 +95,13 @@ def _root(root: str, paths: Sequence[str], start: str) -> str:
     return str(load_settings(None, True, Path(start))[1])  # noqa: FBT003
 
 
-def _asked(arguments: Arguments, root: str, start: str, config: str | None, lines: Sequence[str]) -> Asked:
+def _asked(arguments: Arguments, root: str, start: str, config: str | None, lines: Sequence[str]) -> VerifyRequest:
     for option, value in (("--python", arguments.python), ("--command", arguments.command), ("--after", arguments.after)):
         if value is not None and not value.strip():
             raise ConfigError(f"{option}: it is empty")
     if arguments.factory is not None and not FACTORY.fullmatch(arguments.factory):
         raise ConfigError(f"--factory: {arguments.factory!r} is not of the form 'package.module:function'")
-    return Asked(
+    return VerifyRequest(
         python=arguments.python,
         time_limit=_amount("--time-limit", amounts.seconds, arguments.time_limit),
         memory_cap=_amount("--memory-cap", amounts.cap, arguments.memory_cap),
@@ -156,7 +156,7 @@ def _cases(
         return [case for case in cases_of(findings, around.root, around.settings, nested=nested) if case.finding in chosen]
     folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
     tops = list(dict.fromkeys([*folders[:1], around.root, os.getcwd()]))
-    return mended.cases(arguments.after, _besides(chosen, arguments.after), findings, around.root, tops)
+    return edited_cases.cases(arguments.after, _besides(chosen, arguments.after), findings, around.root, tops)
 
 
 def _besides(findings: Sequence[Finding], folder: str) -> Sequence[Finding]:
@@ -168,7 +168,7 @@ def _besides(findings: Sequence[Finding], folder: str) -> Sequence[Finding]:
 # -- what comes out ----------------------------------------------------------------------------------------------
 
 
-def _tell(report: Report, arguments: Arguments, view: View) -> None:
+def _tell(report: CheckReport, arguments: Arguments, view: View) -> None:
     """What is no verdict goes to standard error, a line each."""
     tell_failures(report, view)
     unread = [item for item in report.findings if item.code is None]
@@ -188,7 +188,7 @@ class _Printed:
         self._baseline = baseline
         self._text = arguments.output_format in PLAIN
         self._path = None if arguments.output_file == STANDARD else arguments.output_file
-        self._at_once = self._text and self._path is None and arguments.output_format is not Format.GROUPED
+        self._at_once = self._text and self._path is None and arguments.output_format is not OutputFormat.GROUPED
 
     def each(self, item: Item) -> None:
         """Report a verdict, where that may be done at once."""
@@ -209,9 +209,9 @@ class _Printed:
 
     def _lines(self, stream: TextIO, items: Sequence[Item]) -> None:
         printer = Printer(stream, color=wants_color(self._arguments.color, stream))
-        if self._arguments.output_format is Format.CONCISE:
+        if self._arguments.output_format is OutputFormat.CONCISE:
             printer.lines(verdicts_text.concise(items, self._view))
-        elif self._arguments.output_format is Format.GROUPED:
+        elif self._arguments.output_format is OutputFormat.GROUPED:
             printer.lines(verdicts_text.grouped(items, self._view))
         else:
             printer.lines(verdicts_text.full(items, self._view, self._python, plain=not _holds_blocks(stream)))
@@ -252,7 +252,7 @@ class _Printed:
         def said(finding: Finding) -> Remark:
             return remark(of[finding])
 
-        if self._arguments.output_format is Format.GITHUB:
+        if self._arguments.output_format is OutputFormat.GITHUB:
             summarise_step(list(of), files, self._view, said, total(items) if items else "")
         return machine(self._arguments.output_format, list(of), self._view, more, said)
 
@@ -264,7 +264,7 @@ def _holds_blocks(stream: TextIO) -> bool:
     return False
 
 
-def _status(report: Report, items: Sequence[Item], arguments: Arguments) -> int:
+def _status(report: CheckReport, items: Sequence[Item], arguments: Arguments) -> int:
     """0 where nothing is worse, 1 where something is or a file could not be checked, 2 for an error of oomlint itself."""
     if report.failures:
         return 2

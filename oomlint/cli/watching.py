@@ -42,7 +42,7 @@ def _round(check: Callable[[], int]) -> None:
         sys.stdout.write(_CLEAR)
     try:
         check()
-    except ConfigError as error:  # it may be mended in the next round
+    except ConfigError as error:  # it may be fixed in the next round
         say(f"error: {error}")
     say("waiting for changes")
     sys.stdout.flush()

@@ -11,11 +11,11 @@ from oomlint import plugins, registry
 from oomlint.basis import Basis
 from oomlint.beside_code import beside
 from oomlint.causes import Causes, causes_of
-from oomlint.checking import Checker, Job, ordered
+from oomlint.checking import Checker, CheckJob, ordered
 from oomlint.config import Sort, load_settings
 from oomlint.deduplication import said_once
 from oomlint.discovery import discover, tops_of, unreached
-from oomlint.engine import Options, run
+from oomlint.engine import RunOptions, run
 from oomlint.rechecking import Rechecker
 from oomlint.suppress import UNUSED
 
@@ -40,7 +40,7 @@ class OpenProject:
         codes = registry.chosen(settings)
         self.settings = settings.having(sort=Sort.PLACE)
         self.root = root
-        self._job = Job(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root), sources=plugins.used())
+        self._job = CheckJob(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root), sources=plugins.used())
         self._in_use: dict[str, frozenset[Finding]] = {}  # comments that silence what a file causes in others, by its path
         self._marks: dict[str, tuple[int, int]] = {}
         self._lint = self._begin()
@@ -77,11 +77,11 @@ class OpenProject:
         self._note(contents)
         return ordered(causes.at_cause(item) for item in said_once(alike, causes.beside) if item.place.path in causes.beside)
 
-    def mended(self, path: str, contents: Contents) -> bytes | None:
+    def fixed_content(self, path: str, contents: Contents) -> bytes | None:
         """The file with all safe fixes applied; ``None`` where there is nothing to apply."""
         # A comment that silences nothing in the file itself may silence what it causes.
         causes = any(item.code == UNUSED for item in self._lint.of(path, contents))
-        options = Options(fix=True, write=False, cache=False, processes=1, overlay=contents, causes=causes)
+        options = RunOptions(fix=True, write=False, cache=False, processes=1, overlay=contents, causes=causes)
         report = run([path], self.settings, self.root, options)
         return next((change.after for change in report.changes if change.path == path), None)
 

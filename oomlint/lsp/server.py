@@ -26,9 +26,9 @@ from oomlint.lsp import translation
 from oomlint.lsp.documents import documents
 from oomlint.lsp.moved import moved
 from oomlint.lsp.open_project import project_for, project_of_buffer
-from oomlint.lsp.verifying import CANCEL, VERIFY, Subject, Verifier
+from oomlint.lsp.verifying import CANCEL, VERIFY, VerifiedFinding, Verifier
 from oomlint.output.view import View
-from oomlint.source import Kind
+from oomlint.source import FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +65,7 @@ class _Seen(Struct):
     sent: dict[str, list[types.Diagnostic]] = field(default_factory=dict)
 
 
-class Server(LanguageServer):
+class EditorServer(LanguageServer):
     """A language server with one check at a time."""
 
     def __init__(self, *, allow_run: bool) -> None:
@@ -88,7 +88,7 @@ class Server(LanguageServer):
         self.verifier = Verifier(self._refresh_lenses, self._tell) if allow_run else None
         self._refresh: asyncio.Future[None] | None = None
         self.is_shut_down = False
-        plugins.use(plugins.Sources(installed=True))  # and nothing of a project, which is opened to be looked at
+        plugins.use(plugins.RuleSources(installed=True))  # and nothing of a project, which is opened to be looked at
         self._codes = tuple(code for code, _ in registry.catalogue())
 
     # -- what is open --------------------------------------------------------------------------------------------
@@ -293,13 +293,13 @@ class Server(LanguageServer):
         else:
             verifier.start(subject, project.root)
 
-    def _subjects(self, uri: str) -> list[Subject]:
+    def _subjects(self, uri: str) -> list[VerifiedFinding]:
         document = self.document_at(uri)
         seen = self.seen.get(document.path) if document else None
         if document is None or seen is None or seen.document.data != document.data or document.cells or not document.is_file:
             return []
         own = (item for item in seen.own if item.place.path == document.path and item.fix is not None and item.fix.edits)
-        return list(dict.fromkeys(Subject(item.code, item.place, document.data) for item in own if item.code is not None))
+        return list(dict.fromkeys(VerifiedFinding(item.code, item.place, document.data) for item in own if item.code is not None))
 
     def _refresh_lenses(self) -> None:
         """Have the editor ask for lenses again."""
@@ -322,16 +322,16 @@ class Server(LanguageServer):
             return None
         source = document.source
         contents = self._contents(document)
-        after = await self._asked(project.mended, document.path, contents)
-        if after is None or source is None or source.kind is not Kind.PYTHON:
+        after = await self._asked(project.fixed_content, document.path, contents)
+        if after is None or source is None or source.kind is not FileKind.PYTHON:
             return None
         edit = types.WorkspaceEdit(changes={uri: [self.translator().replacement(source.text, after.decode(source.encoding))]})
         return types.CodeAction("oomlint: apply all safe fixes", translation.FIX_ALL, edit=edit)
 
 
-def make(*, allow_run: bool) -> Server:
+def make(*, allow_run: bool) -> EditorServer:
     """The server with all that it answers; with ``allow_run``, it runs code of the project where the user asks for it."""
-    server = Server(allow_run=allow_run)
+    server = EditorServer(allow_run=allow_run)
     if server.verifier is not None:
         _offer_verdicts(server, server.verifier)
 
@@ -428,7 +428,7 @@ def serve(*, allow_run: bool) -> int:
     return 0 if server.is_shut_down else 1
 
 
-def _offer_verdicts(server: Server, verifier: Verifier) -> None:
+def _offer_verdicts(server: EditorServer, verifier: Verifier) -> None:
     @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
     def lenses(params: types.CodeLensParams) -> list[types.CodeLens]:
         return server.lenses(params.text_document.uri, verifier)

@@ -34,7 +34,7 @@ sys.exit(main())
 _LONGEST: Final = 100  # characters of a reason in a lens
 
 
-class Subject(Struct, frozen=True):
+class VerifiedFinding(Struct, frozen=True):
     """A finding whose fix is verified, in a file of this content."""
 
     code: str
@@ -49,12 +49,12 @@ class Verifier:
         """``changed`` is called when a title is another one, ``tell`` with what the user is to read."""
         self._changed = changed
         self._tell = tell
-        self._verdicts: dict[Subject, str] = {}
-        self._running: Subject | None = None
+        self._verdicts: dict[VerifiedFinding, str] = {}
+        self._running: VerifiedFinding | None = None
         self._task: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
-    def title(self, subject: Subject) -> tuple[str, str]:
+    def title(self, subject: VerifiedFinding) -> tuple[str, str]:
         """What a lens says of a fix, and the command behind it."""
         if subject == self._running:
             return f"{subject.code}: verifying this fix... (cancel)", CANCEL
@@ -63,7 +63,7 @@ class Verifier:
             return f"{subject.code}: verify this fix", VERIFY
         return f"{subject.code}: {known if len(known) <= _LONGEST else known[: _LONGEST - 3] + '...'} (verify again)", VERIFY
 
-    def start(self, subject: Subject, folder: str) -> None:
+    def start(self, subject: VerifiedFinding, folder: str) -> None:
         """Verify, unless something else is being verified."""
         if self._running is not None:
             self._tell("a fix is being verified already: wait for it, or cancel it")
@@ -101,7 +101,7 @@ class Verifier:
                 time.sleep(_LOOK)
             process.kill()
 
-    async def _verify(self, subject: Subject, folder: str) -> None:
+    async def _verify(self, subject: VerifiedFinding, folder: str) -> None:
         name = f"{subject.code} in {os.path.basename(subject.place.path)}, line {subject.place.row}"
         try:
             verdict = await self._verdict(subject, folder)
@@ -116,7 +116,7 @@ class Verifier:
             self._running = self._task = None
             self._changed()
 
-    async def _verdict(self, subject: Subject, folder: str) -> str:
+    async def _verdict(self, subject: VerifiedFinding, folder: str) -> str:
         """The outcome and its reason. Raises ValueError with what the command says where it gives none."""
         # `-P`: Python would look for modules in the project's folder first.
         words = [
@@ -154,7 +154,7 @@ class Verifier:
         return ": ".join(filter(None, [verdict["outcome"], verdict["reason"]]))
 
 
-def _is_saved(subject: Subject) -> bool:
+def _is_saved(subject: VerifiedFinding) -> bool:
     try:
         with open(subject.place.path, "rb") as stream:
             return stream.read().removeprefix(codecs.BOM_UTF8) == subject.data.removeprefix(codecs.BOM_UTF8)  # editors keep it out of the text

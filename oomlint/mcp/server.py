@@ -33,7 +33,7 @@ from 1, the end exclusive."""
 
 def make(*, allow_run: bool) -> MCPServer[Any]:
     """The server; with ``allow_run`` it has a tool that runs code of the project."""
-    plugins.use(plugins.Sources(installed=True))
+    plugins.use(plugins.RuleSources(installed=True))
     server: MCPServer[Any] = MCPServer("oomlint", version=__version__, instructions=_ABOUT, log_level="WARNING")
 
     async def check(
@@ -78,7 +78,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         """Run the code around findings before and after their fixes, in a sandbox and in a copy of the project, and measure both.
 
         paths: findings as PATH:LINE, or files and folders for all in them.
-        after: a file that was mended by hand, to be judged in place of oomlint's own fix; or a folder of such files.
+        after: a file that was fixed by hand, to be judged in place of oomlint's own fix; or a folder of such files.
         time_limit: for one run, such as 500ms, 5s or 2m.
         severity, min_confidence: the lowest to verify, as those of check.
         Returns JSON: total, severities, and verdicts: each finding with verdict.outcome (confirmed, no effect, regressed or inconclusive), its reason and

@@ -27,7 +27,7 @@ from oomlint.finding import (
 )
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.shared.array_bytes import Bytes, commented
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model.values import Const, External, ExternalCall
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.full_reads import WholeRead
     from oomlint.memory.arrays.kept_state import Keeper
     from oomlint.memory.arrays.loads import Load
-    from oomlint.memory.arrays.read_calls import Read
-    from oomlint.memory.buffers.concatenation import Growth as Concat
+    from oomlint.memory.arrays.read_calls import FileRead
+    from oomlint.memory.buffers.concatenation import SelfConcatenation as Concat
     from oomlint.memory.buffers.growth import Growth
     from oomlint.memory.buffers.rejoined import Rejoin
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.handles.dataset_handles import Handle
-    from oomlint.memory.handles.open_file_collections import Kept
+    from oomlint.memory.handles.open_file_collections import OpenFileCollection
     from oomlint.memory.handles.openings import Opening
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.memory.ranks.ranks import Ranks
@@ -123,11 +123,11 @@ def holding_fact(holding: Holding, dataset: Dataset | None = None, copied_under:
 
 def items_of(content: Content) -> str:
     """What a container of Python objects has in it; empty where it is not known, or is no such container."""
-    if content.kind not in {Kind.OBJECTS, Kind.OBJECT_ARRAY}:
+    if content.kind not in {PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY}:
         return ""
     if content.strings:
         return "strings"
-    if content.kind is Kind.OBJECT_ARRAY:
+    if content.kind is PayloadKind.OBJECT_ARRAY:
         return ""
     if content.numbers:
         return "numbers"
@@ -207,7 +207,7 @@ def handle_facts(handle: Handle, cache: int | None = None, *, in_core: bool = Fa
     return (opening_fact(handle.opening, cache, in_core=in_core), attribute, *classes, *dict.fromkeys(loaders))
 
 
-def container_facts(kept: Kept) -> tuple[Fact, ...]:
+def container_facts(kept: OpenFileCollection) -> tuple[Fact, ...]:
     """A container of open files."""
     holds = ContentKind.H5 if kept.opening.kind is Opens.H5 else ContentKind.HANDLE
     place = kept.store.module.place(kept.store.node)
@@ -231,7 +231,7 @@ def whole_read_fact(read: WholeRead, node: cst.CSTNode | None = None) -> ReadFac
     return ReadFact(module.place(node or read.node), read.what.store.value, opened=read.what.module.place(read.what.call), gives=Resource.ARRAYS)
 
 
-def file_fact(read: Read) -> ReadFact:
+def file_fact(read: FileRead) -> ReadFact:
     """A call that reads a file."""
     return ReadFact(read.module.place(read.node), read.name, gives=read.gives)
 

@@ -24,19 +24,19 @@ from oomlint.model.values import (
     Element,
     External,
     ExternalCall,
-    Filled,
+    FilledObject,
     Frame,
     FunctionRef,
     Instance,
     Merged,
     ModuleRef,
     Namespace,
-    Options,
+    ParsedOptions,
     Partial,
     PartOfEach,
-    Settings,
-    Several,
-    Step,
+    ProvenanceStep,
+    ReturnedTuple,
+    SettingsNode,
     Unknown,
     Value,
 )
@@ -163,7 +163,7 @@ class Access(Questions):
             if kind == "attr":
                 deeper = External(names.canonical(f"{value.name}.{name}"))
                 if deeper.name == "absl.flags.FLAGS":
-                    return self.into_value(Options(self.project.any_module(), cst.Pass(), "absl"), rest) if rest else [Alternative(deeper)]
+                    return self.into_value(ParsedOptions(self.project.any_module(), cst.Pass(), "absl"), rest) if rest else [Alternative(deeper)]
                 return self.reach_into(Alternative(self._of_command(deeper)), rest)
             if value.name == "os.environ" and isinstance(name, str):
                 return self.reach_into(self.variable(name) or Alternative(UNKNOWN), rest)
@@ -177,14 +177,14 @@ class Access(Questions):
             return self.class_member(value, str(name), rest, None) if kind == "attr" else self._enum_item(value, name, rest)
         if isinstance(value, Instance):
             return self.attribute(value, str(name), rest) if kind == "attr" else self._getitem(value, name, rest)
-        if isinstance(value, Options):
+        if isinstance(value, ParsedOptions):
             if kind == "item" and isinstance(name, int):  # (options, args) = parser.parse_args()
                 return self.reach_into(Alternative(value), rest) if name == 0 else [Alternative(UNKNOWN)]
             if name == "__dict__":
                 return self.reach_into(Alternative(value), rest)
             found = self.options.lookup(value, str(name))
             return [b for a in found for b in self.reach_into(a, rest)]
-        if isinstance(value, Settings):
+        if isinstance(value, SettingsNode):
             found = self.settings.member(value, name)
             return [b for a in found for b in self.reach_into(a, rest)]
         if isinstance(value, Merged):
@@ -193,11 +193,11 @@ class Access(Questions):
             return self.inside(value.node, accessors, value.frame)
         if isinstance(value, Partial) and kind == "attr":
             return [Alternative(UNKNOWN)]
-        if isinstance(value, Filled):
+        if isinstance(value, FilledObject):
             return [b for a in self.sources.field(value, str(name)) for b in self.reach_into(a, rest)]
         if isinstance(value, Namespace):
             return self.sources.named(value, accessors)
-        if isinstance(value, Several):
+        if isinstance(value, ReturnedTuple):
             known = isinstance(name, int) and -len(value.parts) <= name < len(value.parts)
             return self.reach_into(Alternative(value.parts[int(str(name))] if known else UNKNOWN), rest)
         if isinstance(value, ExternalCall):
@@ -213,7 +213,7 @@ class Access(Questions):
         if asked is None or name not in asked.variables:
             return None
         text = asked.variables[name]
-        step = Step(None, None, f"the command sets `{name}`", kind="option")
+        step = ProvenanceStep(None, None, f"the command sets `{name}`", kind="option")
         return Alternative(Const(text) if text is not None else UNKNOWN, (step,))
 
     def _of_command(self, value: External) -> Value:
@@ -227,7 +227,7 @@ class Access(Questions):
     def _merged(self, value: Merged, accessors: tuple[Accessor, ...]) -> Alternatives:
         out: Alternatives = []
         for part in value.parts[::-1]:
-            if value.deep and isinstance(part, Settings) and self.settings.lacks(part, accessors):
+            if value.deep and isinstance(part, SettingsNode) and self.settings.lacks(part, accessors):
                 continue
             there, absent = parted(self.into_value(part, accessors))
             out.extend(there)

@@ -118,7 +118,7 @@ def binds(scope: Scope, call: Called) -> bool:
     return needed <= words and (params.star_kwarg is not None or words <= {p.name.value for p in free})
 
 
-class Given:
+class GivenArgument:
     """The argument that a call gives to one parameter."""
 
     __slots__ = ("bound", "node")
@@ -128,9 +128,9 @@ class Given:
         self.bound = bound
 
 
-def positional(bound: tuple[Bound, ...]) -> list[Given] | None:
+def positional(bound: tuple[Bound, ...]) -> list[GivenArgument] | None:
     """Positional arguments of all layers; ``None`` where a starred one hides how many there are."""
-    found: list[Given] = []
+    found: list[GivenArgument] = []
     for layer in bound:
         for arg in layer.args:
             if arg.star == "*":
@@ -139,11 +139,11 @@ def positional(bound: tuple[Bound, ...]) -> list[Given] | None:
                     return None
                 found.extend(handed)
             elif arg.star == "" and arg.keyword is None:
-                found.append(Given(arg, layer))
+                found.append(GivenArgument(arg, layer))
     return found
 
 
-def _handed_through(arg: cst.Arg, layer: Bound) -> list[Given] | None:
+def _handed_through(arg: cst.Arg, layer: Bound) -> list[GivenArgument] | None:
     """What ``*args`` stands for where it is the rest parameter of the function around the call."""
     scope, outer = layer.frame.scope, layer.frame.bound
     if not isinstance(scope.node, cst.FunctionDef) or not isinstance(arg.value, cst.Name) or outer is None:
@@ -159,21 +159,21 @@ def _handed_through(arg: cst.Arg, layer: Bound) -> list[Given] | None:
     return known[own:]
 
 
-def keyword(bound: tuple[Bound, ...], name: str) -> Given | None:
+def keyword(bound: tuple[Bound, ...], name: str) -> GivenArgument | None:
     """The keyword argument of that name, from the outermost layer that gives it."""
     for layer in reversed(bound):
         for arg in layer.args:
             if arg.keyword is not None and arg.keyword.value == name:
-                return Given(arg, layer)
+                return GivenArgument(arg, layer)
     return None
 
 
-def starred(bound: tuple[Bound, ...]) -> list[Given]:
+def starred(bound: tuple[Bound, ...]) -> list[GivenArgument]:
     """The ``**mapping`` arguments, the one that wins first."""
-    return [Given(arg, layer) for layer in reversed(bound) for arg in reversed(layer.args) if arg.star == "**"]
+    return [GivenArgument(arg, layer) for layer in reversed(bound) for arg in reversed(layer.args) if arg.star == "**"]
 
 
-def given(bound: tuple[Bound, ...], name: str, ordered: Sequence[str]) -> Given | None:
+def given(bound: tuple[Bound, ...], name: str, ordered: Sequence[str]) -> GivenArgument | None:
     """What the layers give to a parameter, by keyword or by its place among the ``ordered`` ones."""
     found = keyword(bound, name)
     if found is not None or name not in ordered:
@@ -184,19 +184,19 @@ def given(bound: tuple[Bound, ...], name: str, ordered: Sequence[str]) -> Given 
     return known[place] if place < len(known) else None
 
 
-def given_to(scope: Scope, name: str, bound: tuple[Bound, ...]) -> Given | None:
+def given_to(scope: Scope, name: str, bound: tuple[Bound, ...]) -> GivenArgument | None:
     """The explicit argument that the layers give to a parameter of a function."""
     return given(bound, name, _ordered(scope)) if isinstance(scope.node, cst.FunctionDef | cst.Lambda) else None
 
 
-def unpacked(scope: Scope, name: str, bound: tuple[Bound, ...]) -> tuple[Given, int | None] | None:
+def unpacked(scope: Scope, name: str, bound: tuple[Bound, ...]) -> tuple[GivenArgument, int | None] | None:
     """The argument that fills a parameter beside a starred one, ``make(*pair, flag)``, with the place in it where it is that one.
 
     How long the starred one is follows from the parameters that have no default: each of them is filled.
     """
     if not isinstance(scope.node, cst.FunctionDef | cst.Lambda):
         return None
-    known = [Given(arg, layer) for layer in bound for arg in layer.args if arg.star != "**" and arg.keyword is None]
+    known = [GivenArgument(arg, layer) for layer in bound for arg in layer.args if arg.star != "**" and arg.keyword is None]
     stars = [number for number, one in enumerate(known) if one.node.star]
     ordered = [word for word in _ordered(scope) if keyword(bound, word) is None]
     if len(stars) != 1 or name not in ordered:
@@ -213,12 +213,12 @@ def unpacked(scope: Scope, name: str, bound: tuple[Bound, ...]) -> tuple[Given, 
     return (known[follows], None) if needed >= set(ordered) and follows < len(known) else None
 
 
-def _leading(bound: tuple[Bound, ...]) -> list[Given]:
+def _leading(bound: tuple[Bound, ...]) -> list[GivenArgument]:
     """The positional arguments before the first starred one."""
-    found: list[Given] = []
+    found: list[GivenArgument] = []
     for layer in bound:
         known = positionals(layer)
-        found.extend(Given(arg, layer) for arg in known)
+        found.extend(GivenArgument(arg, layer) for arg in known)
         if any(arg.star == "*" for arg in layer.args):
             break
     return found

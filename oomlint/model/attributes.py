@@ -18,7 +18,7 @@ from oomlint.model.values import (
     Frame,
     FunctionRef,
     Instance,
-    Step,
+    ProvenanceStep,
     Value,
 )
 from oomlint.syntax.scopes import REBINDS
@@ -138,7 +138,7 @@ class Attributes(Questions):
                 made = [b for a in self.values(factory, frame) for b in self._make(a.value, default, frame)]
                 return [b for a in made for b in self.reach_into(a, rest)]
             default = inner
-        step = Step(module, default, f"default of field `{name}`", kind="default")
+        step = ProvenanceStep(module, default, f"default of field `{name}`", kind="default")
         return [a.after(step) for a in self.access(default, rest, frame)]
 
     def _make(self, factory: Value, node: cst.Call, frame: Frame) -> Alternatives:

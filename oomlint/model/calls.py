@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import HANDS_ON
 from oomlint.model import arguments, names
-from oomlint.model.readings import FOUND, Memory, finder
+from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 from oomlint.syntax.nodes import descend
 
@@ -34,7 +34,7 @@ JOBS = frozenset({"submit", "apply_async", "apply", "run_in_executor"})
 STARTS = _TARGETS | JOBS
 
 
-class Site:
+class CallSite:
     """One call of a function: the call, its arguments for the function, and the scope it stands in."""
 
     __slots__ = ("args", "call", "module", "scope", "this")
@@ -53,9 +53,9 @@ class Calls:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._sites: Memory[tuple[Scope, int], list[Site]] = Memory(project.readings)  # each with how many were asked for
-        self._frames: Memory[tuple[Scope, int], list[Frame]] = Memory(project.readings)
-        self._subclasses: Memory[Scope, list[ClassRef]] = Memory(project.readings)
+        self._sites: AnswerMemory[tuple[Scope, int], list[CallSite]] = AnswerMemory(project.readings)  # each with how many were asked for
+        self._frames: AnswerMemory[tuple[Scope, int], list[Frame]] = AnswerMemory(project.readings)
+        self._subclasses: AnswerMemory[Scope, list[ClassRef]] = AnswerMemory(project.readings)
         self._aliases: dict[Module, dict[str, set[str]]] = {}  # how calls are written, by the name where it is defined
         self._tables: dict[Module, dict[str, set[str]]] = {}  # those of a module, by the functions that are in them
         self._plain: dict[Scope, Frame] = {}
@@ -63,7 +63,7 @@ class Calls:
         self._asking: set[Scope] = set()
         self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
 
-    def sites(self, module: Module, scope: Scope, most: int = _MOST_SITES) -> list[Site]:
+    def sites(self, module: Module, scope: Scope, most: int = _MOST_SITES) -> list[CallSite]:
         """Calls of a function of the project, nearest file first. For ``__init__`` the calls of its class. Who needs only some has fewer files parsed."""
         known = self._sites.get((scope, most))
         if known is not None:
@@ -80,8 +80,8 @@ class Calls:
         self._sites[scope, most] = found
         return found
 
-    def _sites_of(self, module: Module, scope: Scope, most: int) -> list[Site]:
-        found: list[Site] = []
+    def _sites_of(self, module: Module, scope: Scope, most: int) -> list[CallSite]:
+        found: list[CallSite] = []
         if isinstance(scope.node, cst.FunctionDef):
             of_class = scope.name == "__init__" and scope.parent is not None and scope.parent.is_class
             name = scope.parent.name if of_class and scope.parent is not None else scope.name
@@ -96,7 +96,7 @@ class Calls:
                     found.extend(self._through_tables(module, scope))
         return found if most == _MOST_SITES else found[:most]
 
-    def _through_tables(self, module: Module, scope: Scope) -> Iterator[Site]:
+    def _through_tables(self, module: Module, scope: Scope) -> Iterator[CallSite]:
         """Calls of a function that its file puts into a table, or into options: ``LOADERS[args.dataset]["train"](args)``, ``args.run(args)``."""
         tables = self._tables.get(module)
         if tables is None:
@@ -117,8 +117,8 @@ class Calls:
                 seen.add(base.module.path)
                 yield base.module
 
-    def _in(self, caller: Module, name: str, target: Scope) -> list[Site]:
-        found: list[Site] = []
+    def _in(self, caller: Module, name: str, target: Scope) -> list[CallSite]:
+        found: list[CallSite] = []
         for call, scope in self._calls_of(caller, name):
             if names.last_name(call.func) in HANDS_ON and call.args and names.last_name(call.args[0].value) == name:
                 continue  # the call of the partial is what counts
@@ -128,28 +128,28 @@ class Calls:
             for alt in self.evaluator.callees(call, frame):
                 value = alt.value
                 if isinstance(value, FunctionRef) and value.scope is target:
-                    found.append(Site(caller, scope, call, tuple(call.args), value.this))
+                    found.append(CallSite(caller, scope, call, tuple(call.args), value.this))
                     break
                 if isinstance(value, ClassRef):
                     made = self.evaluator.method(Instance(value, None), "__init__")
                     if made is not None and made.scope is target:
-                        found.append(Site(caller, scope, call, tuple(call.args), Instance(value, (Bound(tuple(call.args), frame, call),), call, frame)))
+                        found.append(CallSite(caller, scope, call, tuple(call.args), Instance(value, (Bound(tuple(call.args), frame, call),), call, frame)))
                         break
                 if isinstance(value, Partial) and isinstance(value.func, FunctionRef) and value.func.scope is target:
-                    found.append(Site(caller, scope, call, (*value.bound.args, *call.args), value.func.this))
+                    found.append(CallSite(caller, scope, call, (*value.bound.args, *call.args), value.func.this))
                     break
         return found
 
-    def starts(self, module: Module, scope: Scope) -> list[Site]:
+    def starts(self, module: Module, scope: Scope) -> list[CallSite]:
         """Calls in its module that have a function run by a thread, a process or a pool, with the arguments that it is given there."""
-        found: list[Site] = []
+        found: list[CallSite] = []
         for call, around in module.walk.calls:
             args = _started(call) if names.last_name(call.func) in STARTS else None
             if args is None or names.last_name(args[0].value) != scope.name:
                 continue
             for alt in self.evaluator.values(args[0].value, self.plain_frame(module, around))[:3]:
                 if isinstance(alt.value, FunctionRef) and alt.value.scope is scope:
-                    found.append(Site(module, around, call, args[1:], alt.value.this))
+                    found.append(CallSite(module, around, call, args[1:], alt.value.this))
                     break
         return found
 
@@ -263,7 +263,7 @@ class Calls:
             here = next((found for call in above.scope.calls if (found := self.evaluator.super_init(call, above)) is not None), None)
         return here if here is not None and here.scope is scope else None
 
-    def _receiver(self, site: Site, frame: Frame) -> Instance | None:
+    def _receiver(self, site: CallSite, frame: Frame) -> Instance | None:
         if isinstance(site.call.func, cst.Attribute):
             for alt in self.evaluator.values(site.call.func.value, frame):
                 if isinstance(alt.value, Instance):

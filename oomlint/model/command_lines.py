@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.beside_code import Beside, beside
 from oomlint.model import shell_scripts
-from oomlint.model.command_texts import Text, Word
+from oomlint.model.command_texts import CommandText, Word
 from oomlint.model.commands import Command, names_program, scanned
 from oomlint.model.container_files import characters_of, of_compose, of_dockerfile, words_of_list
 from oomlint.model.yaml_nodes import MOST_CHARACTERS, member
@@ -29,7 +29,7 @@ def commands_of(path: str, content: str) -> tuple[Command, ...]:
     """The commands of a file that run Python."""
     if len(content) > _MOST_CHARACTERS or not (".py" in content or "-m" in content or "module" in content):
         return ()
-    text, kind = Text(path, content), beside(path)
+    text, kind = CommandText(path, content), beside(path)
     if kind is Beside.DOCKER:
         found = of_dockerfile(text)
     elif kind in {Beside.COMPOSE, Beside.EDITOR}:
@@ -51,7 +51,7 @@ def plain_json(text: str) -> str:
     return _NO_JSON.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
 
 
-def _of_editor(text: Text) -> Iterator[Command]:
+def _of_editor(text: CommandText) -> Iterator[Command]:
     """The configurations of ``launch.json``, which is JSON with comments."""
     import yaml  # noqa: PLC0415
 

@@ -49,7 +49,7 @@ class Number(NamedTuple):
     place: Place
 
 
-class Text(Struct, frozen=True, eq=False, dict=True):
+class CommandText(Struct, frozen=True, eq=False, dict=True):
     """A file with command lines, or a row of a notebook."""
 
     path: str

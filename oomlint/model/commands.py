@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Edit, Place
-from oomlint.model.command_texts import TOKEN, VARIABLE, Number, Text, Word, plain
+from oomlint.model.command_texts import TOKEN, VARIABLE, CommandText, Number, Word, plain
 from oomlint.rows import span_of, starts_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and
 class Command(Struct, frozen=True, eq=False, dict=True):
     """One command."""
 
-    text: Text
+    text: CommandText
     parts: tuple[Word, ...]
     service: Service | None = None  # that it belongs to
     outer: tuple[Word, ...] = ()  # the words in front of it, where it stands in quotes
@@ -244,7 +244,7 @@ class Command(Struct, frozen=True, eq=False, dict=True):
         return None
 
 
-def scanned(text: Text, start: int, end: int, service: Service | None = None, *, folded: bool = False) -> Iterator[Command]:
+def scanned(text: CommandText, start: int, end: int, service: Service | None = None, *, folded: bool = False) -> Iterator[Command]:
     """The commands between two characters. Quotes do not go on in the next row, so that one that is left open spoils no more. ``folded`` rows are one."""
     words: list[Word] = []
     for match in TOKEN.finditer(text.content, start, end):
@@ -269,10 +269,10 @@ def scanned(text: Text, start: int, end: int, service: Service | None = None, *,
 def command_in(path: str, cell: int, row: int, line: str, written: str, moved: str = "") -> list[Command]:
     """The commands of a line of a notebook; ``written`` is the row that it begins in, ``moved`` the folder that the notebook is in by then."""
     column = written.find(line)
-    text = Text(path, line if column >= 0 else written, cell, row, max(0, column) + 1, exact=column >= 0, moved=moved)
+    text = CommandText(path, line if column >= 0 else written, cell, row, max(0, column) + 1, exact=column >= 0, moved=moved)
     if column >= 0:
         return list(scanned(text, 0, len(line)))
-    known = Text(path, line)  # continued rows are joined: where the words stand nobody knows
+    known = CommandText(path, line)  # continued rows are joined: where the words stand nobody knows
     return [Command(text, tuple(Word(part.text, 0, 0) for part in one.parts)) for one in scanned(known, 0, len(line))]
 
 
@@ -295,7 +295,7 @@ def number_edit(project: Project, place: Place, number: str) -> Edit | None:
     except ValueError:
         return None
     written = re.fullmatch(r"(['\"]?)\d+\1", text[start:end]) if not place.cell else None
-    known = Text(place.path, text)
+    known = CommandText(place.path, text)
     given = [*known.assigned.items(), *((name, word) for (_, name), word in known.of_targets.items())]
     given += ((name, word) for name, words in known.turns.items() for word in words)
     name = next((name for name, word in given if word is not None and word.start <= start < word.end), "")

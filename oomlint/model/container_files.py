@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
-from oomlint.model.command_texts import Text, Word
+from oomlint.model.command_texts import CommandText, Word
 from oomlint.model.commands import Command, names_program, scanned
 from oomlint.model.yaml_nodes import MOST_CHARACTERS, entries, member
 
@@ -22,7 +22,7 @@ _INSTRUCTION: Final = re.compile(r"^[ \t]*(FROM|CMD|ENTRYPOINT|RUN)[ \t]+((?:[^\
 _STRING: Final = re.compile(r'"((?:\\.|[^"\\\n])*)"')
 
 
-def of_dockerfile(text: Text) -> list[Command]:
+def of_dockerfile(text: CommandText) -> list[Command]:
     """``CMD``, ``ENTRYPOINT`` and ``RUN``; the words of a ``CMD`` follow those of the entry point of its stage."""
     return [command for stage in _stages(text) for command in (*stage.commands, *stage.whole)]
 
@@ -50,7 +50,7 @@ class _Stage(Struct):
         return self.whole or self.entry or self.default
 
 
-def _stages(text: Text) -> list[_Stage]:
+def _stages(text: CommandText) -> list[_Stage]:
     found = [_Stage()]
     for match in _INSTRUCTION.finditer(text.content):
         name, start, end = match[1].upper(), match.start(2), match.end(2)
@@ -76,7 +76,7 @@ def _stages(text: Text) -> list[_Stage]:
 
 def started_by_image(path: str, content: str, target: str = "") -> list[Command]:
     """The commands of a Dockerfile that a container of its last stage, or of the one that is named, starts with."""
-    stages = _stages(Text(path, content))
+    stages = _stages(CommandText(path, content))
     stage = next((one for one in stages if one.name.lower() == target.lower()), None) if target else stages[-1]
     for _ in stages:
         if stage is None or stage.starts:
@@ -88,7 +88,7 @@ def started_by_image(path: str, content: str, target: str = "") -> list[Command]
 class Service(Struct, frozen=True, eq=False, dict=True):
     """A service of a compose file."""
 
-    text: Text
+    text: CommandText
     node: Any  # of YAML
 
     def place_of(self, node: Any) -> Place:
@@ -119,18 +119,18 @@ def services_of(path: str, content: str) -> list[Service]:
     if len(content) > MOST_CHARACTERS:
         return []
     try:
-        return _services(Text(path, content))
+        return _services(CommandText(path, content))
     except Exception:  # noqa: BLE001 - a broken file is simply not known
         return []
 
 
-def _services(text: Text) -> list[Service]:
+def _services(text: CommandText) -> list[Service]:
     import yaml  # noqa: PLC0415 - most runs meet no such file
 
     return [Service(text, node) for _, node in entries(member(yaml.compose(text.content, Loader=yaml.SafeLoader), "services"))]
 
 
-def of_compose(text: Text) -> Iterator[Command]:
+def of_compose(text: CommandText) -> Iterator[Command]:
     """``command`` and ``entrypoint`` of each service."""
     import yaml  # noqa: PLC0415
 
@@ -146,7 +146,7 @@ def of_compose(text: Text) -> Iterator[Command]:
                     yield from scanned(text, start, end, service, folded=scalar.style != "|")
 
 
-def words_of_list(text: Text, node: Any) -> Iterator[Word]:
+def words_of_list(text: CommandText, node: Any) -> Iterator[Word]:
     """The words of a list of strings."""
     import yaml  # noqa: PLC0415
 
@@ -156,7 +156,7 @@ def words_of_list(text: Text, node: Any) -> Iterator[Word]:
                 yield Word(item.value, *characters_of(text, item))
 
 
-def characters_of(text: Text, node: Any) -> tuple[int, int]:
+def characters_of(text: CommandText, node: Any) -> tuple[int, int]:
     """The characters of a scalar without its quotes, or without the row that begins a block."""
     start, end = node.start_mark.index, node.end_mark.index
     if node.style in {"'", '"'}:

@@ -46,14 +46,14 @@ def numbered(node: cst.CSTNode) -> set[str]:
     return set()
 
 
-class Spot(Struct, frozen=True):
+class TestSpot(Struct, frozen=True):
     """Where a test stands: a function, the loop whose rounds matter where it stands in one, and the call that led to the function."""
 
     module: Module
     scope: Scope
     node: cst.CSTNode
     loop: cst.CSTNode | None = None  # one of this function
-    called: tuple[Spot, cst.Call] | None = None
+    called: tuple[TestSpot, cst.Call] | None = None
     is_step: bool = False  # a framework calls the function for each batch
 
     def repeats(self, effect: Effect) -> bool:
@@ -61,22 +61,24 @@ class Spot(Struct, frozen=True):
         return self.loop is not None and (effect.statement is self.loop or self.loop in self.module.walk.ancestors(effect.statement))
 
 
-def spots_of(event: Event, loop: cst.CSTNode | None = None) -> list[Spot]:
+def spots_of(event: Event, loop: cst.CSTNode | None = None) -> list[TestSpot]:
     """Where each round does something: in the loop itself, then in the functions that it calls. What is around the loop says nothing of its rounds."""
-    found: list[Spot] = []
-    called: tuple[Spot, cst.Call] | None = None
+    found: list[TestSpot] = []
+    called: tuple[TestSpot, cst.Call] | None = None
     for module, node, call in (*((via.module, via.call, via.call) for via in event.via), (event.module, event.node, None)):
         inside = loop is not None and (node is loop or loop in module.walk.ancestors(node))
         if not found and not inside and isinstance(loop, cst.For | cst.While):
             continue
         whole = None if isinstance(loop, cst.For | cst.While) else module.walk.scope_at(node).node
-        here = Spot(module, module.walk.scope_at(node), node, loop if inside else whole if not found else None, called, is_step=not found and whole is not None)
+        here = TestSpot(
+            module, module.walk.scope_at(node), node, loop if inside else whole if not found else None, called, is_step=not found and whole is not None
+        )
         found.append(here)
         called = (here, call) if call is not None else None
     return found
 
 
-def counts(node: cst.BaseExpression, spot: Spot, depth: int = 0) -> bool:
+def counts(node: cst.BaseExpression, spot: TestSpot, depth: int = 0) -> bool:
     """Whether an expression says how many rounds there were, or how much is kept: a length, the number of a round, what each round adds to."""
     if depth > _DEEPEST:
         return False
@@ -107,7 +109,7 @@ def counts(node: cst.BaseExpression, spot: Spot, depth: int = 0) -> bool:
     return not effects and spot.called is None and spot.is_step and names.is_method(spot.scope) and _place(node.value, spot) == _NUMBER_AT
 
 
-def _numbers(loop: cst.CSTNode, name: str, spot: Spot) -> bool:
+def _numbers(loop: cst.CSTNode, name: str, spot: TestSpot) -> bool:
     """Whether a name is the number of a round: of the loop, or of one around it that numbers its data. An outer range says how often all is done again."""
     if not isinstance(loop, cst.For) or spot.loop is None:
         return False
@@ -116,7 +118,7 @@ def _numbers(loop: cst.CSTNode, name: str, spot: Spot) -> bool:
     return name in numbered(loop) and loop in spot.module.walk.ancestors(spot.loop)
 
 
-def _lasts(node: cst.BaseExpression, spot: Spot, depth: int) -> bool:
+def _lasts(node: cst.BaseExpression, spot: TestSpot, depth: int) -> bool:
     """Whether a container is there for all rounds: none of them binds its name, so its length is what they have put in."""
     if not isinstance(node, cst.Name):
         return isinstance(node, cst.Attribute | cst.Subscript)
@@ -126,7 +128,7 @@ def _lasts(node: cst.BaseExpression, spot: Spot, depth: int) -> bool:
     return given is None or (depth <= _DEEPEST and _lasts(given[0], given[1], depth + 1))
 
 
-def _own_effects(name: str, spot: Spot) -> list[Effect]:
+def _own_effects(name: str, spot: TestSpot) -> list[Effect]:
     """What binds a name, in the function or in the one around it whose name it is."""
     here: Scope | None = spot.scope
     while here is not None:
@@ -137,7 +139,7 @@ def _own_effects(name: str, spot: Spot) -> list[Effect]:
     return []
 
 
-def _changes(node: cst.Attribute, spot: Spot) -> Iterator[Effect]:
+def _changes(node: cst.Attribute, spot: TestSpot) -> Iterator[Effect]:
     """What changes an attribute of the object, in any method of its class."""
     owner = spot.scope.parent if isinstance(node.value, cst.Name) and node.value.value == names.self_name(spot.scope) else None
     for scope in (spot.scope,) if owner is None else owner.children:
@@ -168,13 +170,13 @@ def _is_size(node: cst.BaseExpression) -> bool:
     return (isinstance(node, cst.Call) and names.last_name(node.func) in _SIZES) or (isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name))
 
 
-def _place(name: str, spot: Spot) -> int:
+def _place(name: str, spot: TestSpot) -> int:
     """Which parameter of the function a name is; -1 where it is none."""
     parameters = [param.name.value for param in names.parameters(spot.scope)]
     return parameters.index(name) if name in parameters else -1
 
 
-def _given(name: str, spot: Spot) -> tuple[cst.BaseExpression, Spot] | None:
+def _given(name: str, spot: TestSpot) -> tuple[cst.BaseExpression, TestSpot] | None:
     """What the call that led to the function gives a parameter, and where that stands."""
     place = _place(name, spot)
     if place < 0 or spot.called is None:
@@ -185,7 +187,7 @@ def _given(name: str, spot: Spot) -> tuple[cst.BaseExpression, Spot] | None:
     return None if found is None else (found, caller)
 
 
-def switched(node: cst.BaseExpression, spot: Spot) -> bool:
+def switched(node: cst.BaseExpression, spot: TestSpot) -> bool:
     """Whether a name or attribute is one that a round itself makes true, for all later ones: ``if not done:`` with ``done = True`` in the loop."""
     if isinstance(node, cst.Attribute):
         effects = [effect for effect in _changes(node, spot) if spot.module.walk.scope_at(effect.statement) is spot.scope]
@@ -196,7 +198,7 @@ def switched(node: cst.BaseExpression, spot: Spot) -> bool:
     return bool(effects) and all(_makes_true(effect, spot) for effect in effects)
 
 
-def _makes_true(effect: Effect, spot: Spot) -> bool:
+def _makes_true(effect: Effect, spot: TestSpot) -> bool:
     """Whether a statement makes what it changes true: it says so, asks a count, or puts something in."""
     if effect.kind != "assign":
         return effect.kind in {"append", "extend", "augment", "setitem"}

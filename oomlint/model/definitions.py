@@ -25,7 +25,7 @@ from oomlint.model.values import (
     Each,
     Frame,
     FunctionRef,
-    Step,
+    ProvenanceStep,
     Unknown,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
@@ -310,7 +310,7 @@ def _under_test(alt: Alternative, effect: Effect, condition: Condition, module: 
     holder = module.walk.parents.get(test)
     if not any(here is holder for here in module.walk.ancestors(effect.statement)):
         return alt
-    return alt.after(Step(module, effect.node, f"set where `{short(module.code(test))}` is {'true' if wanted else 'false'}", kind="branch"))
+    return alt.after(ProvenanceStep(module, effect.node, f"set where `{short(module.code(test))}` is {'true' if wanted else 'false'}", kind="branch"))
 
 
 def _rows_around(frame: Frame, at: cst.CSTNode) -> Iterator[cst.BaseComp]:

@@ -18,7 +18,7 @@ from oomlint.model.outside import Outside
 from oomlint.model.parameters import Parameters
 from oomlint.model.questions import BUDGET, CPU_COUNTS, DEEPEST, MOST, NO_ANSWER, trim
 from oomlint.model.reach import path_conditions
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.results import Results
 from oomlint.model.values import (
     FREE,
@@ -47,9 +47,9 @@ class Evaluator(Expressions, Results, Fitting, Access, Displays, Definitions, Lo
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._memo: Memory[tuple[cst.CSTNode, Frame], Alternatives] = Memory(project.readings)
+        self._memo: AnswerMemory[tuple[cst.CSTNode, Frame], Alternatives] = AnswerMemory(project.readings)
         # What follows from answers that are the very same objects is the same again.
-        self._reached: Memory[tuple[cst.CSTNode, Frame], list[Picks]] = Memory(project.readings)
+        self._reached: AnswerMemory[tuple[cst.CSTNode, Frame], list[Picks]] = AnswerMemory(project.readings)
         self._verdicts: dict[tuple[cst.CSTNode, Frame], tuple[Alternatives, Verdicts]] = {}
         self._denied: dict[int, tuple[Verdicts, Verdicts]] = {}
         self._pairs: dict[tuple[int, int, bool], tuple[Verdicts, Verdicts, Verdicts]] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct, field
 
-from oomlint.model.held import Held, Ids, Mode, Path
+from oomlint.model.tensor_state import Ids, Mode, Path, TensorState
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -64,7 +64,7 @@ class Via(Struct, frozen=True):
     module: Module
     call: cst.Call
     this: Path  # where the object lives whose method it is
-    given: tuple[tuple[cst.Arg, Held], ...] = ()
+    given: tuple[tuple[cst.Arg, TensorState], ...] = ()
     callee: Scope | None = None
 
 
@@ -98,9 +98,9 @@ class Store(Event, eq=False):
 
     kind: str = "append"
     path: Path = ()
-    value: Held = field(default_factory=Held)
+    value: TensorState = field(default_factory=TensorState)
     expression: cst.BaseExpression | None = None
-    before: Held = field(default_factory=Held)
+    before: TensorState = field(default_factory=TensorState)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class Use(Event, eq=False):
     """Something that matters to a judgement: gradients are asked for, a value goes where nobody can follow."""
 
     what: str = ""
-    value: Held = field(default_factory=Held)
+    value: TensorState = field(default_factory=TensorState)
 
 
 class Record(Struct):
@@ -170,11 +170,11 @@ class Record(Struct):
     backwards: list[Backward] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
     uses: list[Use] = field(default_factory=list)
-    parts: dict[cst.CSTNode, Held] = field(default_factory=dict)  # what calls make one array of: the operands of `torch.cat([x, y])`
+    parts: dict[cst.CSTNode, TensorState] = field(default_factory=dict)  # what calls make one array of: the operands of `torch.cat([x, y])`
     loops: list[Loop] = field(default_factory=list)
     made: dict[int, tuple[Loop, ...]] = field(default_factory=dict)  # activation number -> loops around its call
-    returned: Held = field(default_factory=Held)
-    returns: dict[cst.Return, Held] = field(default_factory=dict)  # what each statement of the root gives
+    returned: TensorState = field(default_factory=TensorState)
+    returns: dict[cst.Return, TensorState] = field(default_factory=dict)  # what each statement of the root gives
     frame: Frame | None = None
     proven: set[tuple[Scope, str]] = field(default_factory=set)  # expressions that are used as only tensors can be
     complete: bool = True  # False where the budget ran out

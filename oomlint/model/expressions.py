@@ -19,10 +19,10 @@ from oomlint.model.values import (
     Frame,
     FunctionRef,
     Merged,
-    Step,
+    ProvenanceStep,
+    SourceExpression,
     Unknown,
     Value,
-    Written,
     meet,
     truth_of,
 )
@@ -118,7 +118,9 @@ class Expressions(Questions):
             for alt in self.access(node.body if verdict else node.orelse, accessors, frame):
                 merged = alt.under(picks)
                 if merged is not None:
-                    step = Step(frame.module, node.test, f"where `{short(frame.module.code(node.test))}` is {'true' if verdict else 'false'}", kind="branch")
+                    step = ProvenanceStep(
+                        frame.module, node.test, f"where `{short(frame.module.code(node.test))}` is {'true' if verdict else 'false'}", kind="branch"
+                    )
                     out.append((merged.after(step) if both else merged).doubting(doubt))
         return out
 
@@ -222,7 +224,9 @@ class Expressions(Questions):
             if isinstance(node.operator, cst.Minus) and isinstance(alt.const, int | float):
                 value = -alt.const
                 out.append(
-                    Alternative(Const(value), (Step(frame.module, node, f"the value is {value!r} here", kind="constant"),), alt.picks, alt.doubt, alt.reach)
+                    Alternative(
+                        Const(value), (ProvenanceStep(frame.module, node, f"the value is {value!r} here", kind="constant"),), alt.picks, alt.doubt, alt.reach
+                    )
                 )
             else:
                 out.append(Alternative(UNKNOWN, (), alt.picks))
@@ -262,7 +266,7 @@ class Expressions(Questions):
                 elif isinstance(node.operator, cst.Divide):
                     value = self.settings.joined_path(left.value, right.value)
                 if isinstance(value, Unknown):
-                    value = Written("", node, frame)
+                    value = SourceExpression("", node, frame)
                 story = left.story or right.story
                 out.append(Alternative(value, story, picks, left.doubt + right.doubt, left.reach or right.reach))
         return out

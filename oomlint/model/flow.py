@@ -16,14 +16,14 @@ from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_loops import FlowLoops
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.freezing import frozen_by
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Storage, either, join
 from oomlint.model.loops import decide
+from oomlint.model.tensor_state import PLAIN, UNKNOWN, Device, Graph, Storage, TensorState, ValueKind, either, join
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.model.held import Mode
+    from oomlint.model.tensor_state import Mode
     from oomlint.model.values import Frame
 
 _MOST_UNROLLED: Final = 8  # elements of a container that a loop is run for one by one
@@ -44,7 +44,7 @@ class Flow(FlowLoops):
         state = State({}, entry, evaluating)
         if this is not None:
             self.act.this = self.act.path(this)
-            held = Held(Kind.OBJECT, value=frame.this, home=self.act.this)
+            held = TensorState(ValueKind.OBJECT, value=frame.this, home=self.act.this)
             if frame.this is not None:
                 held = self.object_of(frame.this).having(home=self.act.this)
             self.act.params[this] = held
@@ -211,7 +211,7 @@ class Flow(FlowLoops):
         if frozen is not None:
             held = self.value(frozen, state)
             if held.home:
-                state.env[held.home] = held.having(kind=Kind.MODULE, frozen=True, sure=True)
+                state.env[held.home] = held.having(kind=ValueKind.MODULE, frozen=True, sure=True)
 
     def _while(self, node: cst.While, state: State) -> State | None:
         loop = Loop(node, self.act.module, self.act.scope, "while", evaluating=state.evaluating, around=self.act.loops, via=self.act.via)
@@ -221,7 +221,7 @@ class Flow(FlowLoops):
 
         return self._rounds(loop, node, state, begin)
 
-    def _rounds(self, loop: Loop, node: cst.For | cst.While, state: State, begin: Callable[[State], None], known: Sequence[Held] = ()) -> State | None:
+    def _rounds(self, loop: Loop, node: cst.For | cst.While, state: State, begin: Callable[[State], None], known: Sequence[TensorState] = ()) -> State | None:
         """Run the body: once to learn what comes around, once with notes; for each element where all of them are known."""
         act = self.act
         outer, tests, guards = act.loops, act.tests, act.guards
@@ -258,7 +258,7 @@ class Flow(FlowLoops):
         if out is not None and isinstance(node, cst.For):
             bound = ((path, held, state.env[path]) for path, held in out.env.items() if path in state.env)
             after.env.update(
-                {path: held for path, held, old in bound if old.kind is Kind.PLAIN or (old.carries is not Graph.YES and held.carries is Graph.YES)}
+                {path: held for path, held, old in bound if old.kind is ValueKind.PLAIN or (old.carries is not Graph.YES and held.carries is Graph.YES)}
             )
         if out is not None:
             after.evaluating, after.modules, after.mode = out.evaluating, out.modules, out.mode

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Graph, Held, Kind, Size, join, mixed
+from oomlint.model.tensor_state import MAP, PLAIN, UNKNOWN, Graph, SampleSize, TensorState, ValueKind, join, mixed
 from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import External, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oomlint.model.flow_state import State
-    from oomlint.model.held import Path
+    from oomlint.model.tensor_state import Path
 
 
 _JOINS: Final = frozenset({"cat", "concat", "concatenate", "hstack"})  # put tensors one behind the other
@@ -27,16 +27,16 @@ _JOINS: Final = frozenset({"cat", "concat", "concatenate", "hstack"})  # put ten
 class FlowBindings(FlowCalls):
     """Binds targets."""
 
-    def assign(self, target: cst.BaseExpression, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode) -> None:
+    def assign(self, target: cst.BaseExpression, held: TensorState, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode) -> None:
         """Bind a target."""
         if isinstance(target, cst.Tuple | cst.List):
             self._unpack(target, held, state, statement)
             return
         if isinstance(target, cst.StarredElement):
-            self.assign(target.value, Held(Kind.PACK, inside=held), state, None, statement)
+            self.assign(target.value, TensorState(ValueKind.PACK, inside=held), state, None, statement)
             return
         if isinstance(target, cst.Name | cst.Attribute) and self._becomes_module(target, held):
-            held = Held(Kind.MODULE)
+            held = TensorState(ValueKind.MODULE)
         if isinstance(target, cst.Name):
             path = self.act.path(target.value)
             bound = expression is not None and _cuts(expression, target.value)
@@ -52,37 +52,37 @@ class FlowBindings(FlowCalls):
             if base.home:
                 self._assign_element(target, base, held, state, expression, statement)
 
-    def _becomes_module(self, target: cst.Name | cst.Attribute, held: Held) -> bool:
+    def _becomes_module(self, target: cst.Name | cst.Attribute, held: TensorState) -> bool:
         """Whether something unknown is put under a name that the file treats as a module: ``model = build(args).to(device)``."""
-        if not (held.tensorlike or held.kind is Kind.UNKNOWN):
+        if not (held.tensorlike or held.kind is ValueKind.UNKNOWN):
             return False
         return self.is_module_name(target)
 
     def _assign_attribute(
-        self, target: cst.Attribute, base: Held, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
+        self, target: cst.Attribute, base: TensorState, held: TensorState, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
     ) -> None:
         word = target.attr.value
         path = (*base.home, word)
         self.was_reset(statement, state, path, bound=expression is not None and _cuts(expression, word), network=_builds(word, held, expression))
         self._put(path, named_size(word, held), state)
-        if base.frozen and held.kind is Kind.MODULE and not held.frozen:
+        if base.frozen and held.kind is ValueKind.MODULE and not held.frozen:
             state.env[base.home] = base.having(frozen=False)  # a new part learns
         if word == "requires_grad" and expression is not None and names.dotted(expression) != "False":
             self.used(statement, state, "gradients")
 
     def _assign_element(
-        self, target: cst.Subscript, base: Held, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
+        self, target: cst.Subscript, base: TensorState, held: TensorState, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
     ) -> None:
         key = _key_of(target)
         path = (*base.home, key)
-        if base.tensorlike or base.kind is Kind.UNKNOWN:
+        if base.tensorlike or base.kind is ValueKind.UNKNOWN:
             self.wrote(statement, state, base.home, held, base)
         if base.tensorlike:
             # Writing into a tensor that was there before.
             written = mixed([base, held]).having(kind=base.kind, home=base.home, tags=base.tags | held.tags)
-            few = base.size is Size.SMALL and base.dims >= MAP  # made with so many numbers, which does not change
+            few = base.size is SampleSize.SMALL and base.dims >= MAP  # made with so many numbers, which does not change
             state.env[base.home] = written.having(size=base.size, dims=base.dims) if few else written
-            if base.kind is Kind.OPAQUE and isinstance(key, str) and key != "*":  # a dictionary of results, of which this entry is known from now on
+            if base.kind is ValueKind.OPAQUE and isinstance(key, str) and key != "*":  # a dictionary of results, of which this entry is known from now on
                 state.env[path] = held
             return
         if isinstance(target.slice[0].slice, cst.Slice):
@@ -98,30 +98,38 @@ class FlowBindings(FlowCalls):
         self._note_in_container(path, named.having(tags=named.tags | {id(statement)}) if key == "*" else named, state)
 
     @staticmethod
-    def _put(path: Path, held: Held, state: State) -> None:
+    def _put(path: Path, held: TensorState, state: State) -> None:
         """Bind a path, and forget the parts of the object that it replaces, unless it is the same: ``results = score(results)``."""
         size = len(path)
         for other in [other for other in state.env if len(other) > size and other[:size] == path] if held.home != path else ():
             del state.env[other]
         state.env[path] = held if held.home else held.having(home=path)
 
-    def _unpack(self, target: cst.Tuple | cst.List, held: Held, state: State, statement: cst.CSTNode) -> None:
+    def _unpack(self, target: cst.Tuple | cst.List, held: TensorState, state: State, statement: cst.CSTNode) -> None:
         count = len(target.elements)
         for number, element in enumerate(target.elements):
             if isinstance(element, cst.StarredElement):
-                self.assign(element.value, Held(Kind.PACK, inside=held.any() if held.kind is Kind.PACK else self.element_of(held)), state, None, statement)
+                self.assign(
+                    element.value,
+                    TensorState(ValueKind.PACK, inside=held.any() if held.kind is ValueKind.PACK else self.element_of(held)),
+                    state,
+                    None,
+                    statement,
+                )
                 continue
-            part: Held | None = None
-            if held.kind is Kind.PACK:
+            part: TensorState | None = None
+            if held.kind is ValueKind.PACK:
                 known = [item for key, item in held.items if isinstance(key, int)]
                 part = known[number] if held.exact and len(known) == count else held.item(number) or held.inside
             elif held.tensorlike:
                 part = held.having(home=())
-                if number and held.size is Size.SCALAR and held.graph is Graph.YES:
-                    part = part.having(kind=Kind.UNKNOWN, graph=Graph.MAYBE, sure=False)  # behind the loss: its parts, scores, numbers, with a graph or not
-            elif held.kind is Kind.PLAIN:
+                if number and held.size is SampleSize.SCALAR and held.graph is Graph.YES:
+                    part = part.having(
+                        kind=ValueKind.UNKNOWN, graph=Graph.MAYBE, sure=False
+                    )  # behind the loss: its parts, scores, numbers, with a graph or not
+            elif held.kind is ValueKind.PLAIN:
                 part = PLAIN
-            elif held.kind is Kind.UNKNOWN:
+            elif held.kind is ValueKind.UNKNOWN:
                 part = UNKNOWN.having(graph=held.graph, sources=held.sources, tags=held.tags)
             self.assign(element.value, part or UNKNOWN, state, None, statement)
 
@@ -231,10 +239,10 @@ class FlowBindings(FlowCalls):
         others, parts = [part for part, _ in found], [held for _, held in found]
         added = mixed(parts) if len(parts) > 1 else parts[0]
         lengthens = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)
-        if lengthens and len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN}:
+        if lengthens and len(parts) == 1 and added.kind is ValueKind.PACK and before.kind in {ValueKind.PACK, ValueKind.UNKNOWN}:
             self._lengthen(node, target, before, added, others[0], state)
             return True
-        kind = "concat" if before.kind is Kind.PACK else "augment"
+        kind = "concat" if before.kind is ValueKind.PACK else "augment"
         self._accumulate(node, target, kind, before, added, others[0] if len(others) == 1 else None, state)
         return True
 
@@ -252,15 +260,15 @@ class FlowBindings(FlowCalls):
         if not any(isinstance(alt.value, External) and alt.value.name.startswith("torch.") for alt in self.evaluator.values(value.func, self.act.frame)[:2]):
             return False
         added = self.value(others[0], state)
-        if not added.tensorlike or not added.carries or added.size is not Size.SCALAR:
+        if not added.tensorlike or not added.carries or added.size is not SampleSize.SCALAR:
             return False
         self._accumulate(node, target, "concat", self.value(target, state), added, others[0], state)
         return True
 
-    def _added(self, node: cst.BaseExpression, state: State) -> tuple[cst.BaseExpression, Held]:
+    def _added(self, node: cst.BaseExpression, state: State) -> tuple[cst.BaseExpression, TensorState]:
         """What is added in the rounds that add something: of ``loss if ok else 0`` the loss."""
         sides = [(side, self.value(side, state)) for side in ((node.body, node.orelse) if isinstance(node, cst.IfExp) else (node,))]
-        return max(sides, key=lambda side: (side[1].carries, side[1].kind is not Kind.PLAIN))
+        return max(sides, key=lambda side: (side[1].carries, side[1].kind is not ValueKind.PLAIN))
 
     def _looks_up(self, node: cst.BaseExpression, target: cst.BaseExpression) -> bool:
         """Whether an expression is ``sums.get(key, 0)`` where the target is ``sums[key]``."""
@@ -281,46 +289,55 @@ class FlowBindings(FlowCalls):
         before = self.value(node.target, state)
         added = self.value(node.value, state)
         if isinstance(node.operator, cst.AddAssign | cst.SubtractAssign):
-            if added.kind is Kind.PACK and (before.kind in {Kind.PACK, Kind.UNKNOWN}):
+            if added.kind is ValueKind.PACK and (before.kind in {ValueKind.PACK, ValueKind.UNKNOWN}):
                 self._lengthen(node, node.target, before, added, node.value, state)
                 return
             self._accumulate(node, node.target, "augment", before, added, node.value, state)
             return
         self.assign(node.target, mixed([before, added]), state, None, node)
 
-    def _lengthen(self, node: cst.CSTNode, target: cst.BaseExpression, before: Held, added: Held, expression: cst.BaseExpression, state: State) -> None:
+    def _lengthen(
+        self, node: cst.CSTNode, target: cst.BaseExpression, before: TensorState, added: TensorState, expression: cst.BaseExpression, state: State
+    ) -> None:
         """Note that a list got longer: ``rows += [x]``, ``rows = rows + [x]``."""
         shown = expression if isinstance(expression, cst.List) and len(expression.elements) == 1 else None
         path = self._home_of(target, before, state)
         self.stored(node, state, "append", path, added.any(), shown, before)
         if path:
-            state.env[path] = before.having(kind=Kind.PACK, inside=join(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path)
+            state.env[path] = before.having(kind=ValueKind.PACK, inside=join(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path)
 
     def _accumulate(
-        self, node: cst.CSTNode, target: cst.BaseExpression, kind: str, before: Held, added: Held, expression: cst.BaseExpression | None, state: State
+        self,
+        node: cst.CSTNode,
+        target: cst.BaseExpression,
+        kind: str,
+        before: TensorState,
+        added: TensorState,
+        expression: cst.BaseExpression | None,
+        state: State,
     ) -> None:
         """Note that a value was added to what a target holds."""
         path = self._home_of(target, before, state)
-        this = before.value if before.kind is Kind.OBJECT and isinstance(before.value, Instance) else None
+        this = before.value if before.kind is ValueKind.OBJECT and isinstance(before.value, Instance) else None
         if this is not None:
             method = self.evaluator.method(this, "__iadd__") or self.evaluator.method(this, "__add__")
             if method is not None and expression is not None:
                 self.run_function(method, cst.Call(expression), [], {names.parameters(method.scope)[-1].name.value: added}, before.home, state)
             return
         self.stored(node, state, kind, path, added, expression, before)
-        total = mixed([before, added]) if before.kind is not Kind.UNKNOWN else added.having(sure=False)
-        if before.kind is Kind.PLAIN and added.tensorlike:
+        total = mixed([before, added]) if before.kind is not ValueKind.UNKNOWN else added.having(sure=False)
+        if before.kind is ValueKind.PLAIN and added.tensorlike:
             total = added
         tags = before.all_tags | added.all_tags | {id(node)}
         self._bind(target, total.having(tags=tags, home=(), moved=""), state, path)
 
-    def _home_of(self, target: cst.BaseExpression, before: Held, state: State) -> Path:
+    def _home_of(self, target: cst.BaseExpression, before: TensorState, state: State) -> Path:
         """Where what a target holds lives."""
         if isinstance(target, cst.Name):
             path = self.act.path(target.value)
             if path in state.env or target.value in self.act.scope.effects:
                 home = before.home
-                return home if home and before.kind in {Kind.PACK, Kind.OBJECT} else path
+                return home if home and before.kind in {ValueKind.PACK, ValueKind.OBJECT} else path
             return before.home or path
         if isinstance(target, cst.Attribute):
             base = self.value(target.value, state)
@@ -331,17 +348,17 @@ class FlowBindings(FlowCalls):
             return (*base.home, key) if base.home else ()
         return ()
 
-    def _bind(self, target: cst.BaseExpression, held: Held, state: State, path: Path) -> None:
+    def _bind(self, target: cst.BaseExpression, held: TensorState, state: State, path: Path) -> None:
         if not path:
             return
         state.env[path] = held if held.home else held.having(home=path)
         if isinstance(target, cst.Subscript):
             self._note_in_container(path, held, state)
 
-    def _note_in_container(self, path: Path, held: Held, state: State) -> None:
+    def _note_in_container(self, path: Path, held: TensorState, state: State) -> None:
         """What a container holds, where an element of it was set."""
         outer = state.env.get(path[:-1])
-        if outer is not None and outer.kind is Kind.PACK:
+        if outer is not None and outer.kind is ValueKind.PACK:
             key = path[-1]
             state.env[path[:-1]] = (
                 outer.with_item(key, held.having(home=())) if key != "*" else outer.having(inside=join(outer.inside, held.having(home=())), exact=False)
@@ -353,9 +370,9 @@ def _cuts(expression: cst.BaseExpression, name: str) -> bool:
     return isinstance(expression, cst.Subscript) and isinstance(expression.slice[0].slice, cst.Slice) and names.last_name(expression.value) == name
 
 
-def _builds(name: str, held: Held, expression: cst.BaseExpression | None) -> bool:
+def _builds(name: str, held: TensorState, expression: cst.BaseExpression | None) -> bool:
     """Whether a new module is made: not the one that there is, moved, wrapped or copied."""
-    if held.kind is not Kind.MODULE or not isinstance(expression, cst.Call) or names.last_name(expression.func) in {"deepcopy", "copy"}:
+    if held.kind is not ValueKind.MODULE or not isinstance(expression, cst.Call) or names.last_name(expression.func) in {"deepcopy", "copy"}:
         return False
     return not any(isinstance(part, cst.Name) and part.value == name for part in descend(expression))
 

@@ -10,13 +10,13 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.flow_methods import FlowMethods, takes_data
 from oomlint.model.flow_state import instance_of, makes_step, module_of
-from oomlint.model.held import MAP, UNKNOWN, Device, Graph, Held, Kind, Size, join_all, mixed, tags_of, tensor
+from oomlint.model.tensor_state import MAP, UNKNOWN, Device, Graph, SampleSize, TensorState, ValueKind, join_all, mixed, tags_of, tensor
 from oomlint.model.torch_tables import BACKWARD_NAME, FROZEN_NAME, HARMLESS_CALL, LOSS_NAME, MODULE_NAME
 from oomlint.model.values import Alternative, ClassRef, Display, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
-    from oomlint.model.held import Path
+    from oomlint.model.tensor_state import Path
     from oomlint.model.values import Alternatives, Value
 
 _PROGRESS: Final = frozenset(
@@ -48,7 +48,7 @@ _TO_TENSOR: Final = frozenset({"ToTensor", "PILToTensor", "ToImage"})
 class FlowCalls(FlowMethods):
     """Follows calls."""
 
-    def call(self, node: cst.Call, state: State) -> Held:
+    def call(self, node: cst.Call, state: State) -> TensorState:
         """What a call gives, and what it does."""
         self.spent += 1
         func = node.func
@@ -58,23 +58,23 @@ class FlowCalls(FlowMethods):
             return UNKNOWN
         if isinstance(func, cst.Attribute):
             base = self.value(func.value, state)
-            followed = base.tensorlike or base.kind in {Kind.PACK, Kind.MODULE, Kind.PLAIN}
-            if followed or (base.kind is Kind.ITERABLE and (base.value is None or func.attr.value in {"next", "__next__", "__iter__", "items"})):
+            followed = base.tensorlike or base.kind in {ValueKind.PACK, ValueKind.MODULE, ValueKind.PLAIN}
+            if followed or (base.kind is ValueKind.ITERABLE and (base.value is None or func.attr.value in {"next", "__next__", "__iter__", "items"})):
                 return self.method_call(node, func, base, state)
             return self._named_call(node, func, base, state)
         if isinstance(func, cst.Name):
             known = state.env.get(self.act.path(func.value)) or self.act.params.get(func.value)
-            if known is not None and known.kind is Kind.MODULE:
+            if known is not None and known.kind is ValueKind.MODULE:
                 return self.forward(node, known, state)
             if known is not None and known.tensorlike:
                 return mixed([known, *self.arguments(node, state)])
         elif isinstance(func, cst.Call | cst.Subscript):
             base = self.value(func, state)
-            if base.kind is Kind.MODULE:
+            if base.kind is ValueKind.MODULE:
                 return self.forward(node, base, state)
         return self._named_call(node, func, UNKNOWN, state)
 
-    def _named_call(self, node: cst.Call, func: cst.BaseExpression, base: Held, state: State) -> Held:
+    def _named_call(self, node: cst.Call, func: cst.BaseExpression, base: TensorState, state: State) -> TensorState:
         """A call that only the names tell about: a function or class of the project or of a library, a module, something unknown."""
         written = names.last_name(func)
         args = self.arguments(node, state)
@@ -97,18 +97,18 @@ class FlowCalls(FlowMethods):
                 return self.construct(value, node, args)
             if isinstance(value, Instance):
                 held = self.object_of(value)
-                if held.kind is Kind.MODULE:
+                if held.kind is ValueKind.MODULE:
                     return self.forward(node, held, state, args)
                 method = self.evaluator.method(value, "__call__")
                 return self.call_function(method, node, args, self._home(func), state) if method is not None else self.unknown_call(node, written, args, state)
             if isinstance(value, ExternalCall):
                 if self._gives_images(value):
-                    return tensor(size=Size.DENSE, device=Device.HOST, dims=MAP)
+                    return tensor(size=SampleSize.DENSE, device=Device.HOST, dims=MAP)
                 held = self.made_outside(names.canonical(value.name), value.call, value.frame)
-                if held.kind is Kind.MODULE:
+                if held.kind is ValueKind.MODULE:
                     return self.forward(node, held, state, args)
         held = self.member(base, written) if isinstance(func, cst.Attribute) else self.value(func, state) if isinstance(func, cst.Name) else UNKNOWN
-        if held.kind is Kind.MODULE:
+        if held.kind is ValueKind.MODULE:
             return self.forward(node, held, state, args)
         if self._has_model(base if isinstance(func, cst.Attribute) else held, state):
             self.used(node, state, "model given")
@@ -121,16 +121,16 @@ class FlowCalls(FlowMethods):
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(written) is not None), state, args)
         return self.unknown_call(node, written, args, state)
 
-    def _has_model(self, held: Held, state: State) -> bool:
+    def _has_model(self, held: TensorState, state: State) -> bool:
         """Whether something is an object of a library other than torch that was made with a model: an attack, a saliency map."""
         made = held.value
-        if held.kind is not Kind.OBJECT or not isinstance(made, ExternalCall) or made.name.startswith(("torch.", "builtins.")):
+        if held.kind is not ValueKind.OBJECT or not isinstance(made, ExternalCall) or made.name.startswith(("torch.", "builtins.")):
             return False
         if made.frame.scope is not self.act.scope or made.call in self.wrapping:  # `x = library.wrap(x.part())`
             return False
         self.wrapping.append(made.call)
         try:
-            return any(self.value(arg.value, state).kind is Kind.MODULE for arg in made.call.args)
+            return any(self.value(arg.value, state).kind is ValueKind.MODULE for arg in made.call.args)
         finally:
             self.wrapping.pop()
 
@@ -139,7 +139,7 @@ class FlowCalls(FlowMethods):
         found = self.evaluator.values(node, self.act.frame)[:2]
         return any(isinstance(alt.value, ClassRef) and self.evaluator.derives(alt.value, "torch.autograd.Function") for alt in found)
 
-    def _callees(self, func: cst.BaseExpression, base: Held, state: State) -> list[Value]:
+    def _callees(self, func: cst.BaseExpression, base: TensorState, state: State) -> list[Value]:
         """What is called, as far as its name tells."""
         held = state.env.get(self.act.path(func.value), UNKNOWN) if isinstance(func, cst.Name) else UNKNOWN
         found: Alternatives = []
@@ -177,10 +177,10 @@ class FlowCalls(FlowMethods):
     def _home(self, func: cst.BaseExpression) -> Path:
         return self.act.path(func.value) if isinstance(func, cst.Name) else ()
 
-    def unknown_call(self, node: cst.Call, written: str, args: list[Held], state: State) -> Held:
+    def unknown_call(self, node: cst.Call, written: str, args: list[TensorState], state: State) -> TensorState:
         """A call that nobody can follow. What goes in may come out."""
         live = [held for held in args if held.carries or held.all_tags]
-        if any(held.kind is Kind.MODULE for held in args):
+        if any(held.kind is ValueKind.MODULE for held in args):
             self.used(node, state, "model given")
         if makes_step(node, args) or (live and BACKWARD_NAME.search(written)):
             self.went_backward(node, state, join_all([held.having(home=()) for held in live or args]), known=False)
@@ -189,13 +189,13 @@ class FlowCalls(FlowMethods):
                 self.used(node, state, f"given to {written}", held)
         if written in _PROGRESS or written.endswith(("tqdm", "Prefetcher", "prefetcher", "progress")):
             for held in args:
-                if held.kind is Kind.ITERABLE or held.each is not None:
+                if held.kind is ValueKind.ITERABLE or held.each is not None:
                     return held
         if written == "deque":
-            return Held(Kind.PACK, sure=True, moved="bounded" if is_bounded(node) else "")
+            return TensorState(ValueKind.PACK, sure=True, moved="bounded" if is_bounded(node) else "")
         if written in _GATHERS and args:
             return args[0].having(home=())
         if written.endswith("Meter") or written in {"AverageMeter", "SmoothedValue", "MetricLogger"}:
-            return Held(Kind.OBJECT)
+            return TensorState(ValueKind.OBJECT)
         graph = Graph.MAYBE if any(held.carries for held in args) else Graph.NO
         return UNKNOWN.having(graph=graph, sources=self.presume(node, state, written, args), tags=tags_of(args))

@@ -10,12 +10,12 @@ from oomlint.model import arguments, names
 from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, Output, State, joined
-from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, join_all, pack, tags_of
+from oomlint.model.tensor_state import NOWHERE, PLAIN, UNKNOWN, Graph, Mode, TensorState, ValueKind, join_all, pack, tags_of
 from oomlint.model.values import Bound, Const, Frame, Instance
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
-    from oomlint.model.held import Path
+    from oomlint.model.tensor_state import Path
     from oomlint.model.values import ClassRef, FunctionRef
     from oomlint.syntax.scopes import Scope
 
@@ -26,17 +26,19 @@ _OWN_CONSTRUCTION: Final = ("__init__", "__post_init__")  # code that decides wh
 class FlowFunctions(FlowLibraries):
     """Runs functions of the project."""
 
-    def call_function(self, function: FunctionRef, node: cst.Call, args: list[Held], this: Path, state: State) -> Held:
+    def call_function(self, function: FunctionRef, node: cst.Call, args: list[TensorState], this: Path, state: State) -> TensorState:
         """What a call of a function of the project gives; of an unknown result, what goes in may come out."""
         # A method that only says that there is one is what the derived classes make of it.
         ways = self.evaluator.filled_in(function, function.scope.name)[:_MOST_WAYS]
         found = join_all([self.run_function(one, node, args, bound_arguments(one.scope, node, args), this, state) for one in ways])
-        if found.kind is Kind.UNKNOWN:
+        if found.kind is ValueKind.UNKNOWN:
             live = any(held.carries for held in args)
             return found.having(graph=max(found.graph, Graph.MAYBE if live else Graph.NO), tags=found.tags | tags_of(args))
         return found
 
-    def run_function(self, function: FunctionRef, node: cst.Call, args: list[Held], params: dict[str, Held], this: Path, state: State) -> Held:
+    def run_function(
+        self, function: FunctionRef, node: cst.Call, args: list[TensorState], params: dict[str, TensorState], this: Path, state: State
+    ) -> TensorState:
         """Run a function in place: what it stores and which mode it sets is seen as it is."""
         scope = function.scope
         if scope in self.stack or len(self.stack) > DEEPEST or self.spent > self.limit:
@@ -55,7 +57,7 @@ class FlowFunctions(FlowLibraries):
         act.params = dict(params)
         own = names.self_name(scope)
         if own is not None and own not in params:
-            held = self.object_of(receiver) if receiver is not None else Held(Kind.OBJECT)
+            held = self.object_of(receiver) if receiver is not None else TensorState(ValueKind.OBJECT)
             act.params[own] = held.having(home=this)
         self.act = act
         self.stack.append(scope)
@@ -76,7 +78,7 @@ class FlowFunctions(FlowLibraries):
                     before = after.mode  # what a statement switches stays switched
             if scope.yields:
                 each = act.yielded or UNKNOWN
-                return Held(Kind.ITERABLE, each=each, tags=each.tags, loader=act.source, moved="yielded")
+                return TensorState(ValueKind.ITERABLE, each=each, tags=each.tags, loader=act.source, moved="yielded")
             found = act.returned if act.returned is not None else PLAIN
             if through is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
                 return found
@@ -87,7 +89,7 @@ class FlowFunctions(FlowLibraries):
             self.act = outer
             self.stack.pop()
 
-    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode, call: cst.Call | None = None) -> Output:
+    def output_of(self, method: FunctionRef, given: dict[str, TensorState], mode: Mode, call: cst.Call | None = None) -> Output:
         """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on.
 
         What a call turns on or off, as in `model(x, features=True)`, or leaves to its default, is part of the shape.
@@ -125,7 +127,7 @@ class FlowFunctions(FlowLibraries):
         output = self.known.outputs[key] = Output(found, off and found is not None and found.carries is Graph.NO)
         return output
 
-    def _switches(self, method: FunctionRef, call: cst.Call, given: dict[str, Held]) -> frozenset[tuple[str, object]]:
+    def _switches(self, method: FunctionRef, call: cst.Call, given: dict[str, TensorState]) -> frozenset[tuple[str, object]]:
         """What the arguments of a call are that are no tensors, by parameter: tests of the method come out by them."""
         found: set[tuple[str, object]] = set()
         for arg in call.args:
@@ -142,11 +144,11 @@ class FlowFunctions(FlowLibraries):
         block = done[0] if len(done) == 1 and isinstance(done[0], cst.With) else None
         return block is not None and any(self.gradients.context(item.item, frame) is Mode.OFF for item in block.items)
 
-    def construct(self, cls: ClassRef, node: cst.Call, args: list[Held]) -> Held:
+    def construct(self, cls: ClassRef, node: cst.Call, args: list[TensorState]) -> TensorState:
         """A new object of a class of the project; that of a dataclass or named tuple holds what it is given."""
         value = Instance(cls, (Bound(tuple(node.args), self.act.frame, node),), node, self.act.frame)
         found = self.object_of(value)
-        fields = self.evaluator.fields(cls) if found.kind is Kind.OBJECT else None
+        fields = self.evaluator.fields(cls) if found.kind is ValueKind.OBJECT else None
         if not fields or arguments.has_stars(node) or any(self.evaluator.method(value, name) for name in _OWN_CONSTRUCTION):
             return found
         free = (name for name, _, _ in fields)
@@ -164,9 +166,9 @@ class FlowFunctions(FlowLibraries):
         return None
 
 
-def _defaults(scope: Scope, given: dict[str, Held]) -> dict[str, Held]:
+def _defaults(scope: Scope, given: dict[str, TensorState]) -> dict[str, TensorState]:
     """What the parameters hold that a call leaves out, where their defaults are constants."""
-    found: dict[str, Held] = {}
+    found: dict[str, TensorState] = {}
     for param in names.parameters(scope):
         default = param.default
         if default is None or param.name.value in given:
@@ -176,22 +178,22 @@ def _defaults(scope: Scope, given: dict[str, Held]) -> dict[str, Held]:
     return found
 
 
-def bound_arguments(scope: Scope, node: cst.Call, args: list[Held]) -> dict[str, Held]:
+def bound_arguments(scope: Scope, node: cst.Call, args: list[TensorState]) -> dict[str, TensorState]:
     """Arguments by the names of the parameters."""
     if not isinstance(scope.node, cst.FunctionDef | cst.Lambda):
         return {}
-    params: dict[str, Held] = {}
+    params: dict[str, TensorState] = {}
     own = scope.node.params
     free = [p.name.value for p in (*own.posonly_params, *own.params)]
     if names.is_method(scope):
         free = free[1:]
-    rest: list[Held] = []
-    named: list[tuple[object, Held]] = []
+    rest: list[TensorState] = []
+    named: list[tuple[object, TensorState]] = []
     for arg, held in zip(node.args, args, strict=True):
         if arg.star == "*":
-            spread = [item for _, item in held.items] if held.kind is Kind.PACK and held.exact else []
-            if not spread and held.kind in {Kind.OPAQUE, Kind.PACK}:
-                spread = [held.any() if held.kind is Kind.PACK else held.having(home=NOWHERE)] * len(free)
+            spread = [item for _, item in held.items] if held.kind is ValueKind.PACK and held.exact else []
+            if not spread and held.kind in {ValueKind.OPAQUE, ValueKind.PACK}:
+                spread = [held.any() if held.kind is ValueKind.PACK else held.having(home=NOWHERE)] * len(free)
             params.update(zip(free, spread, strict=False))
             free = free[len(spread) :]
         elif arg.star:

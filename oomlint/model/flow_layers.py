@@ -17,8 +17,8 @@ from oomlint.syntax.nodes import path_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oomlint.model.held import Held
     from oomlint.model.project import Module
+    from oomlint.model.tensor_state import TensorState
     from oomlint.syntax.scopes import Effect, Scope
 
 _DEEPEST_PARTS: Final = 6  # modules inside modules
@@ -109,7 +109,7 @@ class FlowLayers(FlowFunctions):
                         return True
         return False
 
-    def runs_what_it_was_given(self, module: Held) -> bool:
+    def runs_what_it_was_given(self, module: TensorState) -> bool:
         """Whether `forward` of a class of the project calls an attribute that is an argument of its constructor, and not known to have no parameters."""
         this = instance_of(module)
         forward, init = (self.evaluator.method(this, name) if this is not None else None for name in ("forward", "__init__"))

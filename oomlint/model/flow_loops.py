@@ -11,15 +11,15 @@ from oomlint.model import names
 from oomlint.model.events import Loop
 from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
-from oomlint.model.held import SOME_LOADER, Held, Kind
 from oomlint.model.loops import FEW
-from oomlint.model.values import Const, Display, External, Unknown, Written
+from oomlint.model.tensor_state import SOME_LOADER, TensorState, ValueKind
+from oomlint.model.values import Const, Display, External, SourceExpression, Unknown
 from oomlint.scout.telling_names import LOADER_NAME
 from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
-    from oomlint.model.held import Path
+    from oomlint.model.tensor_state import Path
 
 _COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
 _KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
@@ -30,7 +30,7 @@ _METHODS: Final = frozenset({"join", "extend", "update", "writelines"})  # of st
 class FlowLoops(FlowBindings):
     """Opens loops."""
 
-    def loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, Held, Held]:
+    def loop_over(self, node: cst.For | cst.CompFor, state: State) -> tuple[Loop, TensorState, TensorState]:
         """A loop, what it goes through, and what each round is given of that."""
         iterable = self.value(node.iter, state)
         each = self.element_of(iterable)
@@ -40,15 +40,15 @@ class FlowLoops(FlowBindings):
             if iterable.loader not in {None, SOME_LOADER}
             else (self.loader_of(inner, self.act.module, self.act.scope, self.act.frame) if LOADER_NAME.search(name) else None)
         )
-        named = iterable.loader is not None or (iterable.kind is not Kind.PLAIN and LOADER_NAME.search(name) is not None)
-        if named and iterable.kind in {Kind.UNKNOWN, Kind.OBJECT} and each.kind is Kind.UNKNOWN:
+        named = iterable.loader is not None or (iterable.kind is not ValueKind.PLAIN and LOADER_NAME.search(name) is not None)
+        if named and iterable.kind in {ValueKind.UNKNOWN, ValueKind.OBJECT} and each.kind is ValueKind.UNKNOWN:
             each = batch()
-        elif each.kind is Kind.UNKNOWN and self.holds_modules(inner):
-            each = Held(Kind.MODULE)
+        elif each.kind is ValueKind.UNKNOWN and self.holds_modules(inner):
+            each = TensorState(ValueKind.MODULE)
         loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
         loop.short = self._is_short(node.iter, iterable, state)
         loop.generated = iterable.moved == "yielded"
-        loop.counts = iterable.kind is Kind.ITERABLE and each.kind is Kind.PLAIN
+        loop.counts = iterable.kind is ValueKind.ITERABLE and each.kind is ValueKind.PLAIN
         loop.of_parts = loop.counts and self._ends_with_length(inner)
         return loop, iterable, each
 
@@ -60,9 +60,9 @@ class FlowLoops(FlowBindings):
             return []
         return [_named_literals(node.target, element.value) for element in display.node.elements]
 
-    def _is_short(self, node: cst.BaseExpression, iterable: Held, state: State) -> bool:
+    def _is_short(self, node: cst.BaseExpression, iterable: TensorState, state: State) -> bool:
         """Whether a loop is known to go round a few times at most: over a short display, or a range of a known small number."""
-        if iterable.exact and iterable.kind in {Kind.PACK, Kind.ITERABLE}:
+        if iterable.exact and iterable.kind in {ValueKind.PACK, ValueKind.ITERABLE}:
             return len(iterable.items) <= FEW
         while isinstance(node, cst.Call) and node.args:
             if names.last_name(node.func) in _RANGES:
@@ -75,7 +75,7 @@ class FlowLoops(FlowBindings):
             return False
         held = state.env.get(self.act.path(node.value))
         if held is not None:
-            return held.kind is Kind.PACK and held.exact and len(held.items) <= FEW
+            return held.kind is ValueKind.PACK and held.exact and len(held.items) <= FEW
         # A default tells, too, where nobody knows of a caller.
         known = [alt.value for alt in self.evaluator.values(node, self.act.frame) if not isinstance(alt.value, Unknown)]
         displays = [value.node if isinstance(value, Display) else None for value in known]
@@ -86,7 +86,7 @@ class FlowLoops(FlowBindings):
         if not isinstance(node, cst.Call) or names.last_name(node.func) not in _RANGES or not node.args:
             return False
         found = self.evaluator.values(node.args[:2][-1].value, self.act.frame)
-        lengths = (alt.value.node for alt in found if isinstance(alt.value, Written))
+        lengths = (alt.value.node for alt in found if isinstance(alt.value, SourceExpression))
         return any(isinstance(length, cst.Call) and names.dotted(length.func) == "len" for length in lengths)
 
     def _number(self, node: cst.BaseExpression) -> int | None:
@@ -95,15 +95,15 @@ class FlowLoops(FlowBindings):
         known = [number for number in found if isinstance(number, int)]
         return max(known) if known and len(known) == len(found) else None
 
-    def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
+    def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> TensorState:
         """What a comprehension or a generator gives."""
         each = self._each_round(node, state)
         if isinstance(node, cst.GeneratorExp):
-            return Held(Kind.ITERABLE, each=each, inside=each)
+            return TensorState(ValueKind.ITERABLE, each=each, inside=each)
         # Who goes backward through it goes through what was kept here.
-        return Held(Kind.PACK, inside=each, sure=True, moved="" if isinstance(node, cst.DictComp) else "list", tags=frozenset({id(node)}))
+        return TensorState(ValueKind.PACK, inside=each, sure=True, moved="" if isinstance(node, cst.DictComp) else "list", tags=frozenset({id(node)}))
 
-    def _each_round(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
+    def _each_round(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> TensorState:
         """What a comprehension makes in each round of its loops, and keeps until all of them are over.
 
         A generator that nobody goes through at once runs later, in another mode it may be, and is no loop here.
@@ -127,7 +127,7 @@ class FlowLoops(FlowBindings):
         element = node.value if isinstance(node, cst.DictComp) else node.elt
         found = self.value(element, inner)
         path = self._bound_to(node, state) if self.recording and not isinstance(node, cst.GeneratorExp) else ()
-        self.stored(node, inner, "append", path, found, element, Held(Kind.PACK, sure=True, moved="list"))
+        self.stored(node, inner, "append", path, found, element, TensorState(ValueKind.PACK, sure=True, moved="list"))
         self.act.loops = outer
         return found
 

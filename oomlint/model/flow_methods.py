@@ -12,8 +12,24 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, mixed, pack, smaller, tensor
 from oomlint.model.tensor_shapes import PIXELS, axes_of, is_flat, is_spread, pixels, reduced_by, viewed
+from oomlint.model.tensor_state import (
+    MAP,
+    PLAIN,
+    UNKNOWN,
+    Device,
+    Graph,
+    SampleSize,
+    Storage,
+    TensorState,
+    ValueKind,
+    compared,
+    join,
+    mixed,
+    pack,
+    smaller,
+    tensor,
+)
 from oomlint.model.torch_tables import (
     AXIS_ORDERS,
     CASTS,
@@ -35,7 +51,7 @@ from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
-    from oomlint.model.held import Path
+    from oomlint.model.tensor_state import Path
 
 _APPENDS: Final = frozenset({"append", "appendleft", "insert"})
 _ADDS: Final = _APPENDS | {"add", "put"}
@@ -57,34 +73,34 @@ _FREEZES: Final = ("freeze", "requires_grad", "toggle_grad")
 class FlowMethods(FlowModules):
     """Follows method calls."""
 
-    def method_call(self, node: cst.Call, func: cst.Attribute, base: Held, state: State) -> Held:
+    def method_call(self, node: cst.Call, func: cst.Attribute, base: TensorState, state: State) -> TensorState:
         """What a method call gives, and what it does."""
         method = func.attr.value
         args = self.arguments(node, state)
-        if base.kind is Kind.MODULE:
+        if base.kind is ValueKind.MODULE:
             return self.module_method(node, func, base, args, state)
-        if base.kind is Kind.PACK:
+        if base.kind is ValueKind.PACK:
             return self._pack_method(node, method, base, args, state)
-        if base.kind is Kind.ITERABLE:
+        if base.kind is ValueKind.ITERABLE:
             return self._iterable_method(method, base)
-        if base.kind is Kind.PLAIN:
+        if base.kind is ValueKind.PLAIN:
             return PLAIN
         return self._tensor_method(node, method, base, args, state)
 
-    def _iterable_method(self, method: str, base: Held) -> Held:
+    def _iterable_method(self, method: str, base: TensorState) -> TensorState:
         if method in {"next", "__next__"}:
             return base.each or UNKNOWN
         if method in {"__iter__", "log_every"}:
             return base
         if method in {"items", "enumerate"}:
-            return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, self.element_of(base))]), loader=base.loader)
+            return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, self.element_of(base))]), loader=base.loader)
         return UNKNOWN
 
     # -- tensors and batches -------------------------------------------------------------------------------------------
 
-    def _tensor_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
+    def _tensor_method(self, node: cst.Call, method: str, base: TensorState, args: list[TensorState], state: State) -> TensorState:
         self._note_write(node, method, base, args, state)
-        if method in {"eval", "train"} and not node.args and base.kind is not Kind.ARRAY:
+        if method in {"eval", "train"} and not node.args and base.kind is not ValueKind.ARRAY:
             return self._made_ready(node, method, base, state)  # `build(name).cuda().eval()`
         if method == "backward":
             if base.home and base.graph is not Graph.YES:
@@ -97,24 +113,24 @@ class FlowMethods(FlowModules):
             self.used(node, state, "gradients")
             return base
         if method in {"detach", "detach_"}:
-            cut = base.without_graph(moved="detach", kind=Kind.TENSOR if base.kind is Kind.OPAQUE else base.kind, sure=True)
+            cut = base.without_graph(moved="detach", kind=ValueKind.TENSOR if base.kind is ValueKind.OPAQUE else base.kind, sure=True)
             if method == "detach_" and base.home:
                 state.env[base.home] = cut
             return cut.having(home=())
         if method not in OF_DICTS | {"append", "extend"} and isinstance(node.func, cst.Attribute):
             self.note_tensor(node.func.value, base)
-        proven = base.having(kind=Kind.TENSOR, sure=True) if base.kind is Kind.OPAQUE and method not in OF_DICTS else base
-        if method == "update" and base.kind is Kind.OPAQUE and args:
+        proven = base.having(kind=ValueKind.TENSOR, sure=True) if base.kind is ValueKind.OPAQUE and method not in OF_DICTS else base
+        if method == "update" and base.kind is ValueKind.OPAQUE and args:
             if base.home:
                 added = args[0]
                 state.env[base.home] = base.having(
                     graph=max(base.graph, added.carries), sources=base.sources | added.all_sources, tags=base.tags | added.all_tags
                 )
             return PLAIN
-        if method in OF_DICTS and base.kind is Kind.OPAQUE:
+        if method in OF_DICTS and base.kind is ValueKind.OPAQUE:
             return _of_batch(method, base)
         if method in {"numpy", "__array__"}:
-            return proven.without_graph(kind=Kind.ARRAY, home=(), device=Device.HOST)
+            return proven.without_graph(kind=ValueKind.ARRAY, home=(), device=Device.HOST)
         if method == "cpu":
             return _on_host(base, proven, "cpu()")
         if method in TO_DEVICE:
@@ -127,7 +143,9 @@ class FlowMethods(FlowModules):
         if method in CASTS:
             integer = any("int" in self.code(arg.value) or "bool" in self.code(arg.value) for arg in node.args)
             if integer:
-                made = proven.without_graph(size=min(base.size, Size.SMALL) if base.size is not Size.DENSE else base.size, storage=Storage.OWN, home=())
+                made = proven.without_graph(
+                    size=min(base.size, SampleSize.SMALL) if base.size is not SampleSize.DENSE else base.size, storage=Storage.OWN, home=()
+                )
                 return pixels(made) if any(self.code(arg.value).endswith(PIXELS) for arg in node.args) else made
             copies = method in {"astype", "double", "half"}
             return proven.having(
@@ -138,50 +156,50 @@ class FlowMethods(FlowModules):
             if method in COMPARES:
                 return compared(found)
             if method in _WHOLE_NUMBERS:
-                return found if base.size is Size.DENSE else found.having(size=min(base.size, Size.SMALL))
+                return found if base.size is SampleSize.DENSE else found.having(size=min(base.size, SampleSize.SMALL))
             return smaller(found, axes_of(node, 0) if method in PICKS | {"all", "any"} else None)
         if method in PAIRS:
             fresh = proven.having(storage=Storage.OWN, view=False, moved="")
             picked = smaller(fresh)
-            values = picked if method in SELECTS and base.size is Size.DENSE else fresh
+            values = picked if method in SELECTS and base.size is SampleSize.DENSE else fresh
             if node.args:
                 index = picked.without_graph()
                 return pack([(0, values), (1, index), ("values", values), ("indices", index)])
-            return values.having(size=Size.SCALAR, dims=0)
+            return values.having(size=SampleSize.SCALAR, dims=0)
         if method in REDUCTIONS or method in {"amax", "amin"}:
             return reduced_by(proven.having(storage=Storage.OWN, view=False, home=(), moved=""), axes_of(node, 0))
         if method in {"sigmoid", "softmax"}:
             return proven.having(storage=Storage.OWN, view=False, home=(), moved="unit")
         if method in VIEWS:
             parts = method in {"chunk", "split", "unbind"}
-            part = base.size is Size.DENSE
+            part = base.size is SampleSize.DENSE
             found = proven.having(
                 home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved, dims=viewed(method, node, 0, base.dims)
             )
-            if ((method in AXIS_ORDERS and found.dims >= MAP) or is_spread(method, node, 0)) and base.size is not Size.SCALAR:
-                found = found.having(size=Size.DENSE)  # whatever it is called
-            elif base.size is Size.LEFT and is_flat(method, node, 0):
-                found = found.having(size=Size.DENSE)
-            return Held(Kind.PACK, inside=found.having(view=base.view or part), sure=True) if parts else found
+            if ((method in AXIS_ORDERS and found.dims >= MAP) or is_spread(method, node, 0)) and base.size is not SampleSize.SCALAR:
+                found = found.having(size=SampleSize.DENSE)  # whatever it is called
+            elif base.size is SampleSize.LEFT and is_flat(method, node, 0):
+                found = found.having(size=SampleSize.DENSE)
+            return TensorState(ValueKind.PACK, inside=found.having(view=base.view or part), sure=True) if parts else found
         if method.endswith("_") and not method.startswith("_"):
             return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)
-        if method in {"append", "extend"} and base.kind is Kind.OPAQUE:
+        if method in {"append", "extend"} and base.kind is ValueKind.OPAQUE:
             return PLAIN
         found = mixed([proven, *args])
         return found.having(kind=proven.kind, home=(), sure=proven.sure)
 
-    def _made_ready(self, node: cst.Call, method: str, base: Held, state: State) -> Held:
+    def _made_ready(self, node: cst.Call, method: str, base: TensorState, state: State) -> TensorState:
         """What ``eval()`` of something unknown gives: only modules are put into evaluation, and give themselves. Who trains may give anything."""
         self.was_switched(base.home, state, evaluating=method == "eval")
         taken = method == "eval" and not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
         return module_of(home=base.home) if taken and not isinstance(base.value, Instance) else base
 
-    def _note_write(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> None:
+    def _note_write(self, node: cst.Call, method: str, base: TensorState, args: list[TensorState], state: State) -> None:
         """Note a method that changes a tensor in place: ``x.copy_(y)``."""
         if args and method in IN_PLACE:
             self.wrote(node, state, base.home, mixed(args), base)
 
-    def _to(self, node: cst.Call, base: Held, proven: Held) -> Held:
+    def _to(self, node: cst.Call, base: TensorState, proven: TensorState) -> TensorState:
         device = Device.UNKNOWN
         for arg in node.args:
             if arg.keyword is None or arg.keyword.value == "device":
@@ -196,7 +214,7 @@ class FlowMethods(FlowModules):
 
     # -- containers ----------------------------------------------------------------------------------------------------
 
-    def _pack_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
+    def _pack_method(self, node: cst.Call, method: str, base: TensorState, args: list[TensorState], state: State) -> TensorState:
         path = base.home
         if method in _ADDS and args:
             added = args[-1]
@@ -215,7 +233,7 @@ class FlowMethods(FlowModules):
         if method in _EMPTIES:
             self.was_reset(node, state, path)
             if path:
-                state.env[path] = Held(Kind.PACK, home=path, sure=True)
+                state.env[path] = TensorState(ValueKind.PACK, home=path, sure=True)
             return PLAIN
         if method in _TAKES:
             self.was_reset(node, state, path, bound=True)
@@ -224,26 +242,26 @@ class FlowMethods(FlowModules):
             if item is not None and path:
                 state.env[path] = base.having(items=tuple((name, held) for name, held in base.items if name != key))
             return item if item is not None else base.any()
-        if method == "update" and args and path and base.kind is Kind.PACK and args[0].exact and all(isinstance(key, str) for key, _ in args[0].items):
+        if method == "update" and args and path and base.kind is ValueKind.PACK and args[0].exact and all(isinstance(key, str) for key, _ in args[0].items):
             for key, held in args[0].items:
                 base = base.with_item(key, held.having(home=()))
                 state.env[(*path, key)] = held.having(home=held.home or (*path, key))
             state.env[path] = base
             return PLAIN
         if method == "update" and args:
-            added = args[0].any() if args[0].kind is Kind.PACK else args[0]
-            if base.kind is Kind.PACK and args[0].kind is Kind.PACK and not args[0].exact:
+            added = args[0].any() if args[0].kind is ValueKind.PACK else args[0]
+            if base.kind is ValueKind.PACK and args[0].kind is ValueKind.PACK and not args[0].exact:
                 self.stored(node, state, "item", path, added, node.args[0].value, base)
             self._grow(path, base, added, node, state)
             return PLAIN
         if method == "items":
             each = pack([(0, PLAIN), (1, base.any().having(home=(*path, "*") if path else ()))])
             known = tuple((n, pack([(0, PLAIN), (1, held)])) for n, (_, held) in enumerate(base.items)) if base.exact else ()
-            return Held(Kind.ITERABLE, each=each, tags=base.tags, items=known, exact=bool(known))
+            return TensorState(ValueKind.ITERABLE, each=each, tags=base.tags, items=known, exact=bool(known))
         if method == "values":
-            return Held(Kind.ITERABLE, each=base.any().having(home=(*path, "*") if path else ()), tags=base.tags)
+            return TensorState(ValueKind.ITERABLE, each=base.any().having(home=(*path, "*") if path else ()), tags=base.tags)
         if method == "keys":
-            return Held(Kind.ITERABLE, each=PLAIN)
+            return TensorState(ValueKind.ITERABLE, each=PLAIN)
         if method in {"get", "setdefault"} and node.args:
             key = constant_key(node.args[0].value)
             default = args[1] if len(args) > 1 else PLAIN
@@ -254,7 +272,7 @@ class FlowMethods(FlowModules):
             return base.having(home=())
         return PLAIN if method in {"count", "index", "remove", "sort", "reverse"} else UNKNOWN
 
-    def _grow(self, path: Path, base: Held, added: Held, node: cst.CSTNode, state: State) -> None:
+    def _grow(self, path: Path, base: TensorState, added: TensorState, node: cst.CSTNode, state: State) -> None:
         """Note in a container what a statement adds to it."""
         if path:
             inside = added.having(home=())
@@ -262,12 +280,12 @@ class FlowMethods(FlowModules):
                 inside=join(base.inside, inside) if base.inside is not None else inside,
                 tags=base.tags | {id(node)},
                 exact=False,
-                kind=Kind.PACK,
+                kind=ValueKind.PACK,
             )
 
-    def _differentiated(self, node: cst.Call, base: Held, state: State) -> Held:
+    def _differentiated(self, node: cst.Call, base: TensorState, state: State) -> TensorState:
         """What is known of a value once it went backward: only a tensor with a graph does. It is one number, whose graph this pass frees."""
-        found = tensor(graph=Graph.YES, size=Size.SCALAR, sources=base.sources or frozenset({id(node)}), tags=base.tags, home=base.home)
+        found = tensor(graph=Graph.YES, size=SampleSize.SCALAR, sources=base.sources or frozenset({id(node)}), tags=base.tags, home=base.home)
         for path in [path for path, held in state.env.items() if held.home == base.home and held.kind is base.kind]:
             state.env[path] = found  # other names of the same
         state.env[base.home] = found
@@ -277,13 +295,13 @@ class FlowMethods(FlowModules):
         for end in range(len(base.home) - 1, 0, -1):
             holder, key = base.home[:end], base.home[end]
             known = state.env.get(holder)
-            if known is None or known.kind is not Kind.UNKNOWN or key == "*":
+            if known is None or known.kind is not ValueKind.UNKNOWN or key == "*":
                 break
             part = pack([(key, part)]).having(home=holder, inside=UNKNOWN, exact=False)
             state.env[holder] = part
         return found
 
-    def _stored_before(self, node: cst.Call, base: Held, found: Held, state: State) -> None:
+    def _stored_before(self, node: cst.Call, base: TensorState, found: TensorState, state: State) -> None:
         """What the round kept of the same value ahead of the pass holds that graph, too: `losses.append(loss)`, then `loss.backward()`."""
         act = self.act
         if not self.recording or len(base.home) != 1:
@@ -300,7 +318,7 @@ class FlowMethods(FlowModules):
 
     # -- unknown things ------------------------------------------------------------------------------------------------
 
-    def method_of_unknown(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
+    def method_of_unknown(self, node: cst.Call, func: cst.Attribute, base: TensorState, args: list[TensorState], state: State) -> TensorState:
         """A method of something that nobody knows: what its name says."""
         method = func.attr.value
         word = names.last_name(func.value)
@@ -310,7 +328,7 @@ class FlowMethods(FlowModules):
         if method in BACKWARDS:
             value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
             told = args[0] if args else base
-            unknown = told.kind is Kind.UNKNOWN or (told.kind is Kind.OBJECT and told is base and isinstance(told.value, ExternalCall))
+            unknown = told.kind is ValueKind.UNKNOWN or (told.kind is ValueKind.OBJECT and told is base and isinstance(told.value, ExternalCall))
             if unknown and told.home and told.graph is not Graph.YES and not (args and self.passed(value)):
                 value = self._differentiated(node, told, state)
             self.went_backward(node, state, value, retain=flag(node, "retain_graph"))
@@ -320,15 +338,15 @@ class FlowMethods(FlowModules):
         if method in {"item", "tolist"}:
             return PLAIN
         if method in _OF_TENSORS:
-            return self._tensor_method(node, method, base.having(kind=Kind.TENSOR, home=()), args, state)
-        if method in _APPENDS and args and base.home and base.kind is Kind.OBJECT and base.value is not None:
+            return self._tensor_method(node, method, base.having(kind=ValueKind.TENSOR, home=()), args, state)
+        if method in _APPENDS and args and base.home and base.kind is ValueKind.OBJECT and base.value is not None:
             return UNKNOWN  # an object with an `append` of its own: a writer, a file
         if method in _APPENDS and args and base.home:
             self.stored(node, state, "append", base.home, args[-1], node.args[-1].value, base)
-            if base.kind is not Kind.OBJECT:
+            if base.kind is not ValueKind.OBJECT:
                 self._grow(base.home, base, args[-1], node, state)
             return PLAIN
-        if method == "extend" and args and base.home and base.kind is not Kind.OBJECT:
+        if method == "extend" and args and base.home and base.kind is not ValueKind.OBJECT:
             added = self.row_of(args[0])
             self.stored(node, state, "extend", base.home, added, node.args[0].value, base)
             self._grow(base.home, base, added, node, state)
@@ -345,17 +363,17 @@ class FlowMethods(FlowModules):
         if method in {"eval", "train"} and not node.args:
             return self._made_ready(node, method, base, state)
         if method == "items":
-            return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, base.having(home=(*base.home, "*") if base.home else ()))]))
+            return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, base.having(home=(*base.home, "*") if base.home else ()))]))
         if method == "values" and not node.args:
-            return Held(Kind.ITERABLE, each=base.having(home=(*base.home, "*") if base.home else ()))
+            return TensorState(ValueKind.ITERABLE, each=base.having(home=(*base.home, "*") if base.home else ()))
         if method in {"get", "setdefault"} and base.home and node.args:
             key = constant_key(node.args[0].value)
             path = (*base.home, key if isinstance(key, str | int) else "*")
             return state.env.get(path) or (args[1] if method == "setdefault" and len(args) > 1 else UNKNOWN).having(home=path)
         if method in {"next", "__next__"}:
-            return base.each or batch() if base.kind is Kind.ITERABLE else UNKNOWN
+            return base.each or batch() if base.kind is ValueKind.ITERABLE else UNKNOWN
         if isinstance(base.value, ExternalCall) and base.value.name.startswith(_WITHOUT_GRADIENTS):
-            return Held(Kind.OPAQUE, size=Size.DENSE, storage=Storage.OWN)
+            return TensorState(ValueKind.OPAQUE, size=SampleSize.DENSE, storage=Storage.OWN)
         if state.evaluating and self.is_module_name(func.value) and self.is_pass(node, args):
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(word) is not None), state, args, by=word)
         if LOSS_NAME.search(method):
@@ -373,22 +391,22 @@ class FlowMethods(FlowModules):
         return self.unknown_call(node, method, args, state)
 
 
-def takes_data(args: list[Held]) -> bool:
+def takes_data(args: list[TensorState]) -> bool:
     """Whether what a call is given may be data: not only names, numbers and modules, as ``save_model(model, path)`` is."""
-    return not args or any(held.kind not in {Kind.PLAIN, Kind.MODULE} for held in args)
+    return not args or any(held.kind not in {ValueKind.PLAIN, ValueKind.MODULE} for held in args)
 
 
-def _of_batch(method: str, base: Held) -> Held:
+def _of_batch(method: str, base: TensorState) -> TensorState:
     """What ``items``, ``get`` and their like give of a batch of unknown structure."""
     part = base.having(home=())
     if method == "items":
-        return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, part)]))
+        return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, part)]))
     if method == "values":
-        return Held(Kind.ITERABLE, each=part)
+        return TensorState(ValueKind.ITERABLE, each=part)
     return PLAIN if method == "keys" else part
 
 
-def _on_host(base: Held, proven: Held, written: str) -> Held:
+def _on_host(base: TensorState, proven: TensorState, written: str) -> TensorState:
     """A tensor on the host: a copy of its own only where it lay on the device, as whoever writes the call believes."""
     storage = Storage.OWN if base.device is Device.ACCELERATOR else base.storage
     return proven.having(device=Device.HOST, storage=storage, view=False, moved=written if base.graph else "", home=())

@@ -15,8 +15,24 @@ from oomlint.model.flow_definitions import adds_up, is_metric
 from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of, part_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Mode, Size, Storage, join_all, mixed, pack, tags_of, tensor
 from oomlint.model.names import short
+from oomlint.model.tensor_state import (
+    MAP,
+    PLAIN,
+    UNKNOWN,
+    Device,
+    Graph,
+    Mode,
+    SampleSize,
+    Storage,
+    TensorState,
+    ValueKind,
+    join_all,
+    mixed,
+    pack,
+    tags_of,
+    tensor,
+)
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
 from oomlint.model.values import External
 from oomlint.scout.telling_names import MODES
@@ -33,14 +49,14 @@ class FlowModules(FlowLayers):
 
     # -- forward -------------------------------------------------------------------------------------------------------
 
-    def forward(self, node: cst.Call, module: Held, state: State, args: list[Held] | None = None, *, by: str = "") -> Held:
+    def forward(self, node: cst.Call, module: TensorState, state: State, args: list[TensorState] | None = None, *, by: str = "") -> TensorState:
         """A module's call, or that of a method which is known to run it, ``by`` name: its output carries a graph where the mode records one."""
         given = self.arguments(node, state) if args is None else args
         found = self._pass(node, module, state, given, by)
         if found.sources:
             self._fill_hooked(state, found)
         looks_up = isinstance(module.value, External) and ".Embedding" in module.value.name  # it is given numbers
-        if len(node.args) == 1 and not looks_up and any(leaf.size is Size.DENSE for leaf in found.leaves()):
+        if len(node.args) == 1 and not looks_up and any(leaf.size is SampleSize.DENSE for leaf in found.leaves()):
             self._note_input(node.args[0].value, state)
         return found
 
@@ -50,10 +66,10 @@ class FlowModules(FlowLayers):
             node = node.func.value
         path = self.act.path(node.value) if isinstance(node, cst.Name) else ()
         held = state.env.get(path) if path else None
-        if held is not None and held.kind in {Kind.OPAQUE, Kind.TENSOR} and held.is_vague:
-            state.env[path] = held.having(size=Size.DENSE)
+        if held is not None and held.kind in {ValueKind.OPAQUE, ValueKind.TENSOR} and held.is_vague:
+            state.env[path] = held.having(size=SampleSize.DENSE)
 
-    def _fill_hooked(self, state: State, found: Held) -> None:
+    def _fill_hooked(self, state: State, found: TensorState) -> None:
         """Put what a pass gives into the containers that hooks of this file fill: what parts of the network give is as large, and hangs on as much."""
         for hooked in self.known.hooked_of(self.act.module):
             if hooked.scope.is_class:
@@ -62,10 +78,10 @@ class FlowModules(FlowLayers):
                 path = self.act.path(hooked.name) if self.act.scope is hooked.scope else ()
             if path:
                 device = Device.HOST if hooked.on_host else found.device
-                inside = found.having(kind=Kind.TENSOR, device=device, size=Size.DENSE, dims=MAP, home=(), items=(), inside=None, sure=False)
-                state.env[path] = Held(Kind.PACK, home=path, inside=inside.unrecorded() if hooked.detached else inside)
+                inside = found.having(kind=ValueKind.TENSOR, device=device, size=SampleSize.DENSE, dims=MAP, home=(), items=(), inside=None, sure=False)
+                state.env[path] = TensorState(ValueKind.PACK, home=path, inside=inside.unrecorded() if hooked.detached else inside)
 
-    def _pass(self, node: cst.Call, module: Held, state: State, given: list[Held], by: str) -> Held:
+    def _pass(self, node: cst.Call, module: TensorState, state: State, given: list[TensorState], by: str) -> TensorState:
         value = module.value
         if value is None and not given:  # only a name says that it is a module: it may as well be a class that is called
             return UNKNOWN
@@ -76,19 +92,19 @@ class FlowModules(FlowLayers):
         last = value.name.rpartition(".")[2] if isinstance(value, External) else ""
         if PARAMETERLESS.search(last):
             self.note_tensors(node, given)
-            found = mixed([held for held in given if held.kind is not Kind.OBJECT])
+            found = mixed([held for held in given if held.kind is not ValueKind.OBJECT])
             if not found.tensorlike:
-                return found if found.kind is not Kind.PLAIN else UNKNOWN
-            reduced = Size.SMALL if module.moved == "unreduced" else Size.SCALAR
+                return found if found.kind is not ValueKind.PLAIN else UNKNOWN
+            reduced = SampleSize.SMALL if module.moved == "unreduced" else SampleSize.SCALAR
             dims = 0 if last.endswith(("Loss", "latten")) else module.dims or found.dims
-            return found.having(kind=Kind.TENSOR, size=reduced if last.endswith("Loss") else found.size, sure=True, dims=dims)
+            return found.having(kind=ValueKind.TENSOR, size=reduced if last.endswith("Loss") else found.size, sure=True, dims=dims)
         this = instance_of(module)
         self.note_tensors(node, given)
         layer = isinstance(value, External) and value.name.startswith("torch.nn.")
         if this is None and not by and not layer and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
             return self.loss_of(given)
         mode = state.mode
-        inner: Held | None = None
+        inner: TensorState | None = None
         own = True
         if this is not None:
             own = not LOSS_NAME.search(this.cls.scope.name) or self.has_parameters(this)
@@ -114,7 +130,7 @@ class FlowModules(FlowLayers):
                 self.used(node, state, "gradients")
             if not own:
                 loss = self.loss_of(given)
-                if inner is not None and inner.kind is not Kind.UNKNOWN:
+                if inner is not None and inner.kind is not ValueKind.UNKNOWN:
                     return self._adopted(inner, loss)
                 return loss
         else:
@@ -135,10 +151,16 @@ class FlowModules(FlowLayers):
             # By its name, a module may be frozen; where it was frozen in sight, only what goes in brings a graph.
             records = mixed(given).graph if module.sure else max(mixed(given).graph, Graph.MAYBE)
         device = Device.ACCELERATOR if any(leaf.device is Device.ACCELERATOR for held in given for leaf in held.leaves()) else self.device
-        dims = module.dims or (mixed(given).dims if last in _ALIKE or module.size is Size.SMALL else 0)
-        size = Size.SCALAR if LOSS_NAME.search(name) and not layer else Size.SMALL if module.size is Size.SMALL and dims < MAP else Size.DENSE
-        fallback = Held(
-            Kind.OPAQUE,
+        dims = module.dims or (mixed(given).dims if last in _ALIKE or module.size is SampleSize.SMALL else 0)
+        size = (
+            SampleSize.SCALAR
+            if LOSS_NAME.search(name) and not layer
+            else SampleSize.SMALL
+            if module.size is SampleSize.SMALL and dims < MAP
+            else SampleSize.DENSE
+        )
+        fallback = TensorState(
+            ValueKind.OPAQUE,
             records,
             device,
             Storage.OWN,
@@ -147,52 +169,54 @@ class FlowModules(FlowLayers):
             tags=tags_of(given),
             dims=dims,
         )
-        if inner is None or inner.kind in {Kind.UNKNOWN, Kind.OBJECT, Kind.MODULE, Kind.ITERABLE, Kind.PLAIN}:
+        if inner is None or inner.kind in {ValueKind.UNKNOWN, ValueKind.OBJECT, ValueKind.MODULE, ValueKind.ITERABLE, ValueKind.PLAIN}:
             return fallback
         return self._trusted(inner, fallback)
 
-    def _trusted(self, inner: Held, fallback: Held, depth: int = 0) -> Held:
+    def _trusted(self, inner: TensorState, fallback: TensorState, depth: int = 0) -> TensorState:
         """What `forward` returns, where that could be followed; what could not be carries a graph like any output."""
-        if inner.kind is Kind.PACK and depth < _DEEPEST_RESULT:
+        if inner.kind is ValueKind.PACK and depth < _DEEPEST_RESULT:
             return inner.having(
                 items=tuple((key, self._trusted(held, fallback, depth + 1)) for key, held in inner.items),
                 inside=self._trusted(inner.inside, fallback, depth + 1) if inner.inside is not None else None,
                 home=(),
             )
-        if inner.kind is Kind.PLAIN:
+        if inner.kind is ValueKind.PLAIN:
             return inner
-        handed_back = inner.kind is Kind.OPAQUE and inner.graph is Graph.NO  # what went in, changed by somebody on the way
-        if inner.kind is Kind.UNKNOWN or handed_back or (inner.tensorlike and inner.graph is Graph.MAYBE and fallback.graph is Graph.YES):
+        handed_back = inner.kind is ValueKind.OPAQUE and inner.graph is Graph.NO  # what went in, changed by somebody on the way
+        if inner.kind is ValueKind.UNKNOWN or handed_back or (inner.tensorlike and inner.graph is Graph.MAYBE and fallback.graph is Graph.YES):
             return fallback.having(size=fallback.size if inner.is_vague else inner.size, dims=inner.dims)
         if inner.tensorlike:
             device = fallback.device if inner.device is Device.UNKNOWN else inner.device
-            size = Size.DENSE if inner.is_vague else inner.size
+            size = SampleSize.DENSE if inner.is_vague else inner.size
             return inner.having(device=device, size=size, home=(), sources=fallback.sources if inner.graph else frozenset(), tags=fallback.tags)
         return inner
 
-    def _adopted(self, inner: Held, loss: Held, depth: int = 0) -> Held:
+    def _adopted(self, inner: TensorState, loss: TensorState, depth: int = 0) -> TensorState:
         """What a loss without parameters returns, with the graph of what went in."""
-        if inner.kind is Kind.PACK and depth < _DEEPEST_RESULT:
+        if inner.kind is ValueKind.PACK and depth < _DEEPEST_RESULT:
             items = tuple((key, self._adopted(held, loss, depth + 1)) for key, held in inner.items)
             return inner.having(items=items, inside=self._adopted(inner.inside, loss, depth + 1) if inner.inside is not None else None, home=())
-        if inner.graph is Graph.NO and inner.kind is not Kind.UNKNOWN:
+        if inner.graph is Graph.NO and inner.kind is not ValueKind.UNKNOWN:
             return inner.having(tags=loss.tags, home=())
-        if inner.kind is Kind.UNKNOWN:
+        if inner.kind is ValueKind.UNKNOWN:
             return loss if loss.tensorlike else inner.having(tags=loss.tags, sources=loss.sources)
         return inner.having(graph=inner.graph if loss.graph is Graph.YES else loss.graph, sources=loss.sources, tags=loss.tags, home=())
 
     @staticmethod
-    def loss_of(args: list[Held]) -> Held:
+    def loss_of(args: list[TensorState]) -> TensorState:
         """A criterion: one number, with the graph of what goes in."""
-        parts = [held for held in args if held.kind not in {Kind.OBJECT, Kind.MODULE}]
+        parts = [held for held in args if held.kind not in {ValueKind.OBJECT, ValueKind.MODULE}]
         found = mixed(parts)
         if not found.tensorlike:
-            return found if found.kind is not Kind.PLAIN else UNKNOWN
-        return found.having(kind=Kind.TENSOR, size=Size.SCALAR, dims=0, moved="", sure=found.sure and all(part.kind is not Kind.UNKNOWN for part in parts[:1]))
+            return found if found.kind is not ValueKind.PLAIN else UNKNOWN
+        return found.having(
+            kind=ValueKind.TENSOR, size=SampleSize.SCALAR, dims=0, moved="", sure=found.sure and all(part.kind is not ValueKind.UNKNOWN for part in parts[:1])
+        )
 
     # -- methods -------------------------------------------------------------------------------------------------------
 
-    def is_pass(self, node: cst.Call, args: list[Held]) -> bool:
+    def is_pass(self, node: cst.Call, args: list[TensorState]) -> bool:
         """Whether a method that nobody knows, of a module, runs it: it is given data that no forward pass has made, and somebody takes what it gives.
 
         Where a block of the same round switches gradients off, it prepares what goes in there, or reads what comes out.
@@ -200,7 +224,7 @@ class FlowModules(FlowLayers):
         taken = names.last_name(node.func) != "generate" and not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
         if not taken or self._switches_off_beside(node):
             return False
-        return any(held.kind in {Kind.TENSOR, Kind.OPAQUE} for held in args) and not any(self.passed(held) for held in args)
+        return any(held.kind in {ValueKind.TENSOR, ValueKind.OPAQUE} for held in args) and not any(self.passed(held) for held in args)
 
     def _switches_off_beside(self, node: cst.Call) -> bool:
         """Whether the loop around a call has a block without gradients."""
@@ -208,7 +232,7 @@ class FlowModules(FlowLayers):
         parts = descend(loop.body) if loop is not None else ()
         return any(names.last_name(part) in MODES for part in parts if isinstance(part, cst.Attribute | cst.Name))
 
-    def module_method(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
+    def module_method(self, node: cst.Call, func: cst.Attribute, base: TensorState, args: list[TensorState], state: State) -> TensorState:
         """What a method of a module gives, and what it does."""
         method = func.attr.value
         metric = self.metric_call(node, func, base, args, state)
@@ -237,9 +261,9 @@ class FlowModules(FlowLayers):
         if method in {"zero_grad", "load_state_dict", "log", "log_dict", "save_hyperparameters", "print", "save_pretrained"}:
             return PLAIN
         if method in {"modules", "children"}:
-            return Held(Kind.ITERABLE, each=part_of(base))
+            return TensorState(ValueKind.ITERABLE, each=part_of(base))
         if method in {"named_modules", "named_children"}:
-            return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, part_of(base))]))
+            return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, part_of(base))]))
         if method == "get_submodule":
             return part_of(base)
         if method in {"parameters", "named_parameters", "buffers", "state_dict"}:
@@ -250,10 +274,10 @@ class FlowModules(FlowLayers):
             if own is not None:
                 return self.call_function(own, node, args, base.home, state)
             held = self.member(base, method)
-            if held.kind is Kind.MODULE:
+            if held.kind is ValueKind.MODULE:
                 return self.forward(node, held, state, args)
         known = state.env.get((*base.home, method)) if base.home else None
-        if known is not None and known.kind is Kind.MODULE:
+        if known is not None and known.kind is ValueKind.MODULE:
             return self.forward(node, known, state, args)
         if this is None and state.evaluating and self.is_module_name(func.value) and self.is_pass(node, args):
             return self.forward(node, module_of(frozen=base.frozen, sure=base.sure), state, args, by=names.last_name(func.value))
@@ -264,11 +288,11 @@ class FlowModules(FlowLayers):
         if _LIKE_FORWARD.search(method):
             return self.forward(node, module_of(frozen=base.frozen, sure=base.sure), state, args)
         if method == "generate":
-            return Held(Kind.OPAQUE, size=Size.SMALL, device=Device.UNKNOWN)  # Hugging Face and its like generate without gradients
+            return TensorState(ValueKind.OPAQUE, size=SampleSize.SMALL, device=Device.UNKNOWN)  # Hugging Face and its like generate without gradients
         self.used(node, state, f"module.{method}")
         return UNKNOWN.having(graph=Graph.MAYBE, tags=tags_of(args))
 
-    def metric_call(self, node: cst.Call, func: cst.BaseExpression, base: Held, args: list[Held], state: State) -> Held | None:
+    def metric_call(self, node: cst.Call, func: cst.BaseExpression, base: TensorState, args: list[TensorState], state: State) -> TensorState | None:
         """A metric of a library: `update` and the call itself hand it a batch."""
         held = base
         method = names.last_name(func)
@@ -282,7 +306,7 @@ class FlowModules(FlowLayers):
             held, method = self.value(func, state), "__call__"
         elif isinstance(func, cst.Attribute) and not is_metric(base):
             held, method = state.env.get((*base.home, method), UNKNOWN) if base.home else UNKNOWN, "__call__"
-            if held.kind is Kind.UNKNOWN:
+            if held.kind is ValueKind.UNKNOWN:
                 held = self.member(base, names.last_name(func))
         if not is_metric(held):
             return None
@@ -293,5 +317,5 @@ class FlowModules(FlowLayers):
             return PLAIN
         if method in {"update", "forward", "__call__"}:
             self.stored(node, state, "metric", held.home or (("metric", id(node)),), join_all(args) if len(args) == 1 else pack(enumerate(args)), None, held)
-            return tensor(graph=Graph.MAYBE, size=Size.SCALAR, tags=frozenset({id(node)})) if method != "update" else PLAIN
+            return tensor(graph=Graph.MAYBE, size=SampleSize.SCALAR, tags=frozenset({id(node)})) if method != "update" else PLAIN
         return UNKNOWN

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from oomlint.api_names import MOVES_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
-from oomlint.model.held import NONE, TOLD_PLAIN, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, join
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
+from oomlint.model.tensor_state import NONE, TOLD_PLAIN, UNKNOWN, Device, Ids, Mode, Path, TensorState, ValueKind, join
 from oomlint.model.values import External, Instance
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== 
 class State(Struct):
     """What is known at one point: what every path holds, the gradient mode, whether a model was put into evaluation: each module, or else the last one."""
 
-    env: dict[Path, Held]
+    env: dict[Path, TensorState]
     mode: Mode
     evaluating: bool | None = None
     modules: dict[Path, bool | None] = field(default_factory=dict)  # shared by states until `put` changes it
@@ -98,11 +98,11 @@ class Activation(Struct, eq=False):
     loops: tuple[Loop, ...]
     via: tuple[Via, ...]
     this: Path = ()
-    returned: Held | None = None
+    returned: TensorState | None = None
     left: State | None = None  # what holds where it returns
-    yielded: Held | None = None
+    yielded: TensorState | None = None
     source: object = None  # the loader whose batches it yields something for
-    params: dict[str, Held] = field(default_factory=dict)
+    params: dict[str, TensorState] = field(default_factory=dict)
     tests: tuple[cst.CSTNode, ...] = ()  # the branches around whose tests may be false
     guards: tuple[tuple[int, cst.BaseExpression], ...] = ()  # tests around, with the number of loops around each
     outside: Mode | None = None  # the gradient mode around the outermost ``with`` that is running: that in which a ``return`` leaves
@@ -128,23 +128,23 @@ class Activation(Struct, eq=False):
 class Output(Struct, frozen=True):
     """What `forward` of a class gives in a mode."""
 
-    held: Held | None = None
+    held: TensorState | None = None
     unrecorded: bool = False  # it runs all parts of its module without gradients, whatever the mode
 
 
-class Known:
+class SharedRuns:
     """What all runs of a project share."""
 
     def __init__(self, readings: Readings, hooked_of: HookedOf) -> None:
         self.hooked_of = hooked_of
         self.module_names: dict[str, frozenset[str]] = {}  # file -> expressions that it treats as modules
-        self.outputs: Memory[object, Output] = Memory(readings)  # what `forward` of a class gives
+        self.outputs: AnswerMemory[object, Output] = AnswerMemory(readings)  # what `forward` of a class gives
         self.codes: dict[cst.CSTNode, str] = {}
         self.frames: dict[object, Frame] = {}  # of functions that are run in place: the same object for the same call, as most that is remembered asks for it
-        self.statics: Memory[object, Held] = Memory(readings)
-        self.trainable: Memory[Scope, bool] = Memory(readings)  # classes that may have parameters
-        self.frozen: Memory[Scope, frozenset[str]] = Memory(readings)  # attributes that constructors freeze
-        self.fast: Memory[Scope, bool] = Memory(readings)  # classes that hold layers with another path for inference
+        self.statics: AnswerMemory[object, TensorState] = AnswerMemory(readings)
+        self.trainable: AnswerMemory[Scope, bool] = AnswerMemory(readings)  # classes that may have parameters
+        self.frozen: AnswerMemory[Scope, frozenset[str]] = AnswerMemory(readings)  # attributes that constructors freeze
+        self.fast: AnswerMemory[Scope, bool] = AnswerMemory(readings)  # classes that hold layers with another path for inference
         self.asking: set[Scope] = set()  # `forward` methods that ask for gradients themselves
 
 
@@ -154,7 +154,7 @@ class Flowing(ABC):
     The parts are a chain of classes, from definitions and values up to the statements of ``flow.py``; each asks those before it by inheritance.
     """
 
-    def __init__(self, evaluator: Evaluator, gradients: Gradients, loader_of: LoaderOf, known: Known) -> None:
+    def __init__(self, evaluator: Evaluator, gradients: Gradients, loader_of: LoaderOf, known: SharedRuns) -> None:
         self.evaluator = evaluator
         self.gradients = gradients
         self.loader_of = loader_of
@@ -175,19 +175,21 @@ class Flowing(ABC):
     # -- what later parts answer ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def call(self, node: cst.Call, state: State) -> Held:
+    def call(self, node: cst.Call, state: State) -> TensorState:
         """What a call gives, and what it does."""
 
     @abstractmethod
-    def assign(self, target: cst.BaseExpression, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode) -> None:
+    def assign(self, target: cst.BaseExpression, held: TensorState, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode) -> None:
         """Bind a target."""
 
     @abstractmethod
-    def run_function(self, function: FunctionRef, node: cst.Call, args: list[Held], params: dict[str, Held], this: Path, state: State) -> Held:
+    def run_function(
+        self, function: FunctionRef, node: cst.Call, args: list[TensorState], params: dict[str, TensorState], this: Path, state: State
+    ) -> TensorState:
         """Run a function of the project in place."""
 
     @abstractmethod
-    def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> Held:
+    def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> TensorState:
         """What a comprehension or a generator gives."""
 
     @abstractmethod
@@ -195,7 +197,7 @@ class Flowing(ABC):
         """Whether a class may have parameters."""
 
     @abstractmethod
-    def unknown_call(self, node: cst.Call, written: str, args: list[Held], state: State) -> Held:
+    def unknown_call(self, node: cst.Call, written: str, args: list[TensorState], state: State) -> TensorState:
         """A call that nobody can follow."""
 
     @abstractmethod
@@ -209,13 +211,13 @@ class Flowing(ABC):
         return act.module, act.scope, act.loops, act.via, state.mode, act.tests
 
     def stored(
-        self, node: cst.CSTNode, state: State, kind: str, path: Path, value: Held, expression: cst.BaseExpression | None, before: Held = UNKNOWN
+        self, node: cst.CSTNode, state: State, kind: str, path: Path, value: TensorState, expression: cst.BaseExpression | None, before: TensorState = UNKNOWN
     ) -> None:
         """Note that a value was put somewhere."""
         if self.recording and path and self.act.loops:
             self.record.stores.append(Store(node, *self._around(state), kind, path, value, expression, before))
 
-    def wrote(self, node: cst.CSTNode, state: State, path: Path, value: Held, before: Held) -> None:
+    def wrote(self, node: cst.CSTNode, state: State, path: Path, value: TensorState, before: TensorState) -> None:
         """Note that a value was written into a tensor that lives at a path."""
         if self.recording and path and self.act.loops:
             self.record.writes.append(Store(node, *self._around(state), "write", path, value, None, before))
@@ -241,7 +243,7 @@ class Flowing(ABC):
                 return depth
         return 0
 
-    def went_backward(self, node: cst.CSTNode, state: State, held: Held, *, retain: bool = False, known: bool = True) -> None:
+    def went_backward(self, node: cst.CSTNode, state: State, held: TensorState, *, retain: bool = False, known: bool = True) -> None:
         """Note a backward pass."""
         self.asks = True
         if known:
@@ -249,25 +251,27 @@ class Flowing(ABC):
         if self.recording:
             self.record.backwards.append(Backward(node, *self._around(state), held.all_sources, held.all_tags, retain, known))
 
-    def presume(self, node: cst.Call, state: State, name: str, args: list[Held]) -> frozenset[int]:
+    def presume(self, node: cst.Call, state: State, name: str, args: list[TensorState]) -> frozenset[int]:
         """Note that a call which nobody can follow may run a module on data of a round; the answer goes to what it gives, which may go backward.
 
         Whoever is given what such a call made is a loss, or a later part: the first one stands for all.
         """
         given = frozenset[int]().union(*(held.all_sources for held in args))
-        data = any(held.kind in {Kind.TENSOR, Kind.OPAQUE, Kind.PACK, Kind.UNKNOWN} for held in args) and not any(held.kind is Kind.MODULE for held in args)
+        data = any(held.kind in {ValueKind.TENSOR, ValueKind.OPAQUE, ValueKind.PACK, ValueKind.UNKNOWN} for held in args) and not any(
+            held.kind is ValueKind.MODULE for held in args
+        )
         if not data or not self.act.loops or state.mode is Mode.OFF or given - {id(node)}:
             return given
         if self.recording:
             self.presumed[id(node)] = Forward(node, *self._around(state), name, evaluating=state.evaluating, presumed=True)
         return frozenset({id(node)})
 
-    def _was_a_pass(self, held: Held) -> None:
+    def _was_a_pass(self, held: TensorState) -> None:
         """Only what a module has made goes backward."""
         for source in sorted(held.all_sources & self.presumed.keys(), key=list(self.presumed).index):
             self.record.forwards.append(self.presumed.pop(source))
 
-    def passed(self, held: Held) -> bool:
+    def passed(self, held: TensorState) -> bool:
         """Whether a forward pass that is known as one made a value."""
         return not held.all_sources <= self.presumed.keys()
 
@@ -280,7 +284,7 @@ class Flowing(ABC):
         if self.recording:
             self.record.forwards.append(Forward(node, *self._around(state), name, known, network, trainable, plain, state.evaluating, tags))
 
-    def used(self, node: cst.CSTNode, state: State, what: str, held: Held = UNKNOWN) -> None:
+    def used(self, node: cst.CSTNode, state: State, what: str, held: TensorState = UNKNOWN) -> None:
         """Note something else that matters."""
         self.asks = self.asks or what == "gradients"
         if self.recording:
@@ -354,17 +358,17 @@ def _used_as_module(module: Module) -> frozenset[str]:
     return frozenset(found)
 
 
-def instance_of(held: Held) -> Instance | None:
+def instance_of(held: TensorState) -> Instance | None:
     """The object of the project that a value is."""
     return held.value if isinstance(held.value, Instance) else None
 
 
-def module_of(**fields: object) -> Held:
+def module_of(**fields: object) -> TensorState:
     """A module."""
-    return Held(Kind.MODULE).having(**fields)
+    return TensorState(ValueKind.MODULE).having(**fields)
 
 
-def part_of(module: Held) -> Held:
+def part_of(module: TensorState) -> TensorState:
     """One of the modules that a module is made of, where nobody can tell which."""
     return module_of(frozen=module.frozen, sure=module.sure)
 
@@ -375,9 +379,9 @@ def flag(node: cst.Call, name: str) -> bool:
     return given is not None and names.dotted(given) not in {"False", "None"}
 
 
-def makes_step(node: cst.Call, args: Sequence[Held]) -> bool:
+def makes_step(node: cst.Call, args: Sequence[TensorState]) -> bool:
     """Whether a function that nobody can follow is given an optimizer, or the parameters of a module, beside a tensor: it makes a step."""
-    if not any(held.kind is Kind.TENSOR or held.carries for held in args):
+    if not any(held.kind is ValueKind.TENSOR or held.carries for held in args):
         return False
     if any(isinstance(held.value, External) and held.value.name.startswith("torch.optim.") for held in args):
         return True

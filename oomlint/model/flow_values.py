@@ -10,9 +10,25 @@ from oomlint.api_names import VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import State, instance_of, module_of, part_of
-from oomlint.model.held import MAP, PLAIN, SOME_LOADER, TOLD_PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, compared, either, join, mixed, pack
 from oomlint.model.narrowing import plain_names
 from oomlint.model.tensor_parts import names_axes, part
+from oomlint.model.tensor_state import (
+    MAP,
+    PLAIN,
+    SOME_LOADER,
+    TOLD_PLAIN,
+    UNKNOWN,
+    Graph,
+    Mode,
+    SampleSize,
+    TensorState,
+    ValueKind,
+    compared,
+    either,
+    join,
+    mixed,
+    pack,
+)
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling_names import LOADER_NAME
@@ -20,7 +36,7 @@ from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
-    from oomlint.model.held import Path
+    from oomlint.model.tensor_state import Path
 
 
 class _Given(cst.CSTTransformer):
@@ -39,7 +55,7 @@ class _Given(cst.CSTTransformer):
 class FlowValues(FlowDefinitions):
     """Evaluates expressions."""
 
-    def value(self, node: cst.BaseExpression, state: State) -> Held:
+    def value(self, node: cst.BaseExpression, state: State) -> TensorState:
         """What an expression holds."""
         if isinstance(node, cst.Name):
             return self._name(node, state)
@@ -53,14 +69,14 @@ class FlowValues(FlowDefinitions):
         if isinstance(node, cst.BaseNumber | cst.BaseString):
             return PLAIN
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply) and _has_no_content(node.left):
-            return Held(Kind.PACK, sure=True)  # `[None] * n`: places that are filled later
+            return TensorState(ValueKind.PACK, sure=True)  # `[None] * n`: places that are filled later
         if isinstance(node, cst.BinaryOperation):
             left, right = self.value(node.left, state), self.value(node.right, state)
-            if Kind.TENSOR in {left.kind, right.kind} or Kind.OPAQUE is left.kind is right.kind:
+            if ValueKind.TENSOR in {left.kind, right.kind} or ValueKind.OPAQUE is left.kind is right.kind:
                 self.note_tensor(node.left, left)
                 self.note_tensor(node.right, right)
             if isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List):
-                return Held(Kind.PACK, sure=True, inside=left.any())  # `[0] * n`
+                return TensorState(ValueKind.PACK, sure=True, inside=left.any())  # `[0] * n`
             found = _arithmetic(left, right)
             return found.unrecorded() if state.mode is Mode.OFF else found
         if isinstance(node, cst.UnaryOperation):
@@ -98,10 +114,10 @@ class FlowValues(FlowDefinitions):
             return UNKNOWN
         return UNKNOWN
 
-    def _comparison(self, node: cst.Comparison, state: State) -> Held:
+    def _comparison(self, node: cst.Comparison, state: State) -> TensorState:
         operands = [node.left, *(part.comparator for part in node.comparisons)]
         parts = [self.value(operand, state) for operand in operands]
-        if any(held.kind is Kind.TENSOR for held in parts):
+        if any(held.kind is ValueKind.TENSOR for held in parts):
             for operand, held in zip(operands, parts, strict=True):
                 self.note_tensor(operand, held)
         if any(isinstance(part.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn) for part in node.comparisons):
@@ -109,13 +125,13 @@ class FlowValues(FlowDefinitions):
         found = mixed(parts)
         return compared(found.without_graph()) if found.tensorlike else PLAIN
 
-    def _yielded(self, node: cst.BaseExpression | cst.From | None, state: State) -> Held | None:
+    def _yielded(self, node: cst.BaseExpression | cst.From | None, state: State) -> TensorState | None:
         """What a ``yield`` hands over; ``None`` where it goes through something unknown."""
         if isinstance(node, cst.From):
             return self.value(node.item, state).each
         return self.value(node, state) if node is not None else PLAIN
 
-    def arguments(self, node: cst.Call, state: State) -> list[Held]:
+    def arguments(self, node: cst.Call, state: State) -> list[TensorState]:
         """What the arguments of a call hold."""
         return [self.value(arg.value, state) for arg in node.args]
 
@@ -174,13 +190,13 @@ class FlowValues(FlowDefinitions):
 
     # -- names and attributes ------------------------------------------------------------------------------------------
 
-    def _name(self, node: cst.Name, state: State) -> Held:
+    def _name(self, node: cst.Name, state: State) -> TensorState:
         path = self.act.path(node.value)
         known = state.env.get(path)
         if known is not None:
-            if known.kind in {Kind.PACK, Kind.OBJECT} and known.home != path and known.home in state.env:
+            if known.kind in {ValueKind.PACK, ValueKind.OBJECT} and known.home != path and known.home in state.env:
                 return state.env[known.home]  # another name of the same object
-            return self._by_name(known, node, path) if known.kind is Kind.UNKNOWN else known
+            return self._by_name(known, node, path) if known.kind is ValueKind.UNKNOWN else known
         if node.value in self.act.params:
             return self.act.params[node.value]
         if node.value in {"True", "False", "None"}:
@@ -202,27 +218,27 @@ class FlowValues(FlowDefinitions):
             and not any(p.name.value == name for p in names.parameters(self.act.scope))
         )
 
-    def _by_name(self, found: Held, node: cst.BaseExpression, home: Path) -> Held:
+    def _by_name(self, found: TensorState, node: cst.BaseExpression, home: Path) -> TensorState:
         """What the name of something unknown says of it, and where it lives."""
         if (
-            found.kind is Kind.OBJECT
+            found.kind is ValueKind.OBJECT
             and not isinstance(found.value, FunctionRef | ClassRef | External | ModuleRef)
             and LOADER_NAME.search(names.last_name(node))
         ):
-            found = found.having(kind=Kind.ITERABLE, each=batch(), loader=SOME_LOADER)
-        elif found.kind is Kind.UNKNOWN or (
+            found = found.having(kind=ValueKind.ITERABLE, each=batch(), loader=SOME_LOADER)
+        elif found.kind is ValueKind.UNKNOWN or (
             isinstance(found.value, ExternalCall) and not found.value.name.startswith(("torch.", "torchmetrics.", "builtins."))
         ):
             word = names.last_name(node)
             if self.is_module_name(node) or MODULE_NAME.search(word):
                 found = module_of(frozen=FROZEN_NAME.search(word) is not None, home=found.home)
             elif LOADER_NAME.search(word):
-                found = Held(Kind.ITERABLE, each=batch(), loader=SOME_LOADER)
+                found = TensorState(ValueKind.ITERABLE, each=batch(), loader=SOME_LOADER)
             elif found.value is None and (size := _size_by_name(word, found.size)) is not found.size:
                 found = found.having(size=size)
         return found if found.home else found.having(home=home)
 
-    def _attribute(self, node: cst.Attribute, state: State) -> Held:
+    def _attribute(self, node: cst.Attribute, state: State) -> TensorState:
         base = self.value(node.value, state)
         word = node.attr.value
         path = (*base.home, word) if base.home else ()
@@ -233,7 +249,7 @@ class FlowValues(FlowDefinitions):
             return PLAIN
         if base.items and (item := base.item(word)) is not None:
             return item
-        if base.kind in {Kind.TENSOR, Kind.ARRAY}:
+        if base.kind in {ValueKind.TENSOR, ValueKind.ARRAY}:
             if word in PLAIN_ATTRIBUTES:
                 return PLAIN
             if word in {"data", "grad"}:
@@ -241,18 +257,18 @@ class FlowValues(FlowDefinitions):
             if word in VIEW_ATTRIBUTES:
                 return base.having(home=())
             return base if word not in {"values", "indices"} else _of_pair(base, word)
-        if base.kind is Kind.OPAQUE:
+        if base.kind is ValueKind.OPAQUE:
             if word in PLAIN_ATTRIBUTES:
                 return PLAIN
             if word in {"data", "grad"}:
                 return base.without_graph()
             return base.having(size=_size_by_name(word, base.size), home=path)
-        if base.kind is Kind.PLAIN:
+        if base.kind is ValueKind.PLAIN:
             return PLAIN
-        if base.kind is Kind.MODULE and word == "module":
+        if base.kind is ValueKind.MODULE and word == "module":
             return base
-        if base.kind is Kind.MODULE and word == "_modules":
-            return Held(Kind.PACK, inside=part_of(base), sure=True)
+        if base.kind is ValueKind.MODULE and word == "_modules":
+            return TensorState(ValueKind.PACK, inside=part_of(base), sure=True)
         this = instance_of(base)
         if this is not None and (path or base.items) and not base.frozen:
             getter = self.evaluator.method(this, word)
@@ -260,63 +276,63 @@ class FlowValues(FlowDefinitions):
                 own = names.self_name(getter.scope) if base.items else None
                 return self.run_function(getter, cst.Call(node), [], {own: base} if own else {}, base.home, state)
         found = self.member(base, word)
-        if base.kind is Kind.UNKNOWN and base.sources and found is UNKNOWN:
+        if base.kind is ValueKind.UNKNOWN and base.sources and found is UNKNOWN:
             found = UNKNOWN.having(graph=base.graph, sources=base.sources, tags=base.tags)
-        if base.kind is Kind.MODULE and found.kind is Kind.UNKNOWN and instance_of(base) is None and word in {"training", "device", "dtype"}:
+        if base.kind is ValueKind.MODULE and found.kind is ValueKind.UNKNOWN and instance_of(base) is None and word in {"training", "device", "dtype"}:
             return PLAIN
         return self._by_name(found, node, path)
 
     # -- subscripts ----------------------------------------------------------------------------------------------------
 
-    def _subscript(self, node: cst.Subscript, state: State) -> Held:
+    def _subscript(self, node: cst.Subscript, state: State) -> TensorState:
         base = self.value(node.value, state)
         indices = [element.slice for element in node.slice]
         index = [self.value(item.value, state) for item in indices if isinstance(item, cst.Index)]
         key = constant_key(indices[0].value) if len(indices) == 1 and isinstance(indices[0], cst.Index) else UNKNOWN_KEY
         path = (*base.home, key if key is not UNKNOWN_KEY else "*") if base.home else ()
-        if path and path in state.env and base.kind is not Kind.PACK:
+        if path and path in state.env and base.kind is not ValueKind.PACK:
             return state.env[path]
-        if base.kind is Kind.PACK:
+        if base.kind is ValueKind.PACK:
             if len(indices) == 1 and isinstance(indices[0], cst.Slice):
                 return base.having(home=())
             if isinstance(key, int) and key < 0 and base.exact:
                 key = len(base.items) + key
             item = base.item(key) if key is not UNKNOWN_KEY else None
             found = item if item is not None else base.inside if key is not UNKNOWN_KEY and base.inside is not None and not base.exact else base.any()
-            if found.kind in {Kind.UNKNOWN, Kind.OBJECT} and self.is_module_name(node) and instance_of(found) is None:
+            if found.kind in {ValueKind.UNKNOWN, ValueKind.OBJECT} and self.is_module_name(node) and instance_of(found) is None:
                 found = module_of(home=path)
             return found if found.home or not path else found.having(home=path)
-        if base.kind is Kind.UNKNOWN and names_axes(indices):
-            base = base.having(kind=Kind.TENSOR if base.graph else Kind.ARRAY)  # nothing else is asked for parts along several axes
-        if base.kind is Kind.OPAQUE and (len(indices) > 1 or any(held.kind in {Kind.TENSOR, Kind.ARRAY} for held in index)):
-            return part(node, base.having(kind=Kind.TENSOR, sure=True), indices, index)
-        if base.kind is Kind.OPAQUE:
+        if base.kind is ValueKind.UNKNOWN and names_axes(indices):
+            base = base.having(kind=ValueKind.TENSOR if base.graph else ValueKind.ARRAY)  # nothing else is asked for parts along several axes
+        if base.kind is ValueKind.OPAQUE and (len(indices) > 1 or any(held.kind in {ValueKind.TENSOR, ValueKind.ARRAY} for held in index)):
+            return part(node, base.having(kind=ValueKind.TENSOR, sure=True), indices, index)
+        if base.kind is ValueKind.OPAQUE:
             word = key if isinstance(key, str) else ""
             return base.having(size=_size_by_name(word, base.size), home=path)
-        if base.kind in {Kind.TENSOR, Kind.ARRAY}:
+        if base.kind in {ValueKind.TENSOR, ValueKind.ARRAY}:
             return part(node, base, indices, index)
-        if base.kind is Kind.PLAIN:
+        if base.kind is ValueKind.PLAIN:
             return PLAIN
-        if base.kind is Kind.ITERABLE:
+        if base.kind is ValueKind.ITERABLE:
             return base.each or UNKNOWN
-        if base.kind is Kind.MODULE:
+        if base.kind is ValueKind.MODULE:
             return module_of(home=path, frozen=base.frozen)
         if self.is_module_name(node):
             return module_of(home=path)
-        found = _by_key(key) if isinstance(key, str) and base.kind is Kind.UNKNOWN else UNKNOWN
-        if found.kind is Kind.UNKNOWN and base.kind is Kind.UNKNOWN and base.sources:
+        found = _by_key(key) if isinstance(key, str) and base.kind is ValueKind.UNKNOWN else UNKNOWN
+        if found.kind is ValueKind.UNKNOWN and base.kind is ValueKind.UNKNOWN and base.sources:
             found = found.having(graph=base.graph, sources=base.sources, tags=base.tags)
         return found if found.home or not path else found.having(home=path)
 
     # -- operators and displays ----------------------------------------------------------------------------------------
 
-    def _display(self, node: cst.Tuple | cst.List | cst.Set, state: State) -> Held:
-        parts: list[tuple[object, Held]] = []
-        inside: Held | None = None
+    def _display(self, node: cst.Tuple | cst.List | cst.Set, state: State) -> TensorState:
+        parts: list[tuple[object, TensorState]] = []
+        inside: TensorState | None = None
         for number, element in enumerate(node.elements):
             held = self.value(element.value, state)
             if isinstance(element, cst.StarredElement):
-                inside = join(inside, held.any() if held.kind is Kind.PACK else held.each or held)
+                inside = join(inside, held.any() if held.kind is ValueKind.PACK else held.each or held)
             else:
                 parts.append((number, held))
         found = pack(parts)
@@ -324,9 +340,9 @@ class FlowValues(FlowDefinitions):
             found = found.having(moved="list")
         return found.having(inside=inside, exact=False) if inside is not None or len(parts) != len(found.items) else found
 
-    def _dictionary(self, node: cst.Dict, state: State) -> Held:
-        parts: list[tuple[object, Held]] = []
-        inside: Held | None = None
+    def _dictionary(self, node: cst.Dict, state: State) -> TensorState:
+        parts: list[tuple[object, TensorState]] = []
+        inside: TensorState | None = None
         for element in node.elements:
             held = self.value(element.value, state)
             if isinstance(element, cst.DictElement):
@@ -336,96 +352,96 @@ class FlowValues(FlowDefinitions):
                 else:
                     parts.append((key, held))
             else:
-                inside = join(inside, held.any() if held.kind is Kind.PACK else UNKNOWN)
+                inside = join(inside, held.any() if held.kind is ValueKind.PACK else UNKNOWN)
         found = pack(parts)
         return found.having(inside=inside, exact=False) if inside is not None else found
 
-    def row_of(self, held: Held) -> Held:
+    def row_of(self, held: TensorState) -> TensorState:
         """What is put where all elements of a value are: numbers where it is nothing but numbers, as `tolist()` gives."""
-        if held.kind is Kind.PACK:
+        if held.kind is ValueKind.PACK:
             return held.any()
-        return PLAIN if held.kind is Kind.PLAIN else self.element_of(held)
+        return PLAIN if held.kind is ValueKind.PLAIN else self.element_of(held)
 
     @staticmethod
-    def element_of(held: Held) -> Held:
+    def element_of(held: TensorState) -> TensorState:
         """What going through a value gives."""
         if held.each is not None:
             return held.each
-        if held.kind is Kind.PACK:
+        if held.kind is ValueKind.PACK:
             return held.any().having(home=(*held.home, "*") if held.home else ())
-        if held.kind is Kind.ARRAY and held.size in {Size.SMALL, Size.SCALAR}:
+        if held.kind is ValueKind.ARRAY and held.size in {SampleSize.SMALL, SampleSize.SCALAR}:
             return PLAIN  # the elements of a vector are numbers of their own
-        if held.kind in {Kind.TENSOR, Kind.ARRAY}:
-            return held.having(view=held.view or held.size is Size.DENSE, home=(), size=Size.SCALAR if held.size is Size.SMALL else held.size)
-        if held.kind is Kind.OPAQUE:
+        if held.kind in {ValueKind.TENSOR, ValueKind.ARRAY}:
+            return held.having(view=held.view or held.size is SampleSize.DENSE, home=(), size=SampleSize.SCALAR if held.size is SampleSize.SMALL else held.size)
+        if held.kind is ValueKind.OPAQUE:
             return held.having(home=())
-        if held.kind is Kind.MODULE:  # only modules that hold others can be gone through
-            return Held(Kind.MODULE, frozen=held.frozen, sure=held.sure)
+        if held.kind is ValueKind.MODULE:  # only modules that hold others can be gone through
+            return TensorState(ValueKind.MODULE, frozen=held.frozen, sure=held.sure)
         return UNKNOWN
 
     # -- what only a tensor can be -------------------------------------------------------------------------------------
 
-    def note_tensor(self, node: cst.BaseExpression, held: Held) -> None:
+    def note_tensor(self, node: cst.BaseExpression, held: TensorState) -> None:
         """Note that an element of a batch is used as only a tensor can be."""
-        if held.kind is Kind.OPAQUE and isinstance(node, cst.Name | cst.Subscript | cst.Attribute):
+        if held.kind is ValueKind.OPAQUE and isinstance(node, cst.Name | cst.Subscript | cst.Attribute):
             self.record.proven.add((self.act.scope, self.code(node).strip()))
 
-    def note_tensors(self, node: cst.Call, given: list[Held]) -> None:
+    def note_tensors(self, node: cst.Call, given: list[TensorState]) -> None:
         """The same of all arguments of a call."""
         for arg, held in zip(node.args, given, strict=True):
             if not arg.star:
                 self.note_tensor(arg.value, held)
 
 
-def _of_pair(base: Held, word: str) -> Held:
+def _of_pair(base: TensorState, word: str) -> TensorState:
     """``.values`` and ``.indices`` of a (values, indices) result that was not taken apart."""
-    return base if word == "values" else base.without_graph(size=Size.SMALL)
+    return base if word == "values" else base.without_graph(size=SampleSize.SMALL)
 
 
-def _by_key(key: str) -> Held:
+def _by_key(key: str) -> TensorState:
     """What the key says of an element of something unknown."""
     if LOADER_NAME.search(key):
-        return Held(Kind.ITERABLE, each=batch(), loader=SOME_LOADER)
+        return TensorState(ValueKind.ITERABLE, each=batch(), loader=SOME_LOADER)
     return UNKNOWN.having(size=_size_by_name(key, UNKNOWN.size))
 
 
-def _arithmetic(left: Held, right: Held) -> Held:
+def _arithmetic(left: TensorState, right: TensorState) -> TensorState:
     """What an operator makes of two values: a tensor, or a longer container."""
-    if left.kind is Kind.PACK or right.kind is Kind.PACK:
-        packs = [held for held in (left, right) if held.kind is Kind.PACK]
+    if left.kind is ValueKind.PACK or right.kind is ValueKind.PACK:
+        packs = [held for held in (left, right) if held.kind is ValueKind.PACK]
         if len(packs) == 2:  # noqa: PLR2004 - both sides: a longer list
-            return Held(Kind.PACK, inside=join(left.any(), right.any()), sure=True, tags=left.all_tags | right.all_tags)
-        other = right if left.kind is Kind.PACK else left
-        if other.kind is Kind.PLAIN:
+            return TensorState(ValueKind.PACK, inside=join(left.any(), right.any()), sure=True, tags=left.all_tags | right.all_tags)
+        other = right if left.kind is ValueKind.PACK else left
+        if other.kind is ValueKind.PLAIN:
             return packs[0].having(home=())
-        if other.kind is Kind.UNKNOWN:
+        if other.kind is ValueKind.UNKNOWN:
             return packs[0].having(home=(), sure=False)
     return mixed([left, right])
 
 
-def _size_by_name(word: str, otherwise: Size) -> Size:
+def _size_by_name(word: str, otherwise: SampleSize) -> SampleSize:
     """How much a name says that there is for each sample."""
     if not word:
         return otherwise
     if SCALAR_NAME.search(word):
-        return Size.SCALAR
+        return SampleSize.SCALAR
     if SMALL_NAME.search(word):
-        return Size.SMALL
+        return SampleSize.SMALL
     if DENSE_NAME.search(word):
-        return Size.DENSE if otherwise in {Size.UNKNOWN, Size.LEFT} else otherwise
+        return SampleSize.DENSE if otherwise in {SampleSize.UNKNOWN, SampleSize.LEFT} else otherwise
     return otherwise
 
 
-def named_size(word: str, held: Held) -> Held:
+def named_size(word: str, held: TensorState) -> TensorState:
     """A value under the name that it is given: `loss` is one number, `labels` one a sample. One letter says nothing of what is known."""
-    if len(word) == 1 and held.size is Size.DENSE:
+    if len(word) == 1 and held.size is SampleSize.DENSE:
         return held
-    if held.kind is Kind.OPAQUE and held.graph is Graph.YES and INTEGRAL_NAME.search(word):
+    if held.kind is ValueKind.OPAQUE and held.graph is Graph.YES and INTEGRAL_NAME.search(word):
         # One of several results of a module, by its name labels, lengths or indices: those have no graph.
-        return held.having(size=Size.SMALL, graph=Graph.MAYBE)
-    if held.kind is Kind.OPAQUE or (held.kind is Kind.TENSOR and held.is_vague):
+        return held.having(size=SampleSize.SMALL, graph=Graph.MAYBE)
+    if held.kind is ValueKind.OPAQUE or (held.kind is ValueKind.TENSOR and held.is_vague):
         return held.having(size=_size_by_name(word, held.size))
-    if held.kind is Kind.TENSOR and held.size is Size.DENSE and held.dims < MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
+    if held.kind is ValueKind.TENSOR and held.size is SampleSize.DENSE and held.dims < MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
         return held.having(size=_size_by_name(word, held.size))
     return held
 

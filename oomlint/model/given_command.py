@@ -19,7 +19,7 @@ _NUMBER: Final = re.compile(r"-\.?\d.*")
 MANY: Final = frozenset({"*", "+", "A...", "..."})
 
 
-class Asked(Struct, frozen=True):
+class GivenCommand(Struct, frozen=True):
     """One command."""
 
     words: tuple[str, ...] = ()  # behind the script
@@ -27,7 +27,7 @@ class Asked(Struct, frozen=True):
     variables: Mapping[str, str | None] = field(default_factory=dict)  # of its environment, which it sets; None where nobody knows to what
 
 
-class Option(Struct, frozen=True):
+class DeclaredOption(Struct, frozen=True):
     """An option as a parser declares it."""
 
     key: Hashable
@@ -35,7 +35,7 @@ class Option(Struct, frozen=True):
     values: int | str | None = None  # how many words it takes; one where nothing is said, as in ``argparse``
 
 
-class Read(Struct):
+class ParsedWords(Struct):
     """What a parser makes of words."""
 
     given: dict[Hashable, list[str]] = field(default_factory=dict)  # by the keys of the options; the last ones count
@@ -49,11 +49,11 @@ def is_known(word: str) -> bool:
     return not _OPEN.search(word)
 
 
-def read(words: Sequence[str], options: Iterable[Option]) -> Read:
+def read(words: Sequence[str], options: Iterable[DeclaredOption]) -> ParsedWords:
     """Read words as ``argparse`` does: ``--num-work 3``, ``--num-workers=3``, ``-j 3`` and ``-j3`` are one. Two parsers may have the same option."""
     every = tuple(options)
     flags = {flag: option for option in every for flag in option.flags}
-    found, at = Read(), 0
+    found, at = ParsedWords(), 0
     while at < len(words):
         word = words[at]
         at += 1
@@ -95,7 +95,7 @@ def _is_flag(word: str) -> bool:
     return word.startswith("-") and word != "-" and not _NUMBER.fullmatch(word)
 
 
-def _abbreviated(flag: str, flags: Mapping[str, Option]) -> Option | None:
+def _abbreviated(flag: str, flags: Mapping[str, DeclaredOption]) -> DeclaredOption | None:
     """The one option that a flag begins."""
     found = {option.key: option for full, option in flags.items() if flag.startswith("--") and len(flag) > len("--") and full.startswith(flag)}
     return next(iter(found.values())) if len(found) == 1 else None

@@ -10,9 +10,9 @@ import libcst as cst
 
 from oomlint.frameworks import EVALUATION_HOOK, LOSS_METHODS
 from oomlint.model import arguments, names
-from oomlint.model.held import Mode
-from oomlint.model.readings import Memory
-from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance, Partial, Unknown, Written
+from oomlint.model.readings import AnswerMemory
+from oomlint.model.tensor_state import Mode
+from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance, Partial, SourceExpression, Unknown
 from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class Gradients:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self._bodies: Memory[Scope, Mode | None] = Memory(evaluator.project.readings)
-        self._entries: Memory[Scope, Mode] = Memory(evaluator.project.readings)
-        self._global: Memory[str, Mode | None] = Memory(evaluator.project.readings)
+        self._bodies: AnswerMemory[Scope, Mode | None] = AnswerMemory(evaluator.project.readings)
+        self._entries: AnswerMemory[Scope, Mode] = AnswerMemory(evaluator.project.readings)
+        self._global: AnswerMemory[str, Mode | None] = AnswerMemory(evaluator.project.readings)
 
     # -- expressions that set a mode -----------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Gradients:
                 return Mode.OFF if last in _OFF else Mode.UNKNOWN if _TELLING.search(last) else None
             if isinstance(value, ExternalCall):
                 return self.context(value.call, value.frame, depth + 1)
-            if isinstance(value, Written) and value.node is not None and value.frame is not None and value.node is not node:
+            if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and value.node is not node:
                 return self.context(value.node, value.frame, depth + 1)
             if isinstance(value, Const):
                 return None

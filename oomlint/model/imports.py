@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import is_passed_by
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.search_paths import SPEAKS, added, exported, laid_out
 from oomlint.source import SourceError, read_source
 
@@ -35,8 +35,8 @@ class Locator:
         self._hidden: dict[str, bool] = {}
         self._additions: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
-        self._additions_beside: Memory[str, tuple[str, ...]] = Memory(project.readings)
-        self._located: Memory[tuple[str, str], str | None] = Memory(project.readings)
+        self._additions_beside: AnswerMemory[str, tuple[str, ...]] = AnswerMemory(project.readings)
+        self._located: AnswerMemory[tuple[str, str], str | None] = AnswerMemory(project.readings)
 
     def _is_file(self, path: str) -> bool:
         if self._is_hidden(os.path.dirname(path)):

@@ -14,9 +14,9 @@ from oomlint.beside_code import Beside, beside
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in, is_named
 from oomlint.model.container_files import services_of, started_by_image
-from oomlint.model.given_command import Option, constant_of, is_known, read
-from oomlint.model.readings import FOUND, Memory, finder
-from oomlint.model.values import Alternative, Const, Step, Unknown, picked
+from oomlint.model.given_command import DeclaredOption, constant_of, is_known, read
+from oomlint.model.readings import FOUND, AnswerMemory, finder
+from oomlint.model.values import Alternative, Const, ProvenanceStep, Unknown, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,21 +48,27 @@ class Launches:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._lines: Memory[str, list[Command]] = Memory(project.readings)
-        self._starting: Memory[str, list[Command]] = Memory(project.readings)
-        self._built: Memory[str, list[tuple[Place, Service]]] = Memory(project.readings)  # what services start whose image says it
+        self._lines: AnswerMemory[str, list[Command]] = AnswerMemory(project.readings)
+        self._starting: AnswerMemory[str, list[Command]] = AnswerMemory(project.readings)
+        self._built: AnswerMemory[str, list[tuple[Place, Service]]] = AnswerMemory(project.readings)  # what services start whose image says it
 
-    def values(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative]) -> list[Alternative]:
+    def values(self, flags: list[str], script: Module, key: object, step: ProvenanceStep, defaults: list[Alternative]) -> list[Alternative]:
         """What an option of this script is by default, and what command lines of the project give it."""
         found = self._launched(flags, script, key, step, defaults, _known)
         return [*found, *self._by_python({flag for flag in flags if flag.startswith("-")}, os.path.basename(script.path), script, key, step)[:_MOST_LAUNCHES]]
 
-    def switched(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], *, given: bool) -> list[Alternative]:
+    def switched(self, flags: list[str], script: Module, key: object, step: ProvenanceStep, defaults: list[Alternative], *, given: bool) -> list[Alternative]:
         """The same of an option without a value, which is ``given`` where a command line has it."""
         return self._launched(flags, script, key, step, defaults, lambda command, number, equals: (given, "", command.place_of(number)))  # noqa: ARG005
 
     def _launched(
-        self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], read: Callable[[Command, int, bool], _Given | None]
+        self,
+        flags: list[str],
+        script: Module,
+        key: object,
+        step: ProvenanceStep,
+        defaults: list[Alternative],
+        read: Callable[[Command, int, bool], _Given | None],
     ) -> list[Alternative]:
         """One command line has started a run: what it gives to one option goes with what it gives to others, and with the defaults of those it leaves out."""
         spelt, run = {flag for flag in flags if flag.startswith("-")}, ("launch", script.path)
@@ -74,7 +80,7 @@ class Launches:
             given = read(command, named[-1], "=" in command.words[named[-1]]) if named else None  # the last one counts
             if given is not None:
                 value, text, place = given
-                at = Step(None, None, f"launched with `{command.words[named[-1]].partition('=')[0]}{text}`", place, kind="shell")
+                at = ProvenanceStep(None, None, f"launched with `{command.words[named[-1]].partition('=')[0]}{text}`", place, kind="shell")
                 alt = Alternative(Const(value), (at, step), frozenset({(run, command.run)}))
                 found.append(picked(alt, key, ("launch", command.run)))
             elif named:
@@ -96,21 +102,21 @@ class Launches:
             self._starting[script.path] = known
         return known
 
-    def commanded(self, flags: list[str], key: object, step: Step) -> list[Alternative] | None:
+    def commanded(self, flags: list[str], key: object, step: ProvenanceStep) -> list[Alternative] | None:
         """What the command that is asked about gives to an option: nothing where it leaves it out; ``None`` where no command is asked about."""
         asked = self.project.command
         if asked is None:
             return None
-        found = read(asked.words, [Option("", frozenset(flags), "?")])
+        found = read(asked.words, [DeclaredOption("", frozenset(flags), "?")])
         words = found.given.get("")
         if words is None:
             return [Alternative(Unknown(f"`{flags[0]}` of the command"), (step,))] if found.opened else []
         text = "".join(words) or "True"
-        at = Step(None, None, f"the command gives `{flags[0]} {text}`", kind="option")
+        at = ProvenanceStep(None, None, f"the command gives `{flags[0]} {text}`", kind="option")
         value = Const(constant_of(text)) if is_known(text) else Unknown(text)
         return [picked(Alternative(value, (at, step)), key, "command")]
 
-    def _by_python(self, spelt: set[str], base: str, script: Module, key: object, step: Step) -> list[Alternative]:
+    def _by_python(self, spelt: set[str], base: str, script: Module, key: object, step: ProvenanceStep) -> list[Alternative]:
         """Values that another script of the project puts behind the option in a list of arguments."""
         found: list[Alternative] = []
         longest = max(spelt, key=len, default="")
@@ -129,7 +135,7 @@ class Launches:
                             found.extend(self._passed_on(module, elements[number + 1], flag, key, step))
         return found
 
-    def _passed_on(self, module: Module, node: cst.BaseExpression, flag: str, key: object, step: Step) -> list[Alternative]:
+    def _passed_on(self, module: Module, node: cst.BaseExpression, flag: str, key: object, step: ProvenanceStep) -> list[Alternative]:
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(node))
         found: list[Alternative] = []
         seen: set[str] = set()
@@ -137,7 +143,7 @@ class Launches:
             text = str(alt.const) if isinstance(alt.value, Const) else ""
             if _WHOLE_NUMBER.fullmatch(text) and text not in seen:
                 seen.add(text)
-                at = Step(module, node, f"launched with `{flag} {text}`", kind="shell")
+                at = ProvenanceStep(module, node, f"launched with `{flag} {text}`", kind="shell")
                 picks = (key, ("launch", module.path, text))
                 found.append(picked(Alternative(Const(int(text)), (at, *alt.story, step), reach=True), *picks))
         return found

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.given_command import Option, Read, constant_of, is_known, placed, read
-from oomlint.model.values import Alternative, Const, Display, External, Step, Unknown, Written, picked
+from oomlint.model.given_command import DeclaredOption, ParsedWords, constant_of, is_known, placed, read
+from oomlint.model.values import Alternative, Const, Display, External, ProvenanceStep, SourceExpression, Unknown, picked
 from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.options import Declared, OptionSource
     from oomlint.model.project import Module
-    from oomlint.model.values import Frame, Options, Value
+    from oomlint.model.values import Frame, ParsedOptions, Value
 
 _BARE: Final = frozenset({"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "BooleanOptionalAction"})
 _REPEATED: Final = frozenset({"append", "extend", "append_const", "count", "store_const"})  # what these make of their words is not read
@@ -28,10 +28,10 @@ _MOST_GROUPS: Final = 4  # inside each other
 _TEXTS: Final = ("pathlib.", "os.path.", "click.", "builtins.str")  # types that leave a word as it is
 
 
-class Line:
+class ParserWords:
     """The words of the command as one parser reads them."""
 
-    def __init__(self, declared: list[Declared], chosen: str | None, found: Read, by_place: dict[cst.Call, list[str]]) -> None:
+    def __init__(self, declared: list[Declared], chosen: str | None, found: ParsedWords, by_place: dict[cst.Call, list[str]]) -> None:
         self.declared = declared
         self.chosen = chosen  # the sub-command; None where nobody knows which
         self.read = found
@@ -45,7 +45,7 @@ class OptionWords:
         self.options = options
         self.evaluator = options.evaluator
         self.project = options.project
-        self._lines: dict[tuple[Module, Module, cst.CSTNode | None], Line] = {}
+        self._lines: dict[tuple[Module, Module, cst.CSTNode | None], ParserWords] = {}
         self._unclaimed: dict[str, str | None] | None = None
 
     def given(self, one: Declared, name: str, script: Module) -> list[Alternative] | None:
@@ -66,7 +66,7 @@ class OptionWords:
         action, words = self._action(one), line.read.given[forms[-1]]
         if action in {"store_true", "store_false", "BooleanOptionalAction"} or (self._count(one) == 0 and not action):
             told = _TRUTHS.get(words[0].lower()) if words else (forms[-1] == (one.call, True)) is (action != "store_false")
-            at = Step(one.module, one.call, f"the command gives `{written}`", kind="option")
+            at = ProvenanceStep(one.module, one.call, f"the command gives `{written}`", kind="option")
             return [picked(Alternative(Const(told) if told is not None else Unknown(written), (at,)), key, "command")]
         return self._alternatives(one, words, written, key)
 
@@ -76,13 +76,13 @@ class OptionWords:
             return declared
         return [one for one in declared if one in self._line(script, one.module).declared] or declared
 
-    def of_parser(self, options: Options, name: str) -> list[Alternative] | None:
+    def of_parser(self, options: ParsedOptions, name: str) -> list[Alternative] | None:
         """The name of the sub-command, and what it sets beside its options; ``None`` where neither is called so."""
         if self.project.command is None:
             return None
         module = options.module
         line = self._line(module, module)
-        step = Step(module, options.call, f"`{name}` of the command", kind="option")
+        step = ProvenanceStep(module, options.call, f"`{name}` of the command", kind="option")
         for call, _ in module.calls_of(("add_subparsers",)):
             dest = arguments.named(call, "dest")
             if dest is not None and constant_key(dest) == name:
@@ -111,7 +111,7 @@ class OptionWords:
             return None
         text = self._unclaimed[key]
         value = Const(constant_of(text)) if text is not None and is_known(text) else Unknown(f"`{name}` of the command")
-        return Alternative(value, (Step(None, None, f"the command gives `{name}{'' if text is None else f' {text}'}`", kind="option"),))
+        return Alternative(value, (ProvenanceStep(None, None, f"the command gives `{name}{'' if text is None else f' {text}'}`", kind="option"),))
 
     def _found_unclaimed(self, words: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         entry = self.project.find(self.project.command.script) if self.project.command is not None else None
@@ -136,15 +136,15 @@ class OptionWords:
 
     # -- how the words are read ------------------------------------------------------------------------------------------------
 
-    def _line(self, script: Module, home: Module, function: cst.CSTNode | None = None) -> Line:
+    def _line(self, script: Module, home: Module, function: cst.CSTNode | None = None) -> ParserWords:
         key = (script, home, function)
         known = self._lines.get(key)
         if known is None:
-            self._lines[key] = Line([], None, Read(opened=True), {})  # for whoever asks on the way
+            self._lines[key] = ParserWords([], None, ParsedWords(opened=True), {})  # for whoever asks on the way
             known = self._lines[key] = self._parsed(script, home, function)
         return known
 
-    def _parsed(self, script: Module, home: Module, function: cst.CSTNode | None) -> Line:
+    def _parsed(self, script: Module, home: Module, function: cst.CSTNode | None) -> ParserWords:
         words = self.project.command.words if self.project.command is not None else ()
         modules = list(dict.fromkeys([home, script, *self.options.imported(script)]))
         every = [one for module in modules for one in self.options.all_declared(module) if _decorated(one) in {None, function} or function is None]
@@ -153,7 +153,7 @@ class OptionWords:
         first = read(words, [option for one in every for option in self._options(one)])
         chosen = next((word for word in first.plain if word in parsers), "")
         if not chosen and parsers and (first.opened or first.left or not all(map(is_known, first.plain))):
-            return Line(every, None, Read(opened=True), {})
+            return ParserWords(every, None, ParsedWords(opened=True), {})
         declared = [one for one in every if subs.get(one, "") in {"", chosen}]
         found = read(words, [option for one in declared for option in self._options(one)])
         listed: list[tuple[cst.Call, int | str | None]] = []
@@ -163,9 +163,9 @@ class OptionWords:
         listed += [(call, None) for call, _ in home.calls_of(("add_subparsers",))][:1] if parsers else []
         listed += [(one.call, self._count(one)) for one in own if subs.get(one)]
         shares = placed(found.plain, [count for _, count in listed])
-        return Line(declared, chosen, found, {call: share for (call, _), share in zip(listed, shares, strict=True)})
+        return ParserWords(declared, chosen, found, {call: share for (call, _), share in zip(listed, shares, strict=True)})
 
-    def _options(self, one: Declared) -> Iterator[Option]:
+    def _options(self, one: Declared) -> Iterator[DeclaredOption]:
         """The forms of an option, each with whether it says yes."""
         written = [f"--{constant_key(one.call.args[0].value)}"] if one.style == "absl" else self.options.flags(one.call)
         yes = {flag for word in written for flag in word.split("/") if flag.startswith("-")}
@@ -176,7 +176,7 @@ class OptionWords:
             no |= {f"--no{'' if one.style == 'absl' else '-'}{flag.lstrip('-')}" for flag in yes if flag.startswith("--")}
         for said, these in ((True, yes - no), (False, no)):
             if these:
-                yield Option((one.call, said), frozenset(these), count)
+                yield DeclaredOption((one.call, said), frozenset(these), count)
 
     def _action(self, one: Declared) -> str:
         given = arguments.named(one.call, "action")
@@ -199,7 +199,9 @@ class OptionWords:
     def _sub(self, node: cst.BaseExpression, frame: Frame) -> str:
         """The sub-command whose parser an expression is; empty for that of the whole command."""
         for _ in range(_MOST_GROUPS):
-            calls = [alt.value.node for alt in self.evaluator.values(node, frame) if isinstance(alt.value, Written) and isinstance(alt.value.node, cst.Call)]
+            calls = [
+                alt.value.node for alt in self.evaluator.values(node, frame) if isinstance(alt.value, SourceExpression) and isinstance(alt.value.node, cst.Call)
+            ]
             made = next(iter(calls), node)
             if not isinstance(made, cst.Call) or not isinstance(made.func, cst.Attribute):
                 return ""
@@ -220,13 +222,13 @@ class OptionWords:
     # -- what the words are ------------------------------------------------------------------------------------------------
 
     def _unknown(self, one: Declared, written: str) -> Alternative:
-        return Alternative(Unknown(f"`{written}` of the command"), (Step(one.module, one.call, f"option `{written}`", kind="option"),))
+        return Alternative(Unknown(f"`{written}` of the command"), (ProvenanceStep(one.module, one.call, f"option `{written}`", kind="option"),))
 
     def _alternatives(self, one: Declared, words: list[str], written: str, key: object) -> list[Alternative]:
         count = self._count(one)
         if not all(map(is_known, words)) or self._action(one) in _REPEATED:
             return [self._unknown(one, written)]
-        at = Step(None, None, f"the command gives `{' '.join((written, *words))}`", kind="option")
+        at = ProvenanceStep(None, None, f"the command gives `{' '.join((written, *words))}`", kind="option")
         if count == "?" and not words:
             const = arguments.named(one.call, "const")
             return [alt.after(at) for alt in self.evaluator.values(const, one.frame)] if const is not None else [Alternative(Const(None), (at,))]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomlint.model import arguments, names
 from oomlint.model.launches import Launches
 from oomlint.model.option_words import OptionWords
-from oomlint.model.values import Alternative, Const, ExternalCall, Frame, Options, Step, Unknown, picked
+from oomlint.model.values import Alternative, Const, ExternalCall, Frame, ParsedOptions, ProvenanceStep, Unknown, picked
 from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class OptionSource:
 
     # -- argparse, optparse, absl ----------------------------------------------------------------------------------
 
-    def lookup(self, options: Options, name: str) -> list[Alternative]:
+    def lookup(self, options: ParsedOptions, name: str) -> list[Alternative]:
         """An attribute of the namespace that a parser returned."""
         declared = self.words_given.active(self._declarations(options, name), options.module)
         if not declared:
@@ -70,14 +70,14 @@ class OptionSource:
             found.extend(mine)
         return found
 
-    def words(self, options: Options) -> tuple[list[str], bool]:
+    def words(self, options: ParsedOptions) -> tuple[list[str], bool]:
         """The names of the options that a namespace has, and whether these are all."""
         self._declared_in(options.module, "", options.style)
         found = [str(name) for style, name in self._declared[options.module] if style == options.style]
         others = (path for path in self.imports(options.module) if b"add_argument" in self.project.raw(path))
         return [word for word in found if word.isidentifier()], all(map(str.isidentifier, found)) and next(others, None) is None
 
-    def _group(self, options: Options, name: str) -> list[Alternative] | None:
+    def _group(self, options: ParsedOptions, name: str) -> list[Alternative] | None:
         """An option that stands for a whole object: ``parser.add_arguments(TrainConfig, dest="data")``, ``config_flags.DEFINE_config_file("config", path)``."""
         word = b"DEFINE_config_file" if options.style == "absl" else b"add_arguments"
         for module in self.project.mentioning([word, name.encode()], options.module.path):
@@ -114,7 +114,7 @@ class OptionSource:
         mine = [one for one in self._declared_in(frame.module, name, "argparse") if one.frame.scope.parent is owner]
         return [a.doubting() for a in self._values(mine[0], name, frame.module)] if mine else []
 
-    def _declarations(self, options: Options, name: str) -> list[Declared]:
+    def _declarations(self, options: ParsedOptions, name: str) -> list[Declared]:
         if options.style == "absl":
             found: list[Declared] = []
             for module in self.project.mentioning([b"DEFINE_", name.encode()], options.module.path):
@@ -231,8 +231,8 @@ class OptionSource:
             flag = name
         key = ("option", call)
 
-        def at(text: str) -> Step:
-            return Step(one.module, call, text, kind="option")
+        def at(text: str) -> ProvenanceStep:
+            return ProvenanceStep(one.module, call, text, kind="option")
 
         default = call.args[1].value if one.style == "absl" and len(call.args) > 1 else self._keyword(call, "default")
         action = self._keyword(call, "action")
@@ -297,13 +297,17 @@ class OptionSource:
                     if isinstance(alt.value, Const):
                         text = f"`{flag} {alt.value.value}` is a choice"
                         found.append(
-                            picked(Alternative(alt.value, (Step(frame.module, call, text, kind="option"),), reach=True), key, ("choice", repr(alt.value.value)))
+                            picked(
+                                Alternative(alt.value, (ProvenanceStep(frame.module, call, text, kind="option"),), reach=True),
+                                key,
+                                ("choice", repr(alt.value.value)),
+                            )
                         )
             return found
         if not whole:
             return []
         # A whole number from the command line can always be 0; what else it can be does not matter to any rule.
-        step = Step(frame.module, call, f"`{flag} 0` can be given", kind="option")
+        step = ProvenanceStep(frame.module, call, f"`{flag} 0` can be given", kind="option")
         return [picked(Alternative(Const(0), (step,), reach=True), key, "zero")]
 
     def _set_defaults(self, one: Declared, name: str) -> list[Alternative]:
@@ -342,13 +346,13 @@ class OptionSource:
             return [Alternative(Unknown(f"option {name}"))]
         flag = next((f for f in self.flags(call) if f.startswith("--")), "--" + name.replace("_", "-"))
         key = ("option", call)
-        step = Step(frame.module, call, f"default of `{flag}`", kind="option")
+        step = ProvenanceStep(frame.module, call, f"default of `{flag}`", kind="option")
         out = [picked(a.after(step), key, "default") for a in self.evaluator.values(call.args[0].value, frame)]
         commanded = self.launches.commanded([flag], key, step)
         if commanded is not None:
             return commanded or out
         if _has_whole_number(out):
-            zero = Step(frame.module, call, f"`{flag} 0` can be given", kind="option")
+            zero = ProvenanceStep(frame.module, call, f"`{flag} 0` can be given", kind="option")
             out.append(picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
         return out
 
@@ -367,7 +371,12 @@ class OptionSource:
         if self.project.command is not None:
             return []
         return [
-            Alternative(Const(0), (Step(frame.module, param, f"`{flag} 0` can be given", kind="option"),), frozenset({(("option", param), "zero")}), reach=True)
+            Alternative(
+                Const(0),
+                (ProvenanceStep(frame.module, param, f"`{flag} 0` can be given", kind="option"),),
+                frozenset({(("option", param), "zero")}),
+                reach=True,
+            )
         ]
 
 

@@ -14,7 +14,7 @@ from oomlint.model.values import (
     Alternative,
     Alternatives,
     Frame,
-    Step,
+    ProvenanceStep,
     Unknown,
 )
 
@@ -85,7 +85,7 @@ class Parameters(Questions):
         if isinstance(default, cst.Call) and names.last_name(default.func) in {"Option", "Argument"}:
             return [b for a in self.options.typer_default(default, name, outer) for b in self.reach_into(a, accessors)]
         words = f"default of parameter `{name}` of `{scope.name}`"
-        step = Step(frame.module, param, words, kind="default")
+        step = ProvenanceStep(frame.module, param, words, kind="default")
         found = [a.after(step) for a in self.access(default, accessors, outer)]
         found.extend(self.options.annotated(param, name, frame, found))
         if doubt:
@@ -96,11 +96,11 @@ class Parameters(Questions):
             found.append(Alternative(Unknown(f"parameter {name}"), (step,), frozenset({(key, "other")}), reach=True))
         return found
 
-    def passed(self, given: arguments.Given, name: str, accessors: tuple[Accessor, ...]) -> Alternatives:
+    def passed(self, given: arguments.GivenArgument, name: str, accessors: tuple[Accessor, ...]) -> Alternatives:
         """What a caller passes as ``name``."""
         frame = given.bound.frame
         found = self.access(given.node.value, accessors, frame)
-        step = Step(frame.module, given.node, f"passed as `{name}`", kind="argument")
+        step = ProvenanceStep(frame.module, given.node, f"passed as `{name}`", kind="argument")
         return [a.after(step) for a in found]
 
     def _rest(self, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:

@@ -18,10 +18,10 @@ from oomlint.discovery import discover
 from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
 from oomlint.model.names import written_as
-from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
+from oomlint.model.readings import FOUND, AnswerMemory, Readings, finder, search_by
 from oomlint.model.step_limits import Steps
 from oomlint.model.words import WordIndex
-from oomlint.source import Kind, SourceError, kind_of, read_source
+from oomlint.source import FileKind, SourceError, kind_of, read_source
 from oomlint.syntax.tree import Tree
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from oomlint.config import Settings
     from oomlint.finding import Place
-    from oomlint.model.given_command import Asked
-    from oomlint.model.readings import Search
+    from oomlint.model.given_command import GivenCommand
+    from oomlint.model.readings import FileSearch
     from oomlint.source import Source
     from oomlint.syntax.scopes import Scope
     from oomlint.syntax.walk import Walk
@@ -165,18 +165,18 @@ class Project:
         self._parsed = 0  # characters
         self._wanted: Counter[str] = Counter()  # how often each file was asked for since trees were let go of
         self.steps = Steps()
-        self.command: Asked | None = None  # where it is asked what one certain command does
+        self.command: GivenCommand | None = None  # where it is asked what one certain command does
         self._called: dict[str, frozenset[bytes]] = {}
         self._words: WordIndex | None = None
         self._changed: frozenset[str] = frozenset()  # files that have other contents than when the index was made
         self._asked = 0
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
-        self._searched: dict[Search, dict[str, str]] = {}
+        self._searched: dict[FileSearch, dict[str, str]] = {}
         # What searches have found with other contents, and the files that have changed since: what is found in a file rests on that file alone.
-        self._searched_before: dict[Search, tuple[dict[str, str], frozenset[str]]] = {}
+        self._searched_before: dict[FileSearch, tuple[dict[str, str], frozenset[str]]] = {}
         self.readings = Readings()
         self._locator = Locator(self)
-        self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
+        self.memo: AnswerMemory[object, object] = AnswerMemory(self.readings)  # what the rooms above learn once for a run
 
     def shared(self, make: Callable[[Project], _Shared]) -> _Shared:
         """What is made of the project once, for all who ask for it."""
@@ -255,7 +255,7 @@ class Project:
         for room in self.memo.answers() if not held else ():
             if hasattr(room, "__dict__"):
                 vars(room).clear()
-        self.memo = Memory(self.readings)
+        self.memo = AnswerMemory(self.readings)
 
     def any_module(self) -> Module:
         """Some parsed file, for what belongs to the project as a whole."""
@@ -291,7 +291,7 @@ class Project:
         """The same for a search over many files, which notes what it rests on itself."""
         known = self._bytes.get(path)
         if known is None:
-            known = self._bytes[path] = self._program(path) if kind_of(path) is Kind.NOTEBOOK else self._content(path)
+            known = self._bytes[path] = self._program(path) if kind_of(path) is FileKind.NOTEBOOK else self._content(path)
         return known
 
     def _content(self, path: str) -> bytes:

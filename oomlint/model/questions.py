@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from oomlint.model.calls import Calls
 from oomlint.model.options import OptionSource
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.settings_files import SettingsReader
 from oomlint.model.sources import Sources
-from oomlint.model.values import FREE, Absent, Alternative, Const, External, ExternalCall, Frame, Step, Unknown, Written
+from oomlint.model.values import FREE, Absent, Alternative, Const, External, ExternalCall, Frame, ProvenanceStep, SourceExpression, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import libcst as cst
 
-    from oomlint.model.arguments import Given
+    from oomlint.model.arguments import GivenArgument
     from oomlint.model.project import Module, Project
     from oomlint.model.reach import Conditions
     from oomlint.model.values import Alternatives, Bound, ClassRef, FunctionRef, Instance, ModuleRef, Picks, Value
@@ -44,11 +44,13 @@ class Questions(ABC):
         self.active: set[object] = set()  # questions that are being answered: whoever asks one of them again runs in a circle
         self.spent = 0  # questions since the outermost one
         self.depth = 0
-        self.resolved: Memory[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = Memory(project.readings)
-        self.returns: Memory[tuple[FunctionRef, tuple[Bound, ...], tuple[Accessor, ...]], Alternatives] = Memory(project.readings)
+        self.resolved: AnswerMemory[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = AnswerMemory(project.readings)
+        self.returns: AnswerMemory[tuple[FunctionRef, tuple[Bound, ...], tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
         self.rows: dict[tuple[Scope, cst.CSTNode], tuple[cst.BaseComp, ...]] = {}  # comprehensions around a name, the innermost first
-        self.handed: Memory[tuple[Scope, str], tuple[tuple[Effect, Frame, cst.Call], ...]] = Memory(project.readings)  # what callees merge into an object
-        self.lines: Memory[ClassRef, list[ClassRef | External]] = Memory(project.readings)  # lineages by class
+        self.handed: AnswerMemory[tuple[Scope, str], tuple[tuple[Effect, Frame, cst.Call], ...]] = AnswerMemory(
+            project.readings
+        )  # what callees merge into an object
+        self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class
         self.calls = Calls(project, self)
         self.options = OptionSource(project, self)
         self.settings = SettingsReader(project, self)
@@ -189,7 +191,7 @@ class Questions(ABC):
         """What a parameter of the frame's function holds."""
 
     @abstractmethod
-    def passed(self, given: Given, name: str, accessors: tuple[Accessor, ...]) -> Alternatives:
+    def passed(self, given: GivenArgument, name: str, accessors: tuple[Accessor, ...]) -> Alternatives:
         """What a caller passes as ``name``."""
 
     # -- classes and attributes ----------------------------------------------------------------------------------------
@@ -248,12 +250,12 @@ class Questions(ABC):
 
 def constant(value: object, node: cst.CSTNode, frame: Frame) -> Alternative:
     """A literal that stands at ``node``."""
-    return Alternative(Const(value), (Step(frame.module, node, f"the value is {value!r} here", kind="constant"),))
+    return Alternative(Const(value), (ProvenanceStep(frame.module, node, f"the value is {value!r} here", kind="constant"),))
 
 
 def written(node: cst.BaseExpression, frame: Frame, picks: Picks = FREE) -> Alternative:
     """An expression that nothing reduces further."""
-    return Alternative(Written("", node, frame), (), picks)
+    return Alternative(SourceExpression("", node, frame), (), picks)
 
 
 def is_cpu_count(value: Value) -> bool:

@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 _Finder = TypeVar("_Finder", bound=Callable[..., str])
 
 
-class Search(NamedTuple):
+class FileSearch(NamedTuple):
     """Something that is looked for in every file of a project."""
 
     finder: str  # the function that looks: its module and its name
@@ -39,7 +39,7 @@ class Search(NamedTuple):
         return _FINDERS[self.finder](path, data, *self.words)
 
 
-Searched = tuple[str, Search, "Mapping[str, str]"]  # on behalf of which file, what, and what was found in each file that has any of it
+Searched = tuple[str, FileSearch, "Mapping[str, str]"]  # on behalf of which file, what, and what was found in each file that has any of it
 
 _NAME: Final = re.compile(r"oomlint\.(?:model|memory)(?:\.\w+)+:\w+")  # what is kept on the disk may name no other function
 _FINDERS: Final[dict[str, Callable[..., str]]] = {}
@@ -51,9 +51,9 @@ def finder(function: _Finder) -> _Finder:
     return function
 
 
-def search_by(function: Callable[..., str], words: Iterable[str], below: str) -> Search:
+def search_by(function: Callable[..., str], words: Iterable[str], below: str) -> FileSearch:
     """The search that such a function makes in the files whose paths begin with ``below``."""
-    return Search(_name(function), tuple(words), below)
+    return FileSearch(_name(function), tuple(words), below)
 
 
 def _name(function: Callable[..., str]) -> str:
@@ -68,10 +68,12 @@ class Readings:
     """
 
     def __init__(self) -> None:
-        self.searched: dict[str, dict[Search, Mapping[str, str]]] = {}  # by the file on whose behalf: what was found, by file; nothing for the others
+        self.searched: dict[str, dict[FileSearch, Mapping[str, str]]] = {}  # by the file on whose behalf: what was found, by file; nothing for the others
         self._news: list[Searched] = []
         self.now = 0  # files that the innermost open question has read
-        self.asked: list[tuple[Memory[Any, Any], object, int]] = []  # open questions: who remembers them, their keys, and what those around them have read
+        self.asked: list[
+            tuple[AnswerMemory[Any, Any], object, int]
+        ] = []  # open questions: who remembers them, their keys, and what those around them have read
         self._bits: dict[str, int] = {}
         self._paths: list[str] = []
         self._alike: dict[int, int] = {}  # one number for all answers that rest on the same files
@@ -97,7 +99,7 @@ class Readings:
             self._paths.append(path)
         self.now |= bit
 
-    def search(self, near: str, what: Search, found: Mapping[str, str]) -> None:
+    def search(self, near: str, what: FileSearch, found: Mapping[str, str]) -> None:
         """Note that all files were searched on behalf of one of them. Whoever has read that one rests on what was found."""
         known = self.searched.setdefault(near, {})
         if what not in known:
@@ -135,7 +137,7 @@ class Readings:
         return files
 
 
-class Memory(Generic[_Key, _Answer]):
+class AnswerMemory(Generic[_Key, _Answer]):
     """Answers to questions, with the files that were read for them. To ask for one that is not there is to begin looking for it."""
 
     __slots__ = ("_known", "_open", "_readings")

@@ -30,11 +30,11 @@ from oomlint.model.values import (
     Instance,
     Merged,
     ModuleRef,
-    Options,
+    ParsedOptions,
     Partial,
     Picks,
-    Settings,
-    Step,
+    ProvenanceStep,
+    SettingsNode,
     Unknown,
     Value,
     meet,
@@ -222,7 +222,7 @@ class Results(Questions):
             return self._length(first, frame)
         if name == "builtins.sum" and first is not None and len(node.args) == 1:
             return self._sum(first, node, frame)
-        return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, "", kind="call"),))]
+        return [Alternative(ExternalCall(name, node, frame), (ProvenanceStep(frame.module, node, "", kind="call"),))]
 
     def _is_one(self, value: Value, node: cst.Call, frame: Frame) -> Value:
         """Whether an object of the project is one of a class, as far as its bases are known; one that is only called `self` may be of a derived class."""
@@ -341,7 +341,7 @@ class Results(Questions):
                 out.append(Alternative(External("os.cpu_count()"), best.story, picks, doubt, reach))
             elif least and not others:
                 # `min(8, os.cpu_count())`: what a machine that trains gives, and no more than that anywhere.
-                step = Step(frame.module, node, f"at most {number:g}", kind="bound")
+                step = ProvenanceStep(frame.module, node, f"at most {number:g}", kind="bound")
                 out.append(Alternative(Const(number), (step, *best.story), picks, doubt + 1, reach))
             else:
                 out.append(Alternative(UNKNOWN, (), picks))
@@ -365,7 +365,7 @@ class Results(Questions):
             base = self.values(func.value, frame)
             if any(isinstance(a.value, External) and a.value.name == "os.environ" for a in base):
                 return self._environment(node, frame)
-            if not any(isinstance(a.value, Display | Settings | Merged | Options | Absent | Unknown) for a in base):
+            if not any(isinstance(a.value, Display | SettingsNode | Merged | ParsedOptions | Absent | Unknown) for a in base):
                 return None
             found = self.access(func.value, (("item", key),), frame) if attr != "pop" else self._before_pop(func.value, key, frame)
             if not node.args[1:]:
@@ -378,7 +378,7 @@ class Results(Questions):
                 elif isinstance(alt.value, Unknown):
                     # Whoever leaves the key out gets the default.
                     out.append(replace(alt, reach=True))
-                    step = Step(frame.module, node, f"where `{key}` is left out", kind="branch")
+                    step = ProvenanceStep(frame.module, node, f"where `{key}` is left out", kind="branch")
                     out.extend(replace(d.after(step), picks=m.picks) for d in default if (m := d.under(alt.picks)) is not None)
                 else:
                     out.append(alt)
@@ -389,11 +389,11 @@ class Results(Questions):
                 return [a if self.gives_itself(a.value, attr) else written(node, frame, a.picks) for a in found]
         if attr in {"copy", "items"} and not node.args:
             found = self.values(func.value, frame)
-            if any(isinstance(a.value, Display | Settings | Merged | Instance | Options) for a in found):
+            if any(isinstance(a.value, Display | SettingsNode | Merged | Instance | ParsedOptions) for a in found):
                 return found
             return None
         if attr in {"parse_args", "parse_known_args", "parse_args_and_config"}:
-            return [Alternative(Options(*_parses(func.value, node, frame), "argparse"))]
+            return [Alternative(ParsedOptions(*_parses(func.value, node, frame), "argparse"))]
         return None
 
     def _registered(self, base: cst.BaseExpression, key: object, frame: Frame) -> Alternatives:

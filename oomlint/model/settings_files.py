@@ -11,9 +11,9 @@ import libcst as cst
 from oomlint.finding import Place
 from oomlint.model import arguments, names
 from oomlint.model.given_command import is_known
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.settings_formats import SUFFIXES, compose
-from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
+from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, ProvenanceStep, SettingsFile, SettingsNode, Unknown, Value
 from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SettingsReader:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._files: Memory[tuple[str, str], Settings | None] = Memory(project.readings)
+        self._files: AnswerMemory[tuple[str, str], SettingsNode | None] = AnswerMemory(project.readings)
 
     # -- paths -------------------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class SettingsReader:
             return None
         return [Alternative(found)]
 
-    def opened(self, text: str, module: Module, form: str = "") -> Settings | None:
+    def opened(self, text: str, module: Module, form: str = "") -> SettingsNode | None:
         """The root node of the settings file that a module of the project names so."""
         path = self.path_of(text, module)
         return self.read(path, form) if path is not None else None
@@ -117,7 +117,7 @@ class SettingsReader:
                 return path
         return None
 
-    def read(self, path: str, form: str = "") -> Settings | None:
+    def read(self, path: str, form: str = "") -> SettingsNode | None:
         """The root node of a settings file, or ``None`` where it cannot be read as one."""
         self.project.readings.read(path)
         form = form or SUFFIXES.get(os.path.splitext(path)[1], "")
@@ -132,12 +132,12 @@ class SettingsReader:
             node = compose(text.replace("\t", " ") if path.endswith(".json") else text, form)  # YAML has no tabs between values
         except Exception:  # noqa: BLE001 - any broken settings file is simply not known
             return None
-        self._files[key] = Settings(SettingsFile(path), node) if node is not None else None
+        self._files[key] = SettingsNode(SettingsFile(path), node) if node is not None else None
         return self._files[key]
 
     # -- asking ---------------------------------------------------------------------------------------------------------
 
-    def member(self, value: Settings, key: object) -> list[Alternative]:
+    def member(self, value: SettingsNode, key: object) -> list[Alternative]:
         """What stands at a key (or index) of a node."""
         import yaml  # noqa: PLC0415
 
@@ -153,18 +153,18 @@ class SettingsReader:
             return [self._alternative(value.file, node.value[key], str(key))]
         return [Alternative(Unknown("settings"))]
 
-    def lacks(self, value: Settings, accessors: tuple[Accessor, ...]) -> bool:
+    def lacks(self, value: SettingsNode, accessors: tuple[Accessor, ...]) -> bool:
         """Whether a key is missing on the way into a node, be it the last one or one before."""
         here: Value = value
         for _, key in accessors:
-            if not isinstance(here, Settings):
+            if not isinstance(here, SettingsNode):
                 return False
             here = self.member(here, key)[0].value
             if here is ABSENT:
                 return True
         return False
 
-    def entries(self, value: Settings) -> list[tuple[str, Any]]:
+    def entries(self, value: SettingsNode) -> list[tuple[str, Any]]:
         """The keys of a mapping, with their nodes."""
         import yaml  # noqa: PLC0415
 
@@ -183,8 +183,8 @@ class SettingsReader:
                 return Alternative(Unknown("interpolated"))
             start, end = node.start_mark, node.end_mark
             place = Place(file.path, 0, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-            return Alternative(Const(constant), (Step(None, None, f"`{key}: {node.value}` in the settings file", place, kind="settings"),))
-        return Alternative(Settings(file, node))
+            return Alternative(Const(constant), (ProvenanceStep(None, None, f"`{key}: {node.value}` in the settings file", place, kind="settings"),))
+        return Alternative(SettingsNode(file, node))
 
     # -- Hydra -----------------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class SettingsReader:
                 return None
         return found
 
-    def dotted(self, given: Mapping[str, str]) -> Settings | None:
+    def dotted(self, given: Mapping[str, str]) -> SettingsNode | None:
         """Settings of dotted keys, as OmegaConf and Hydra read them."""
         if not given:
             return None
@@ -267,9 +267,9 @@ class SettingsReader:
                 here[name] = here = deeper if isinstance(deeper, dict) else {}
             here[last] = text
         node = compose(_as_yaml(root), "yaml")
-        return Settings(SettingsFile(""), node) if node is not None else None
+        return SettingsNode(SettingsFile(""), node) if node is not None else None
 
-    def _defaults(self, folder: str, listed: Sequence[Any], groups: Mapping[str, str], root: Settings) -> list[Value]:
+    def _defaults(self, folder: str, listed: Sequence[Any], groups: Mapping[str, str], root: SettingsNode) -> list[Value]:
         """What a configuration is made of, the last of which wins: the files of its list of defaults, itself at `_self_`, and groups that the command adds."""
         import yaml  # noqa: PLC0415
 
@@ -303,7 +303,7 @@ def _as_yaml(given: Mapping[str, Any]) -> str:
     return f"{{{', '.join(parts)}}}"
 
 
-def _grouped(path: list[str], inner: Settings) -> Settings:
+def _grouped(path: list[str], inner: SettingsNode) -> SettingsNode:
     """A Hydra group: the file's content under the group's name."""
     import yaml  # noqa: PLC0415
 
@@ -311,4 +311,4 @@ def _grouped(path: list[str], inner: Settings) -> Settings:
     for name in reversed(path):
         key = yaml.ScalarNode("tag:yaml.org,2002:str", name)
         node = yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)])
-    return Settings(inner.file, node)
+    return SettingsNode(inner.file, node)

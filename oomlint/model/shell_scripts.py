@@ -40,7 +40,7 @@ _BATCH: Final = re.compile(r"#SBATCH[ \t]")
 _OPTION_WORD: Final = re.compile(r"[^\s'\"]+|'[^'\n]*'|\"[^\"\n]*\"")
 
 
-class Given(NamedTuple):
+class ShellValue(NamedTuple):
     """A value that is written in the text, and its characters."""
 
     text: str
@@ -48,18 +48,18 @@ class Given(NamedTuple):
     end: int
 
 
-def assigned(content: str) -> dict[str, Given | None]:
+def assigned(content: str) -> dict[str, ShellValue | None]:
     """Variables that a script sets, with what it sets them to; ``None`` where that is not plain: more than once, in a function or a text, by a command."""
     comments, texts = _apart(content)
     functions = [match.span() for match in _FUNCTION.finditer(content)]
-    found: dict[str, Given | None] = {}
+    found: dict[str, ShellValue | None] = {}
     for match in _ASSIGNED.finditer(content):
         start = match.start(2)
         if content.endswith(("\\\n", "\\\r\n"), 0, match.start()):
             continue  # a word of the command above
         half = match[3].startswith("(") and not match[3].endswith(")")
         plain = not (half or _within(start, texts) or _within(start, functions) or (match[1] or "").startswith("local") or (match[4] and not match[1]))
-        found[match[2]] = Given(match[3].strip("\"'"), match.start(3), match.end(3)) if plain and match[2] not in found else None
+        found[match[2]] = ShellValue(match[3].strip("\"'"), match.start(3), match.end(3)) if plain and match[2] not in found else None
     for match in _ASSIGNED_ELSEWHERE.finditer(content):
         if not _within(match.start(match.lastindex or 0), comments):
             found[match[match.lastindex or 0]] = None
@@ -69,11 +69,11 @@ def assigned(content: str) -> dict[str, Given | None]:
     return found
 
 
-def loops(content: str) -> dict[str, list[Given]]:
+def loops(content: str) -> dict[str, list[ShellValue]]:
     """Variables that a loop over words alone sets, with these words, each of which is one turn."""
-    found: dict[str, list[list[Given]]] = {}
+    found: dict[str, list[list[ShellValue]]] = {}
     for match in _LOOP.finditer(content):
-        found.setdefault(match[1], []).append([Given(one[0], *one.span()) for one in re.compile(r"\S+").finditer(content, *match.span(2))])
+        found.setdefault(match[1], []).append([ShellValue(one[0], *one.span()) for one in re.compile(r"\S+").finditer(content, *match.span(2))])
     others = {*(match[2] for match in _ASSIGNED.finditer(content)), *(match[match.lastindex or 0] for match in _ASSIGNED_ELSEWHERE.finditer(content))}
     return {name: lists[0] for name, lists in found.items() if len(lists) == 1 and name not in others}
 
@@ -103,7 +103,7 @@ def _within(index: int, spans: list[tuple[int, int]]) -> bool:
     return number >= 0 and spans[number][0] < index < spans[number][1]
 
 
-def batch_options(content: str) -> Iterator[tuple[str, Given]]:
+def batch_options(content: str) -> Iterator[tuple[str, ShellValue]]:
     """The options that ``sbatch`` reads in a script, with their values: it stops at the first command."""
     at = 0
     for line in content.splitlines(keepends=True):
@@ -114,21 +114,21 @@ def batch_options(content: str) -> Iterator[tuple[str, Given]]:
         at += len(line)
 
 
-def options(content: str, start: int, end: int) -> Iterator[tuple[str, Given]]:
+def options(content: str, start: int, end: int) -> Iterator[tuple[str, ShellValue]]:
     """The options of ``sbatch`` that stand between two characters, with their values."""
     words = []
     for match in _OPTION_WORD.finditer(content, start, end):
         if match[0].startswith("#"):
             break
-        words.append(Given(match[0].strip("\"'"), *match.span()))
+        words.append(ShellValue(match[0].strip("\"'"), *match.span()))
     for number, word in enumerate(words):
-        following = words[number + 1] if number + 1 < len(words) else Given("", word.end, word.end)
+        following = words[number + 1] if number + 1 < len(words) else ShellValue("", word.end, word.end)
         name, equals, _ = word.text.partition("=")
         if word.text.startswith("--"):
             size = len(name) + 1
-            yield name, Given(word.text[size:], word.start + size, word.end) if equals else following
+            yield name, ShellValue(word.text[size:], word.start + size, word.end) if equals else following
         elif word.text.startswith("-"):
             yield (
                 word.text[:2],
-                Given(word.text[2:].removeprefix("="), word.end - len(word.text[2:].removeprefix("=")), word.end) if word.text[2:] else following,
+                ShellValue(word.text[2:].removeprefix("="), word.end - len(word.text[2:].removeprefix("=")), word.end) if word.text[2:] else following,
             )

@@ -22,15 +22,15 @@ from oomlint.model.values import (
     Display,
     External,
     ExternalCall,
-    Filled,
+    FilledObject,
     Frame,
     FunctionRef,
     Instance,
     Merged,
     Namespace,
-    Settings,
-    Several,
-    Step,
+    ProvenanceStep,
+    ReturnedTuple,
+    SettingsNode,
     Unknown,
     Value,
     picked,
@@ -111,9 +111,9 @@ class Sources:
     def filled(self, value: Value, script: Module) -> Value:
         """An object of a class with fields, as a command line makes it; unknown where it is no such class."""
         if isinstance(value, ClassRef) and self.evaluator.fields(value) is not None:
-            return Filled(Instance(value, ()), script)
+            return FilledObject(Instance(value, ()), script)
         if isinstance(value, Instance) and self.evaluator.fields(value.cls) is not None:
-            return Filled(value, script)
+            return FilledObject(value, script)
         return Unknown("class")
 
     def method(self, node: cst.Call, frame: Frame) -> list[Alternative] | None:
@@ -154,13 +154,13 @@ class Sources:
         file = self.evaluator.settings.opened(text, frame.module) if text is not None else None
         if file is not None:
             parts = [Merged((part, file)) for part in parts]
-        return [Alternative(Several(tuple(parts)))]
+        return [Alternative(ReturnedTuple(tuple(parts)))]
 
     def _section(self, attr: str, base: cst.BaseExpression, node: cst.Call, frame: Frame) -> list[Alternative] | None:
         """``parser.getint("loader", "num_workers", fallback=0)``, ``parser["loader"].getint("num_workers")``."""
         owner = [a.value for a in self.evaluator.values(base, frame)]
         whole = any(isinstance(v, ExternalCall) and v.name in _SECTIONS for v in owner)
-        if not whole and (attr == "get" or not any(isinstance(v, Settings | Merged) for v in owner)):
+        if not whole and (attr == "get" or not any(isinstance(v, SettingsNode | Merged) for v in owner)):
             return None
         keys = [constant_key(arg.value) for arg in node.args if arg.keyword is None][: 2 if whole else 1]
         if not all(isinstance(key, str) for key in keys):
@@ -179,7 +179,7 @@ class Sources:
 
     # -- ways into values ----------------------------------------------------------------------------------------------
 
-    def field(self, value: Filled, name: str) -> list[Alternative]:
+    def field(self, value: FilledObject, name: str) -> list[Alternative]:
         """A field of an object that the command line fills: its default, what shell lines give it, and what anybody may give."""
         fields = {field[0] for field in self.evaluator.fields(value.instance.cls) or ()}
         found = self.evaluator.attribute(value.instance, name, ())
@@ -192,20 +192,20 @@ class Sources:
         for alt in found:
             inner = alt.value
             if isinstance(inner, Instance) and self.evaluator.fields(inner.cls) is not None:
-                out.append(Alternative(Filled(inner, value.script, (*value.path, name)), alt.story, alt.picks, alt.doubt, alt.reach))
+                out.append(Alternative(FilledObject(inner, value.script, (*value.path, name)), alt.story, alt.picks, alt.doubt, alt.reach))
             else:
                 out.append(picked(alt, key, "default"))
-        commanded = self.evaluator.options.launches.commanded(flags, key, Step(None, None, f"option `{flag}`", kind="option"))
-        if commanded is not None and not any(isinstance(a.value, Filled) for a in out):
+        commanded = self.evaluator.options.launches.commanded(flags, key, ProvenanceStep(None, None, f"option `{flag}`", kind="option"))
+        if commanded is not None and not any(isinstance(a.value, FilledObject) for a in out):
             return commanded or out
         numbers = [a for a in out if isinstance(a.const, int) and not isinstance(a.const, bool) and a.story]
         if numbers:
             step = numbers[0].story[0]
-            given = Step(step.module, step.node, f"option `{flag}`", step.at, kind="option")
+            given = ProvenanceStep(step.module, step.node, f"option `{flag}`", step.at, kind="option")
             out = self.evaluator.options.launches.values(flags, value.script, key, given, out)
-            zero = Step(step.module, step.node, f"`{flag} 0` can be given", step.at, kind="option")
+            zero = ProvenanceStep(step.module, step.node, f"`{flag} 0` can be given", step.at, kind="option")
             out.append(picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
-        if not all(isinstance(a.value, Filled) for a in out):
+        if not all(isinstance(a.value, FilledObject) for a in out):
             out.append(picked(Alternative(Unknown(f"`{flag}` from the command line"), reach=True), key, "other"))
         return out
 
@@ -269,7 +269,7 @@ class Sources:
             elif isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple):
                 texts = [constant_key(element.value) for element in alt.value.node.elements]
                 found.extend(text for text in texts if isinstance(text, str))
-            elif isinstance(alt.value, Settings):
+            elif isinstance(alt.value, SettingsNode):
                 entries = (self.evaluator.settings.member(alt.value, number) for number in range(_MOST_BASES))
                 found.extend(a.const for entry in entries for a in entry if isinstance(a.const, str))
         return found
@@ -362,7 +362,7 @@ class Sources:
         for alt in self.evaluator.resolve(path[0], path[1], self.evaluator.module_frame(frame.module), None)[:1]:
             value = self.filled(alt.value, frame.module)
             fields = self.evaluator.fields(alt.value) if isinstance(alt.value, ClassRef) else None
-            if isinstance(value, Filled) and any(field[0] == accessors[0][1] for field in fields or ()):
+            if isinstance(value, FilledObject) and any(field[0] == accessors[0][1] for field in fields or ()):
                 found = self.evaluator.into_value(value, accessors)
                 return found if filled else [a.doubting() for a in found]
         return None
@@ -417,11 +417,11 @@ class Sources:
                     if flag in {"-c", "--config"}:
                         yield text if equals else "".join(words[number + 1 : number + 2])
 
-    def _in_section(self, root: Settings, cls: ClassRef, name: str, *, own: bool) -> Iterator[Alternative]:
+    def _in_section(self, root: SettingsNode, cls: ClassRef, name: str, *, own: bool) -> Iterator[Alternative]:
         for way in (("data",), ("fit", "data")):
             section = self.evaluator.into_value(root, tuple(("item", key) for key in way))
             for alt in section:
-                if not isinstance(alt.value, Settings):
+                if not isinstance(alt.value, SettingsNode):
                     continue
                 path = [a.const for a in self.evaluator.settings.member(alt.value, "class_path")]
                 named = [text.rpartition(".")[2] for text in path if isinstance(text, str)]

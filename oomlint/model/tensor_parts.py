@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.held import MAP, Held, Kind, Size, Storage
+from oomlint.model.tensor_state import MAP, SampleSize, Storage, TensorState, ValueKind
 
 _FEW_OF_AXIS: Final = 128  # elements along one axis
 FEW_OF_SAMPLE: Final = 81  # numbers of one sample, such as a pose
@@ -17,9 +17,9 @@ _MANY: Final = 1 << 20  # elements of an axis whose length nobody knows
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
-def part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: list[Held]) -> Held:
+def part(node: cst.Subscript, base: TensorState, indices: list[cst.BaseSlice], index: list[TensorState]) -> TensorState:
     """Part of a tensor: basic indices give a view, masks and lists of indices a copy."""
-    copies = any(held.kind in {Kind.TENSOR, Kind.ARRAY, Kind.PACK, Kind.OPAQUE} for held in index)
+    copies = any(held.kind in {ValueKind.TENSOR, ValueKind.ARRAY, ValueKind.PACK, ValueKind.OPAQUE} for held in index)
     whole = all(
         (isinstance(item, cst.Slice) and item.lower is None and item.upper is None)
         or (isinstance(item, cst.Index) and isinstance(item.value, cst.Ellipsis))
@@ -28,23 +28,23 @@ def part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: l
     )
     if copies:
         # A mask or a list of indices takes rows of what was there, each with its other axes; several lists together take one element a row.
-        lists = sum(held.kind is not Kind.PLAIN for held in index)
+        lists = sum(held.kind is not ValueKind.PLAIN for held in index)
         return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=max(base.dims - lists + 1, 0) if base.dims else 0)
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
     named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not names.adds_axis(item.value))]
     dims = max(max(base.dims, len(named)) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
     # Axes that are named are there, whatever it is called; those of a few elements make nothing large.
     long = sum(isinstance(item, cst.Slice) and (_count(item) or _MANY) > _FEW_OF_AXIS for item in named)
-    size = Size.DENSE if long >= MAP and dims >= MAP and base.size is not Size.SCALAR else base.size
-    if drops and drops[-1] > 0 and size is Size.DENSE and dims < MAP and not _WIDE.search(names.last_name(node.value)):
-        size = Size.UNKNOWN  # one column of each sample
-    if drops and size is Size.SMALL:
-        size = Size.SCALAR
+    size = SampleSize.DENSE if long >= MAP and dims >= MAP and base.size is not SampleSize.SCALAR else base.size
+    if drops and drops[-1] > 0 and size is SampleSize.DENSE and dims < MAP and not _WIDE.search(names.last_name(node.value)):
+        size = SampleSize.UNKNOWN  # one column of each sample
+    if drops and size is SampleSize.SMALL:
+        size = SampleSize.SCALAR
     counts = [_count(item) for item in indices[1:] if isinstance(item, cst.Slice)]
     if len(counts) > 1 and prod(_MANY if count is None else count for count in counts) <= FEW_OF_SAMPLE:
-        size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
+        size, dims = min(size, SampleSize.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
-    return base.having(view=base.view or (not whole and base.size >= Size.UNKNOWN), size=size, home=(), dims=dims)
+    return base.having(view=base.view or (not whole and base.size >= SampleSize.UNKNOWN), size=size, home=(), dims=dims)
 
 
 def _count(item: cst.Slice) -> int | None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.held import MAP, Size
+from oomlint.model.tensor_state import MAP, SampleSize
 from oomlint.model.torch_tables import AXIS_ORDERS
 from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
-    from oomlint.model.held import Held
+    from oomlint.model.tensor_state import TensorState
 
 _DIMS: Final = frozenset({"dim", "axis"})
 _LEAST: Final = 3
@@ -23,9 +23,9 @@ CONVOLVED: Final = {f"conv{kind}{axes}d": axes + 2 for kind in ("", "_transpose"
 PIXELS: Final = "uint8"
 
 
-def pixels(held: Held) -> Held:
+def pixels(held: TensorState) -> TensorState:
     """What becomes whole numbers from 0 to 255: pictures, where it is more than a label for each sample."""
-    return held.having(dims=max(held.dims, MAP)) if held.size is Size.DENSE else held
+    return held.having(dims=max(held.dims, MAP)) if held.size is SampleSize.DENSE else held
 
 
 def axes_of(node: cst.Call, before: int) -> int | None:
@@ -40,13 +40,13 @@ def axes_of(node: cst.Call, before: int) -> int | None:
     return None
 
 
-def reduced_by(held: Held, axes: int | None) -> Held:
+def reduced_by(held: TensorState, axes: int | None) -> TensorState:
     """What a sum, a mean, a greatest value along ``axes`` axes gives; one number where it is along all of them."""
     if axes is None:
-        return held.having(size=Size.SCALAR, dims=0)
+        return held.having(size=SampleSize.SCALAR, dims=0)
     dims = max(held.dims - axes, 0)
-    left = Size.UNKNOWN if held.dims else Size.LEFT
-    return held.having(dims=dims, size=left if held.size is Size.DENSE and dims < MAP else held.size)
+    left = SampleSize.UNKNOWN if held.dims else SampleSize.LEFT
+    return held.having(dims=dims, size=left if held.size is SampleSize.DENSE and dims < MAP else held.size)
 
 
 def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:

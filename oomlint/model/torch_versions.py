@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ _PART: Final = re.compile(r"([<>~!=]=?=?|\^)?\s*(\d{1,9}(?:\.\d{1,9})*)")
 _COMMENT: Final = re.compile(rb"(?m)(?:^|\s)#.*$")
 
 
-class Asked(Struct, frozen=True):
+class VersionRange(Struct, frozen=True):
     """The versions that are asked for: the oldest, and the first that is too new; ``None`` where nobody says."""
 
     oldest: Version | None = None
@@ -54,13 +54,13 @@ class TorchVersions:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._known: Memory[str, Asked] = Memory(project.readings)
+        self._known: AnswerMemory[str, VersionRange] = AnswerMemory(project.readings)
 
-    def of(self, module: Module) -> Asked:
+    def of(self, module: Module) -> VersionRange:
         """What is asked for where a module lies: in its folder, else in the nearest one above that says something."""
         return self._in(os.path.dirname(module.path))
 
-    def _in(self, folder: str) -> Asked:
+    def _in(self, folder: str) -> VersionRange:
         known = self._known.get(folder)
         if known is None:
             parts = [part for path in self._lists(folder) for part in _asked(self._project.raw(path))]
@@ -76,7 +76,7 @@ class TorchVersions:
         return (os.path.join(folder, name) for name in sorted(names))
 
 
-def _asked(data: bytes) -> Iterator[Asked]:
+def _asked(data: bytes) -> Iterator[VersionRange]:
     if b"torch" not in data:
         return
     for match in _ASKS.finditer(_COMMENT.sub(b"", data)):
@@ -84,14 +84,14 @@ def _asked(data: bytes) -> Iterator[Asked]:
         yield _joined([_part(one[1] or "", tuple(int(number) for number in one[2].split("."))) for one in found if one is not None], both=True)
 
 
-def _part(sign: str, version: Version) -> Asked:
+def _part(sign: str, version: Version) -> VersionRange:
     if sign in {"<", "<="}:
-        return Asked(before=version if sign == "<" else _behind(version))
+        return VersionRange(before=version if sign == "<" else _behind(version))
     if sign in {"~=", "^"}:
-        return Asked(version, (version[0] + 1,))
+        return VersionRange(version, (version[0] + 1,))
     if sign == "!=":
-        return Asked()
-    return Asked(version, _behind(version) if not sign or sign.strip("=") == "" else None)
+        return VersionRange()
+    return VersionRange(version, _behind(version) if not sign or sign.strip("=") == "" else None)
 
 
 def _behind(version: Version) -> Version:
@@ -99,15 +99,15 @@ def _behind(version: Version) -> Version:
     return (*version[:-1], version[-1] + 1)
 
 
-def _joined(parts: list[Asked], *, both: bool = False) -> Asked:
+def _joined(parts: list[VersionRange], *, both: bool = False) -> VersionRange:
     """All versions that one of several lists allows, or that ``both`` do."""
     oldest = [one.oldest for one in parts if one.oldest is not None]
     before = [one.before for one in parts if one.before is not None]
     if both:
-        return Asked(max(oldest, default=None), min(before, default=None))
-    return Asked(min(oldest, default=None), max(before) if before and len(before) == len(parts) else None)
+        return VersionRange(max(oldest, default=None), min(before, default=None))
+    return VersionRange(min(oldest, default=None), max(before) if before and len(before) == len(parts) else None)
 
 
-def torch_versions(project: Project, module: Module) -> Asked:
+def torch_versions(project: Project, module: Module) -> VersionRange:
     """The versions of torch that are asked for where a module lies."""
     return project.shared(TorchVersions).of(module)

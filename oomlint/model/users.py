@@ -20,7 +20,7 @@ from oomlint.ast_trees import tree_of
 from oomlint.beside_code import launches
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in
-from oomlint.source import Kind, SourceError, kind_of, read_source
+from oomlint.source import FileKind, SourceError, kind_of, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +66,7 @@ def told_by(project: Project, paths: Iterable[str]) -> list[str]:
     scripts: set[str] = set()
     modules: set[str] = set()
     for path in paths:
-        if launches(path) or kind_of(path) is Kind.NOTEBOOK:
+        if launches(path) or kind_of(path) is FileKind.NOTEBOOK:
             for command in _commands(project, path):
                 scripts |= {os.path.basename(word) for word in command.words if word.endswith(".py")}
                 modules |= {command.words[n + 1].rpartition(".")[2] for n, word in enumerate(command.words[:-1]) if word == "-m"}
@@ -101,7 +101,7 @@ def imported_by(project: Project, path: str, name: str) -> frozenset[str] | None
 
 
 def _commands(project: Project, path: str) -> Iterable[Command]:
-    if kind_of(path) is not Kind.NOTEBOOK:
+    if kind_of(path) is not FileKind.NOTEBOOK:
         return commands_of(path, project.text(path).decode("utf-8-sig", "replace"))
     try:
         return commands_in(read_source(path, project.overlay.get(path)))

@@ -128,7 +128,7 @@ class Partial(Value, frozen=True):
     bound: Bound
 
 
-class Options(Value, frozen=True):
+class ParsedOptions(Value, frozen=True):
     """The namespace that a command-line parser returned."""
 
     module: Module
@@ -136,7 +136,7 @@ class Options(Value, frozen=True):
     style: str  # "argparse", "absl"
 
 
-class Settings(Value, frozen=True):
+class SettingsNode(Value, frozen=True):
     """A node of a settings file (YAML or JSON)."""
 
     file: SettingsFile
@@ -156,7 +156,7 @@ class Namespace(Value, frozen=True):
     module: Module
 
 
-class Filled(Value, frozen=True):
+class FilledObject(Value, frozen=True):
     """An object whose fields the command line of a script may set; ``path`` leads to it from the outermost one."""
 
     instance: Instance
@@ -164,7 +164,7 @@ class Filled(Value, frozen=True):
     path: tuple[str, ...] = ()
 
 
-class Several(Value, frozen=True):
+class ReturnedTuple(Value, frozen=True):
     """A tuple of values that a library returned."""
 
     parts: tuple[Value, ...]
@@ -182,7 +182,7 @@ class Unknown(Value, frozen=True):
     why: str = ""
 
 
-class Written(Unknown, frozen=True):
+class SourceExpression(Unknown, frozen=True):
     """An expression that nothing reduces further, as it is written where the value is made. Unknown to whoever asks for constants."""
 
     node: cst.BaseExpression | None = None
@@ -238,7 +238,7 @@ class Frame(Struct, frozen=True, cache_hash=True):
         return deepest + 1
 
 
-class Step(Struct, frozen=True):
+class ProvenanceStep(Struct, frozen=True):
     """One place of a story."""
 
     module: Module | None
@@ -263,12 +263,12 @@ class Alternative(Struct, frozen=True):
     """
 
     value: Value
-    story: tuple[Step, ...] = ()
+    story: tuple[ProvenanceStep, ...] = ()
     picks: Picks = FREE
     doubt: int = 0
     reach: bool = False
 
-    def after(self, *steps: Step) -> Alternative:
+    def after(self, *steps: ProvenanceStep) -> Alternative:
         """The same with steps put before the story (nearest first)."""
         return Alternative(self.value, (*steps, *self.story), self.picks, self.doubt, self.reach) if steps else self
 
@@ -318,6 +318,6 @@ def truth_of(value: Value) -> bool | None:
         return bool(value.value)
     if isinstance(value, Absent):
         return False
-    if isinstance(value, FunctionRef | ClassRef | Instance | ModuleRef | External | Partial | Options | Filled):
+    if isinstance(value, FunctionRef | ClassRef | Instance | ModuleRef | External | Partial | ParsedOptions | FilledObject):
         return True
     return None

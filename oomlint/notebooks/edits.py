@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oomlint.notebooks.cells import Cell
-    from oomlint.notebooks.magics import Program
-    from oomlint.notebooks.spans import Written
+    from oomlint.notebooks.magics import CellProgram
+    from oomlint.notebooks.spans import CellSource
     from oomlint.untouched import Replacement
 
 _ESCAPED: Final = re.compile(r"(\\+)u(?!00[0-7])[0-9a-fA-F]{4}")  # of what is not ASCII; with two backslashes the first escapes the second
@@ -72,13 +72,13 @@ def _refuse_harm(cell: Cell, replacements: Sequence[Replacement]) -> None:
         raise NotebookError(str(error)) from None
 
 
-def _code(source: str, program: Program) -> Code:
+def _code(source: str, program: CellProgram) -> Code:
     rows = ROW_END.split(source)
     indents = tuple(len(program.indent) if row.startswith(program.indent) else 0 for row in rows) if program.indent else ()
     return Code(program.text, source, indents)
 
 
-def _masked(source: str, program: Program, other_source: str, other: Program) -> tuple[list[str], list[str]]:
+def _masked(source: str, program: CellProgram, other_source: str, other: CellProgram) -> tuple[list[str], list[str]]:
     """The rows of two sources that are IPython's, as many of each: a row that is missing is empty."""
     rows = [row_of(source, mask.row) for mask in program.masks]
     others = [row_of(other_source, mask.row) for mask in other.masks]
@@ -93,7 +93,7 @@ def _writes_ascii(raw: str) -> bool:
     return raw.isascii() and any(len(match[1]) % 2 for match in _ESCAPED.finditer(raw))
 
 
-def _pieces(raw: str, number: int, written: Written, replacements: Sequence[Replacement], *, ascii_only: bool) -> list[Replacement]:
+def _pieces(raw: str, number: int, written: CellSource, replacements: Sequence[Replacement], *, ascii_only: bool) -> list[Replacement]:
     """What changes in the JSON: the strings that the replacements touch, and where rows come and go, what stands between them."""
     parts = written.parts
     if readable("".join(part.text for part in parts)) != "".join(part.text for part in parts) and any("\ufffd" in content for _, _, content in replacements):
@@ -111,7 +111,7 @@ def _pieces(raw: str, number: int, written: Written, replacements: Sequence[Repl
     return found
 
 
-def _separator(raw: str, written: Written, index: int) -> str:
+def _separator(raw: str, written: CellSource, index: int) -> str:
     """What stands between the strings of a list, as close to one of them as can be."""
     parts = written.parts
     if len(parts) > 1:
@@ -123,7 +123,7 @@ def _separator(raw: str, written: Written, index: int) -> str:
     return ", " if raw[written.start - 1].isspace() else ","  # as the file puts a blank behind its colons, or none
 
 
-def _runs(written: Written, replacements: Sequence[Replacement], *, ascii_only: bool) -> Iterator[tuple[int, int, list[str]]]:
+def _runs(written: CellSource, replacements: Sequence[Replacement], *, ascii_only: bool) -> Iterator[tuple[int, int, list[str]]]:
     """First and last of the strings that change side by side, and those that take their place, spelt as JSON."""
     parts = written.parts
     text = "".join(part.text for part in parts)

@@ -29,7 +29,7 @@ class Mask(NamedTuple):
     lead: int  # characters on its left that are Python all the same: indentation, the name that a command's output goes to
 
 
-class Program(NamedTuple):
+class CellProgram(NamedTuple):
     """A cell as Python sees it."""
 
     text: str  # its rows in their places; nothing for a cell that is not Python
@@ -39,12 +39,12 @@ class Program(NamedTuple):
     commands: tuple[tuple[int, str], ...] = ()  # what it hands to the shell, and the row where that begins
 
 
-def as_python(source: str) -> Program:
+def as_python(source: str) -> CellProgram:
     """The program of a cell's source."""
     match = _FIRST_INDENT.match(source)
     indent = match[1] if match else ""
     if not indent and not _MASKABLE.search(source):
-        return Program(source)
+        return CellProgram(source)
     rows = rows_of(source)
     if indent:
         rows = [(row.removeprefix(indent), end) for row, end in rows]
@@ -54,12 +54,12 @@ def as_python(source: str) -> Program:
         words = rows[first][0][2:].split()
         name = " ".join(words[: 2 if words[:1] == ["script"] else 1])
         if name not in _PYTHON_CELL_MAGICS:
-            return Program("", "", name, (), tuple(_script(rows, first + 1)) if name in _SHELL_CELL_MAGICS else ())
+            return CellProgram("", "", name, (), tuple(_script(rows, first + 1)) if name in _SHELL_CELL_MAGICS else ())
         masks.append(Mask(first + 1, 0))
         rows[first] = ("", rows[first][1])
     commands = _mask(rows, masks)
     # What is masked may be empty: a carriage return in front of it and a line feed behind it would be one row end.
-    return Program("".join(f"{row}\n" if end else row for row, end in rows), indent, name, tuple(masks), tuple(commands))
+    return CellProgram("".join(f"{row}\n" if end else row for row, end in rows), indent, name, tuple(masks), tuple(commands))
 
 
 def _script(rows: list[tuple[str, str]], start: int) -> Iterator[tuple[int, str]]:

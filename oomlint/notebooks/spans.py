@@ -26,7 +26,7 @@ class Literal(NamedTuple):
     letters: list[str]
 
 
-class Written(NamedTuple):
+class CellSource(NamedTuple):
     """The source of a cell: its span in the JSON, and the strings that it consists of."""
 
     start: int
@@ -35,7 +35,7 @@ class Written(NamedTuple):
     parts: list[Literal]
 
 
-def written_sources(raw: str, numbers: set[int]) -> dict[int, Written]:
+def written_sources(raw: str, numbers: set[int]) -> dict[int, CellSource]:
     """The sources of the cells with these numbers (1-based, over all cells) in the JSON of a notebook that has been read."""
     return {number: _written(raw, start) for number, start in enumerate(_cells(raw), 1) if number in numbers}
 
@@ -51,11 +51,11 @@ def _cells(raw: str) -> list[int]:
     return [cell for cells in listed for cell in _items(raw, cells)]
 
 
-def _written(raw: str, cell: int) -> Written:
+def _written(raw: str, cell: int) -> CellSource:
     members = _members(raw, cell)
     start = members["source" if "source" in members else "input"]
     listed = raw[start] == "["
-    return Written(start, _end(raw, start), listed, [_literal(raw, part) for part in (_items(raw, start) if listed else [start])])
+    return CellSource(start, _end(raw, start), listed, [_literal(raw, part) for part in (_items(raw, start) if listed else [start])])
 
 
 def _literal(raw: str, start: int) -> Literal:

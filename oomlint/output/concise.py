@@ -40,6 +40,6 @@ def _told(finding: Finding, words: str, fixable: Collection[Safety]) -> Line:
     message = one_line(words)
     if finding.code is None:
         return (("cannot check", "bold red"), (f": {message}", ""))
-    mends = finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety in fixable
-    mark = ((" [*]", "cyan"),) if mends else ()
+    has_fix = finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety in fixable
+    mark = ((" [*]", "cyan"),) if has_fix else ()
     return ((f"{finding.code} {finding.severity.value}", STYLES[finding.severity]), *mark, (f" {message}", ""))

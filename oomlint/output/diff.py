@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
-from oomlint.source import Kind, kind_of, read_source
+from oomlint.source import FileKind, kind_of, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ def _lines(changes: Iterable[Change], view: View, codec: tuple[str, str] | None 
         name = _QUOTED.sub(_escaped, view.name(change.path))
         quoted = name != view.name(change.path)
         name = f'"{name}"' if quoted else name
-        if kind_of(change.path) is Kind.PYTHON:
+        if kind_of(change.path) is FileKind.PYTHON:
             name += "\t" if " " in name and not quoted else ""  # as git does: without a quote or a tab, the name would end at the space
             yield from _diff(name, *(_rows(data.decode(*(codec or (change.encoding, "replace")))) for data in (change.before, change.after)))
             continue

@@ -28,7 +28,7 @@ _PART: Final = re.compile(r"(?<![\w.)\]])\.(?=\d)")
 _LAYOUT: Final = re.compile(r"""[\s()'",;\\{}]+""")
 
 
-class Spot(NamedTuple):
+class FindingSpot(NamedTuple):
     """Where a finding stands, in words that last."""
 
     definition: str  # dotted: "Trainer.fit"; empty at the top of a file
@@ -58,12 +58,12 @@ class Fingerprints:
         """The name of the file, with ``/``."""
         return relative(finding.place.path, self._folder)
 
-    def spot(self, finding: Finding) -> Spot:
+    def spot(self, finding: Finding) -> FindingSpot:
         """Where the finding stands. For a file that cannot be read it is the cause."""
         path = finding.place.path
         source = self._view.source(path) if finding.code is not None else None
         if source is None:
-            return Spot("", finding.message)
+            return FindingSpot("", finding.message)
         if path not in self._statements:
             self._statements[path] = _Statements(source)
         return self._statements[path].at(source.program_row(finding.place), finding.place.column)
@@ -88,7 +88,7 @@ class _Statements:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
 
-    def at(self, row: int, column: int) -> Spot:
+    def at(self, row: int, column: int) -> FindingSpot:
         """The statement that holds a place of the program; its row where the program is none for this Python."""
         names, found = [], None
         for statement in self._around(row, column):
@@ -96,8 +96,8 @@ class _Statements:
                 names.append(found.name)
             found = statement
         if found is None:
-            return Spot("", normal(self._rows[row - 1] if row <= len(self._rows) else ""))
-        return Spot(".".join(names), normal(self._text(found)))
+            return FindingSpot("", normal(self._rows[row - 1] if row <= len(self._rows) else ""))
+        return FindingSpot(".".join(names), normal(self._text(found)))
 
     def _around(self, row: int, column: int) -> Iterator[ast.stmt]:
         """The statements around a place, the outermost first."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.notebooks.spans import written_sources
 from oomlint.rows import ROW_END
-from oomlint.source import Kind
+from oomlint.source import FileKind
 
 if TYPE_CHECKING:
     from oomlint.finding import Place
@@ -44,7 +44,7 @@ def span(place: Place, view: View) -> Span | None:
     source = view.source(place.path)
     if source is None:
         return None
-    if source.kind is Kind.NOTEBOOK:
+    if source.kind is FileKind.NOTEBOOK:
         found, raw = _in_notebook(source, place), _raw(source)
         mark = len(source.data) - len(raw.encode())
         return None if found is None else Span(*found, *(mark + len(raw[:index].encode()) for index in found))

@@ -13,7 +13,7 @@ from oomlint.output.github import repository
 from oomlint.output.physical import physical, span
 from oomlint.output.urls import HOME, address_of
 from oomlint.rule import page
-from oomlint.source import Kind
+from oomlint.source import FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -138,7 +138,7 @@ class _Log:
         source = self._view.source(edit.place.path)
         if source is None:
             return edit.content
-        if source.kind is Kind.NOTEBOOK:
+        if source.kind is FileKind.NOTEBOOK:
             return json.dumps(edit.content, ensure_ascii=source.data.isascii())[1:-1]
         return edit.content.replace("\n", source.newline)
 

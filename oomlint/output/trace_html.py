@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint import __version__
 from oomlint.output import page, trace_svg, trace_words, verdicts_svg
-from oomlint.output.trace_svg import Layer, Spots
+from oomlint.output.trace_svg import ChartLayer, Spots
 from oomlint.output.view import one_line
-from oomlint.trace.judging import Subject, epochs_of
-from oomlint.trace.timeline import MarkKind, Role
+from oomlint.trace.judging import JudgedSubject, epochs_of
+from oomlint.trace.timeline import MarkKind, ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.output.view import View
     from oomlint.trace.explaining import Explained
-    from oomlint.trace.report import Report
+    from oomlint.trace.report import TraceReport
     from oomlint.trace.timeline import Trace
 
 _LAYERS: Final = 5  # processes with a layer of their own; the rest are one
@@ -26,7 +26,7 @@ _STYLE: Final = """
 """.strip()
 
 
-def text(report: Report, view: View) -> str:
+def text(report: TraceReport, view: View) -> str:
     """The page."""
     trace = report.trace
     body = [f"<h1>oomlint trace</h1>\n<pre>{escape(trace_words.command(trace))}</pre>\n"]
@@ -47,7 +47,7 @@ def _spots(trace: Trace) -> Spots:
     return Spots(epochs_of(trace), phases, [kill.at for kill in trace.kills])
 
 
-def _memory(report: Report) -> Iterator[str]:
+def _memory(report: TraceReport) -> Iterator[str]:
     trace = report.trace
     peak = trace.peak
     if peak is None:
@@ -83,9 +83,9 @@ def _most_descriptors(trace: Trace) -> tuple[tuple[float, float], ...]:
     return tuple((sample.at, float(max(each.descriptors for each in sample.processes.values()))) for sample in trace.samples if sample.processes)
 
 
-def _layers(trace: Trace) -> list[Layer]:
+def _layers(trace: Trace) -> list[ChartLayer]:
     """The processes that held most, the workers together, and what is left; shared memory is a layer of its own."""
-    workers = frozenset(trace.of_role(Role.WORKER))
+    workers = frozenset(trace.of_role(ProcessRole.WORKER))
     most: dict[int, int] = {}
     for sample in trace.samples:
         for index, figures in sample.processes.items():
@@ -93,12 +93,12 @@ def _layers(trace: Trace) -> list[Layer]:
                 most[index] = max(most.get(index, 0), figures.anonymous)
     named = sorted(most, key=lambda index: -most[index])[: _LAYERS - 2]
     rest = frozenset(most) - frozenset(named)
-    found = [Layer(trace.name(index), _anonymous(trace, frozenset([index]))) for index in named]
+    found = [ChartLayer(trace.name(index), _anonymous(trace, frozenset([index]))) for index in named]
     if workers:
-        found.append(Layer("workers", _anonymous(trace, workers)))
+        found.append(ChartLayer("workers", _anonymous(trace, workers)))
     if rest:
-        found.append(Layer("other processes", _anonymous(trace, rest)))
-    found.append(Layer("shared memory", [float(sum(each.shared for each in sample.processes.values())) for sample in trace.samples]))
+        found.append(ChartLayer("other processes", _anonymous(trace, rest)))
+    found.append(ChartLayer("shared memory", [float(sum(each.shared for each in sample.processes.values())) for sample in trace.samples]))
     return [layer for layer in found if any(layer.values)]
 
 
@@ -106,19 +106,19 @@ def _anonymous(trace: Trace, indices: frozenset[int]) -> list[float]:
     return [float(sum(each.anonymous for index, each in sample.processes.items() if index in indices)) for sample in trace.samples]
 
 
-def _growth(report: Report) -> Iterator[str]:
+def _growth(report: TraceReport) -> Iterator[str]:
     yield '<h2>Growth</h2>\n<div class="scroll"><table id="growth">\n<tr><th>What</th><th>Verdict</th><th></th></tr>\n'
     for growth in report.growths:
         known = growth.trend
         style = "grows" if known.shape.grows else "quiet"
         figures = f'data-shape="{escape(known.shape.value)}" data-rise="{known.rise:.0f}" data-minute="{known.a_minute:.0f}"'
         said = page.prose(trace_words.trend(growth, report.trace))
-        who = one_line(growth.who) + (" descriptors" if growth.subject is Subject.DESCRIPTORS else "")
+        who = one_line(growth.who) + (" descriptors" if growth.subject is JudgedSubject.DESCRIPTORS else "")
         yield f'<tr><td>{escape(who)}</td><td class="outcome {style}" {figures}>{escape(known.shape.value)}</td><td>{said}</td></tr>\n'
     yield "</table></div>\n"
 
 
-def _explanation(report: Report, view: View) -> Iterator[str]:
+def _explanation(report: TraceReport, view: View) -> Iterator[str]:
     explained = report.explanation.explained
     rest = [*trace_words.unexplained(report)]
     if not (explained or rest or report.next or report.lines):

@@ -9,22 +9,22 @@ from oomlint.output import json_array, trace_words
 from oomlint.output.json_schema import array_of, object_of
 from oomlint.output.json_schema import schema as findings_schema
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Subject, gaps, overlooked
-from oomlint.trace.timeline import Figures, MarkKind, Role
+from oomlint.trace.judging import JudgedSubject, gaps, overlooked
+from oomlint.trace.timeline import MarkKind, ProcessFigures, ProcessRole
 
 if TYPE_CHECKING:
     from oomlint.output.view import View
-    from oomlint.trace.judging import Growth
-    from oomlint.trace.report import Report
-    from oomlint.trace.timeline import Sample, Trace
+    from oomlint.trace.judging import GrowthVerdict
+    from oomlint.trace.report import TraceReport
+    from oomlint.trace.timeline import TimelineSample, Trace
 
 
-def text(report: Report, view: View) -> str:
+def text(report: TraceReport, view: View) -> str:
     """The object, in ASCII, so that any encoding of the stream holds it."""
     return json.dumps(entry(report, view), indent=2) + "\n"
 
 
-def entry(report: Report, view: View) -> dict[str, Any]:
+def entry(report: TraceReport, view: View) -> dict[str, Any]:
     """The report as plain values. Times are seconds since the start, sizes are bytes."""
     trace = report.trace
     end, pace, told = trace.ending, trace.pace, report.predicted
@@ -89,7 +89,7 @@ def entry(report: Report, view: View) -> dict[str, Any]:
     }
 
 
-def _sample(sample: Sample) -> dict[str, Any]:
+def _sample(sample: TimelineSample) -> dict[str, Any]:
     return {
         "at": round(sample.at, 3),
         "processes": [{"process": index, **figures._asdict()} for index, figures in sample.processes.items()],
@@ -100,7 +100,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _growth(growth: Growth, trace: Trace) -> dict[str, Any]:
+def _growth(growth: GrowthVerdict, trace: Trace) -> dict[str, Any]:
     known = growth.trend
     return {
         "subject": growth.subject.value,
@@ -133,8 +133,8 @@ _WHOLES: Final = {"type": "array", "items": _WHOLE}
 def schema() -> dict[str, Any]:
     """A JSON Schema of the object."""
     findings = findings_schema()
-    subject, place = {"enum": [each.value for each in Subject]}, {**_WHOLE, "description": "a place in `processes`, from 0"}
-    figures = {"process": place, **dict.fromkeys(Figures._fields, _WHOLE)}
+    subject, place = {"enum": [each.value for each in JudgedSubject]}, {**_WHOLE, "description": "a place in `processes`, from 0"}
+    figures = {"process": place, **dict.fromkeys(ProcessFigures._fields, _WHOLE)}
     sample = {
         "at": _NUMBER,
         "processes": array_of(object_of(figures)),
@@ -161,7 +161,7 @@ def schema() -> dict[str, Any]:
         "pid": _WHOLE,
         "parent": _WHOLE,
         "name": _TEXT,
-        "role": {"enum": [each.value for each in Role]},
+        "role": {"enum": [each.value for each in ProcessRole]},
         "start_method": _or_null(_TEXT),
         "rank": _or_null(_WHOLE),
         "command": _TEXTS,

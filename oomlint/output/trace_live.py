@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from oomlint.output import trace_words
 from oomlint.output.summary import count
 from oomlint.output.view import visible
-from oomlint.trace.timeline import MarkKind, Role
+from oomlint.trace.timeline import MarkKind, ProcessRole
 
 if TYPE_CHECKING:
     from oomlint.trace.timeline import Trace
@@ -26,7 +26,7 @@ def line(trace: Trace) -> str:
         return "starting"
     now = trace.samples[-1]
     parts = [f"{trace_words.moment(now.at)}  {trace_words.size(now.total)} (at most {trace_words.size(trace.peak.total)})"]
-    workers = [index for index in now.processes if trace.processes[index].role is Role.WORKER]
+    workers = [index for index in now.processes if trace.processes[index].role is ProcessRole.WORKER]
     if workers:
         held = sum(now.processes[index].held for index in workers)
         parts.append(f"{count(len(workers), 'worker')} {trace_words.size(held)}")

@@ -28,7 +28,7 @@ _LEGEND: Final = 20  # a row of the legend
 _MOST_MARKS: Final = 60
 
 
-class Layer(NamedTuple):
+class ChartLayer(NamedTuple):
     """What one part of the tree holds, at the moments of the chart."""
 
     name: str
@@ -43,7 +43,7 @@ class Spots(NamedTuple):
     kills: Sequence[float] = ()
 
 
-def layers(times: Sequence[float], found: Sequence[Layer], unit: str, spots: Spots, limit: float | None = None) -> str:
+def layers(times: Sequence[float], found: Sequence[ChartLayer], unit: str, spots: Spots, limit: float | None = None) -> str:
     """Areas that stand on each other, over one axis of seconds. A limit is drawn where it is not far above."""
     end = times[-1] if times else 0.0
     totals = [sum(layer.values[number] for layer in found) for number in range(len(times))]
@@ -97,4 +97,4 @@ def _kept(values: Sequence[float]) -> list[int]:
 
 def line(points: Points, name: str, unit: str, spots: Spots) -> str:
     """One series as an area."""
-    return layers([at for at, _ in points], [Layer(name, [value for _, value in points])], unit, spots)
+    return layers([at for at, _ in points], [ChartLayer(name, [value for _, value in points])], unit, spots)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 from oomlint.output import concise, trace_words
 from oomlint.output.view import one_line, visible
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Subject, epochs_of
+from oomlint.trace.judging import JudgedSubject, epochs_of
 from oomlint.trace.timeline import MarkKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.output.view import Line, View
-    from oomlint.trace.judging import Growth
-    from oomlint.trace.report import Report
-    from oomlint.trace.timeline import Points, Sample, Trace
+    from oomlint.trace.judging import GrowthVerdict
+    from oomlint.trace.report import TraceReport
+    from oomlint.trace.timeline import Points, TimelineSample, Trace
 
 _WIDTH, _HEIGHT = 64, 8
 _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
@@ -26,7 +26,7 @@ _ROWS: Final = 10  # processes of a table
 _STYLES: Final = {Shape.STEADY: "red", Shape.STAIRS: "red", Shape.EPOCHS: "red", Shape.WAVES: "yellow", Shape.KEPT: "yellow", Shape.FLAT: "green"}
 
 
-def lines(report: Report, view: View, *, plain: bool = False) -> Iterator[Line]:
+def lines(report: TraceReport, view: View, *, plain: bool = False) -> Iterator[Line]:
     """The report. ``plain``: without block characters, for a stream that has none."""
     trace = report.trace
     yield ((f"{trace_words.command(trace)}: ", "bold"), (trace_words.ending(trace), "bold"))
@@ -47,7 +47,7 @@ def lines(report: Report, view: View, *, plain: bool = False) -> Iterator[Line]:
         yield from (((f"note: {visible(note)}", ""),) for note in notes)
 
 
-def _memory(trace: Trace, peak: Sample, *, plain: bool) -> Iterator[Line]:
+def _memory(trace: Trace, peak: TimelineSample, *, plain: bool) -> Iterator[Line]:
     total = tuple((sample.at, float(sample.total)) for sample in trace.samples)
     yield (("", ""),)
     yield (("memory", "bold"), (f" ({trace.measure}), at most {trace_words.size(peak.total)}, {trace_words.place(trace, peak.at)}", ""))
@@ -104,13 +104,13 @@ def _mark_row(trace: Trace) -> str:
     return f"{'':>12}{''.join(row).rstrip()} {what}"
 
 
-def _growth(growth: Growth, trace: Trace) -> Line:
-    style = _STYLES.get(growth.trend.shape, "") if growth.subject is not Subject.COPIES else "yellow"
-    what = " descriptors" if growth.subject is Subject.DESCRIPTORS else ""
+def _growth(growth: GrowthVerdict, trace: Trace) -> Line:
+    style = _STYLES.get(growth.trend.shape, "") if growth.subject is not JudgedSubject.COPIES else "yellow"
+    what = " descriptors" if growth.subject is JudgedSubject.DESCRIPTORS else ""
     return ((f"  {visible(growth.who)}{what}: ", ""), (trace_words.trend(growth, trace), style))
 
 
-def _explanation(report: Report, view: View) -> Iterator[Line]:
+def _explanation(report: TraceReport, view: View) -> Iterator[Line]:
     explained = report.explanation.explained
     open_ = list(trace_words.unexplained(report))
     if explained or open_ or report.next or report.lines:

@@ -10,17 +10,17 @@ from oomlint.output.summary import count
 from oomlint.output.verdicts_numbers import amount
 from oomlint.output.view import one_line
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Subject, gaps, in_files, overlooked, sends
+from oomlint.trace.judging import JudgedSubject, gaps, in_files, overlooked, sends
 from oomlint.trace.running import SHARE
-from oomlint.trace.timeline import MarkKind, Role
+from oomlint.trace.timeline import MarkKind, ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.trace.explaining import Explained
-    from oomlint.trace.judging import Growth
-    from oomlint.trace.report import Report
-    from oomlint.trace.timeline import Kill, Sample, Trace
+    from oomlint.trace.judging import GrowthVerdict
+    from oomlint.trace.report import TraceReport
+    from oomlint.trace.timeline import Kill, TimelineSample, Trace
 
 _MINUTE, _HOUR = 60, 3600
 _SHOWN: Final = 4  # processes that a sentence names
@@ -77,31 +77,31 @@ def place(trace: Trace, at: float) -> str:
     return ", ".join([*parts, *([one_line(phase.name)] if phase else [])])
 
 
-def holders(trace: Trace, sample: Sample) -> list[tuple[str, int, int, int, int]]:
+def holders(trace: Trace, sample: TimelineSample) -> list[tuple[str, int, int, int, int]]:
     """Who held what at a reading, the largest first: name, anonymous, shared, private dirty, descriptors. Workers of a kind come as one row each."""
     rows = []
     for index, figures in sample.processes.items():
         process = trace.processes[index]
-        about = f" ({process.start_method})" if process.role is Role.WORKER else ""
+        about = f" ({process.start_method})" if process.role is ProcessRole.WORKER else ""
         rows.append((f"{trace.name(index)}{about}, pid {process.pid}", figures.anonymous, figures.shared, figures.dirty, figures.descriptors))
     return sorted(rows, key=lambda row: -(row[1] + row[2]))
 
 
-def trend(growth: Growth, trace: Trace) -> str:
+def trend(growth: GrowthVerdict, trace: Trace) -> str:
     """What is said of a growth, after who it is of."""
     known = growth.trend
 
     def much(value: float) -> str:
         return amount(value, growth.subject.unit)
 
-    if growth.subject is Subject.COPIES:
+    if growth.subject is JudgedSubject.COPIES:
         each = f", {much(growth.held / max(len(growth.processes), 1))} in each" if len(growth.processes) > 1 else ""
         said = f"have copied {much(growth.held)} of what they inherited{each}: writing to a page copies it, and reading a Python object writes to its count"
         return said + (f"; {_speed(growth, trace)}" if known.shape.grows else "")
     match known.shape:
         case Shape.SHORT:
             return "too short to judge"
-        case Shape.FLAT if growth.subject is Subject.WORKERS:
+        case Shape.FLAT if growth.subject is JudgedSubject.WORKERS:
             return f"flat, with {much(growth.held)} of their own at the peak"
         case Shape.FLAT:
             return f"flat, at {much(growth.held)}{_whole(growth, trace)}" if growth.held else "flat"
@@ -121,13 +121,13 @@ def trend(growth: Growth, trace: Trace) -> str:
             return f"grows steadily: {_speed(growth, trace)}"
 
 
-def _whole(growth: Growth, trace: Trace) -> str:
+def _whole(growth: GrowthVerdict, trace: Trace) -> str:
     """Why what one process holds is more than its proportional share, where it is."""
     shares = [figures for index, figures in trace.peak.processes.items() if growth.processes == (index,)] if trace.peak else []
     return ", counting whole what others share" if any(each.anonymous < _CLOSE * each.mapped for each in shares) else ""
 
 
-def _speed(growth: Growth, trace: Trace) -> str:
+def _speed(growth: GrowthVerdict, trace: Trace) -> str:
     known, unit = growth.trend, growth.subject.unit
     parts = [f"{amount(known.a_minute, unit)} a minute"]
     if known.a_step is not None:
@@ -141,7 +141,7 @@ def _epoch(trace: Trace) -> str:
     return "epoch" if trace.of_kind(MarkKind.EPOCH) else "pass over a loader"
 
 
-def predicted(report: Report) -> str:
+def predicted(report: TraceReport) -> str:
     """What was predicted of the peak; empty where nothing was."""
     told = report.predicted
     if told is None:
@@ -163,7 +163,7 @@ def deaths(trace: Trace) -> Iterator[str]:
         yield f"SIGKILL came from elsewhere: {_ELSEWHERE}"
 
 
-def notes(report: Report) -> Iterator[str]:
+def notes(report: TraceReport) -> Iterator[str]:
     """What else has to be said: limits, what may be missed, what is left."""
     trace = report.trace
     if trace.group_limit is not None and trace.group_most:
@@ -209,12 +209,18 @@ def explains(each: Explained) -> str:
     return f"fits {'the growth of' if each.grows else 'what is held by'} {listed}"
 
 
-def _name(growth: Growth) -> str:
+def _name(growth: GrowthVerdict) -> str:
     """Who it is of, and what of it where that is not memory."""
-    return f"the descriptors of the {growth.who}" if growth.subject is Subject.DESCRIPTORS else f"the {growth.who}" if growth.who[:1].islower() else growth.who
+    return (
+        f"the descriptors of the {growth.who}"
+        if growth.subject is JudgedSubject.DESCRIPTORS
+        else f"the {growth.who}"
+        if growth.who[:1].islower()
+        else growth.who
+    )
 
 
-def unexplained(report: Report) -> Iterator[str]:
+def unexplained(report: TraceReport) -> Iterator[str]:
     """What nothing that a check finds explains."""
     if not report.explanation.files:
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.output.verdicts_numbers import Item
     from oomlint.output.view import View
-    from oomlint.verify.case import Case, Reading, Verdict
+    from oomlint.verify.case import Case, QuantityReading, Verdict
 
 _DIFF_CLASSES: Final = {"green": "added", "red": "removed", "cyan": "soft"}
 _OPEN_ROWS: Final = 5  # a longer list is folded
@@ -75,11 +75,11 @@ def _section(number: int, item: Item, view: View, python: str) -> Iterator[str]:
     yield "</section>\n"
 
 
-def _name(reading: Reading) -> str:
+def _name(reading: QuantityReading) -> str:
     return page.prose(reading.name) + (f' <span class="soft">{page.prose(reading.under)}</span>' if reading.under else "")
 
 
-def _readings(readings: Sequence[Reading]) -> Iterator[str]:
+def _readings(readings: Sequence[QuantityReading]) -> Iterator[str]:
     if len(readings) <= 1:
         return
     yield '<div class="scroll"><table>\n<tr><th>Reading</th><th class="number">Before</th><th class="number">After</th></tr>\n'

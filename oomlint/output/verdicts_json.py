@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.output.verdicts_numbers import Item, Points
-    from oomlint.verify.case import Reading, Timeline
+    from oomlint.verify.case import QuantityReading, Timeline
 
 
 def verdict_entry(item: Item, python: str) -> dict[str, object]:
@@ -19,7 +19,7 @@ def verdict_entry(item: Item, python: str) -> dict[str, object]:
         "outcome": verdict.outcome.value,
         "reason": verdict.reason,
         "next_step": verdict.next_step or None,
-        "has_fix": case.mended,
+        "has_fix": case.has_fix,
         "fidelity": verdict.fidelity.value if verdict.fidelity else None,
         "readings": [_reading(reading) for reading in verdict.readings],
         "timelines": [_timeline(timeline) for timeline in verdict.timelines],
@@ -32,7 +32,7 @@ def verdict_entry(item: Item, python: str) -> dict[str, object]:
     }
 
 
-def _reading(reading: Reading) -> dict[str, object]:
+def _reading(reading: QuantityReading) -> dict[str, object]:
     return {"name": reading.name, "unit": reading.unit, "under": reading.under, "before": _numbers(reading.before), "after": _numbers(reading.after)}
 
 

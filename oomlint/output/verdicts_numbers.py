@@ -90,7 +90,7 @@ def bounds(lines: Iterable[Points]) -> tuple[float, float]:
 
 def title(case: Case, verdict: Verdict) -> str:
     """The outcome in a few words that stand alone."""
-    if not case.mended:
+    if not case.has_fix:
         return verdict.outcome.value
     return f"fix {'has ' if verdict.outcome is Outcome.NO_EFFECT else ''}{verdict.outcome.value}"
 
@@ -104,13 +104,13 @@ def how(verdict: Verdict, python: str) -> str:
 def total(items: Sequence[Item]) -> str:
     """``12 fixes verified: 8 confirmed, 2 no effect, 2 inconclusive; 3 findings without a fix: 2 shown, 1 not shown``."""
     parts = []
-    for mended in (True, False):
-        tally = Counter(verdict.outcome for case, verdict in items if case.mended is mended)
+    for fixed in (True, False):
+        tally = Counter(verdict.outcome for case, verdict in items if case.has_fix is fixed)
         if not tally:
             continue
         number = sum(tally.values())
         said = ", ".join(f"{tally[outcome]} {_SHORT.get(outcome, outcome.value)}" for outcome in Outcome if tally[outcome])
-        what = f"{number} {'fix' if number == 1 else 'fixes'} verified" if mended else f"{count(number, 'finding')} without a fix"
+        what = f"{number} {'fix' if number == 1 else 'fixes'} verified" if fixed else f"{count(number, 'finding')} without a fix"
         parts.append(f"{what}: {said}")
     cached = sum(verdict.cached for _, verdict in items)
     return "; ".join(parts) + (f" ({cached} cached)" if cached else "") + "."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.output.verdicts_numbers import Points
-    from oomlint.verify.case import Reading, Timeline
+    from oomlint.verify.case import QuantityReading, Timeline
 
 STYLE: Final = """
 svg { display: block; width: 100%; max-width: 44rem; height: auto; margin: .5rem 0 1rem; font: 13px system-ui, sans-serif }
@@ -38,7 +38,7 @@ _SCALES: Final = (1 << 40, 1 << 30, 1 << 20, 1 << 10)
 _MOST_POINTS: Final = 600
 
 
-def bars(reading: Reading) -> str:
+def bars(reading: QuantityReading) -> str:
     """Two bars to one scale; each repetition is a mark on its bar."""
     rows = [(name, values) for name, values in (("before", reading.before), ("after", reading.after)) if values]
     most = max((value for _, values in rows for value in values if math.isfinite(value)), default=0.0)
@@ -87,7 +87,7 @@ def svg(height: int, spoken: str, parts: Sequence[str]) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(spoken)}</title>{"".join(parts)}</svg>'
 
 
-def _spoken(reading: Reading) -> str:
+def _spoken(reading: QuantityReading) -> str:
     after = f", {measured(reading.after, reading.unit)} after" if reading.after else ""
     return f"{one_line(reading.name)}: {measured(reading.before, reading.unit)} before{after}"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from oomlint.output.verdicts_numbers import Item
     from oomlint.output.view import Line, View
-    from oomlint.verify.case import Reading, Timeline
+    from oomlint.verify.case import QuantityReading, Timeline
 
 STYLES: Final = {
     Outcome.CONFIRMED: "bold green",
@@ -79,11 +79,11 @@ def _outcome(item: Item) -> Line:
     return ((f"{case.code} {verdict.outcome.value}", STYLES[verdict.outcome]), (f"{cached}: ", ""))
 
 
-def _named(reading: Reading) -> str:
+def _named(reading: QuantityReading) -> str:
     return one_line(f"{reading.name}, {reading.under}" if reading.under else reading.name)
 
 
-def _chart(reading: Reading, *, plain: bool) -> Iterator[Line]:
+def _chart(reading: QuantityReading, *, plain: bool) -> Iterator[Line]:
     """Two bars to one scale."""
     rows = [(name, values, style) for name, values, style in (("before", reading.before, _BEFORE), ("after", reading.after, _AFTER)) if values]
     most = max((middle(values) for _, values, _ in rows), default=0.0)
@@ -93,7 +93,7 @@ def _chart(reading: Reading, *, plain: bool) -> Iterator[Line]:
         yield ((f"    {name:<6} ", ""), (bar(middle(values), most, _WIDTH, plain=plain), style), (f" {_value(values, reading.unit, plain=plain)}", ""))
 
 
-def _row(reading: Reading, *, plain: bool) -> Iterator[Line]:
+def _row(reading: QuantityReading, *, plain: bool) -> Iterator[Line]:
     before = _value(reading.before, reading.unit, plain=plain)
     after = f" before, {_value(reading.after, reading.unit, plain=plain)} after" if reading.after else ""
     yield ((f"  {_named(reading)}: {before}{after}", ""),)

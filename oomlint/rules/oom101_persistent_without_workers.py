@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_true
-from oomlint.memory.loaders.worker_conflicts import Guard, told
+from oomlint.memory.loaders.worker_conflicts import WorkerGuard, told
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-GUARD = Guard("persistent_workers", lambda given, count, literal: f"{count} > 0" if literal else f"{given} and {count} > 0")
+GUARD = WorkerGuard("persistent_workers", lambda given, count, literal: f"{count} > 0" if literal else f"{given} and {count} > 0")
 
 
 class PersistentWithoutWorkers(Rule):

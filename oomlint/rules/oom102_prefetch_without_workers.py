@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_given
-from oomlint.memory.loaders.worker_conflicts import Guard, told
+from oomlint.memory.loaders.worker_conflicts import WorkerGuard, told
 from oomlint.model.torch_versions import PREFETCH_NONE, torch_versions
 from oomlint.model.values import Const
 from oomlint.rule import Rule
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
 
-GUARD = Guard("prefetch_factor", lambda given, count, literal: f"{given} if {count} > 0 else None", PREFETCH_NONE)  # noqa: ARG005
+GUARD = WorkerGuard("prefetch_factor", lambda given, count, literal: f"{given} if {count} > 0 else None", PREFETCH_NONE)  # noqa: ARG005
 _DEFAULT = 2  # before torch 2.0, with and without workers
 
 

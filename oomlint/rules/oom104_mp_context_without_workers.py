@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_given
-from oomlint.memory.loaders.worker_conflicts import Guard, told
+from oomlint.memory.loaders.worker_conflicts import WorkerGuard, told
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-GUARD = Guard("multiprocessing_context", lambda given, count, literal: f"{given} if {count} > 0 else None")  # noqa: ARG005
+GUARD = WorkerGuard("multiprocessing_context", lambda given, count, literal: f"{given} if {count} > 0 else None")  # noqa: ARG005
 
 
 class MpContextWithoutWorkers(Rule):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding, Place
     from oomlint.memory.loaders.in_flight import Inflight
-    from oomlint.memory.loaders.job_limits import Limit
+    from oomlint.memory.loaders.job_limits import JobLimit
     from oomlint.model.project import Module, Project
 
 
@@ -115,7 +115,7 @@ class SharedMemoryTooSmall(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose batches in flight do not fit into the shared memory of a container that starts the training."""
-        worst: dict[Place, tuple[int, Inflight, Limit]] = {}
+        worst: dict[Place, tuple[int, Inflight, JobLimit]] = {}
         for start in starts(module, project):
             limit = shared_memory(start.command)
             case = inflight_of(start, project) if limit is not None else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding, Place
-    from oomlint.memory.loaders.job_limits import Limit, Start
+    from oomlint.memory.loaders.job_limits import JobLimit, Start
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 
@@ -124,7 +124,7 @@ class WorkersAboveCpus(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with more workers than the job that starts the training has processors."""
-        worst: dict[Place, tuple[int, Start, Alternative, Limit]] = {}
+        worst: dict[Place, tuple[int, Start, Alternative, JobLimit]] = {}
         for start in starts(module, project):
             limit = processors(start.command)
             workers = workers_of(start, project) if limit is not None else None

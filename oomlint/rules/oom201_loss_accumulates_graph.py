@@ -119,5 +119,5 @@ class LossAccumulatesGraph(Rule):
             target = "The trainer" if isinstance(store.node, cst.Return) else f"`{target_of(store)}`"
             does = "joins" if store.kind == "concat" else "sums"
             message = Message(f"{target} {does} `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
-            mend = detach_fix(growth, module, project, "detach the value before it is summed")
-            yield self.finding(message=message, fix=mend, **told(growth, module))
+            patch = detach_fix(growth, module, project, "detach the value before it is summed")
+            yield self.finding(message=message, fix=patch, **told(growth, module))

@@ -114,5 +114,5 @@ class AppendAttachedTensor(Rule):
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
-            mend = detach_fix(growth, module, project, "detach the tensor before it is stored")
-            yield self.finding(message=message, fix=mend, **told(growth, module))
+            patch = detach_fix(growth, module, project, "detach the tensor before it is stored")
+            yield self.finding(message=message, fix=patch, **told(growth, module))

@@ -141,6 +141,6 @@ class MeterKeepsGraph(Rule):
             store = growth.store
             places = [store.module.place(store.node, "kept here")] if store.node is not call else []
             places += [module.place(other).saying("here, too", Role.AGAIN) for other in growth.others]
-            mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "detach the tensor before it is passed")
+            patch = None if not stays_detached(growth, project) else meter_fix(growth, module, "detach the tensor before it is passed")
             facts = growth_facts(growth)
-            yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend, facts=facts)
+            yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=patch, facts=facts)

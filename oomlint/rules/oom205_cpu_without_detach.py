@@ -9,7 +9,7 @@ from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import target_of, told, what_of
 from oomlint.memory.fixes.growth_fixes import detach_fix
-from oomlint.model.held import Graph
+from oomlint.model.tensor_state import Graph
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -112,5 +112,5 @@ class CpuWithoutDetach(Rule):
                 f"`{target_of(store)}` collects `{what_of(store)}` {'on the CPU' if moved else f'of `{min(calls)}`'} without `.detach()`",
                 f"{'the copy' if moved else 'what it gives'} keeps its graph, so the {graph} of every step stay on the device",
             )
-            mend = detach_fix(growth, module, project, "detach the tensor before it is stored")
-            yield self.finding(message=message, fix=mend, **told(growth, module))
+            patch = detach_fix(growth, module, project, "detach the tensor before it is stored")
+            yield self.finding(message=message, fix=patch, **told(growth, module))

@@ -108,5 +108,5 @@ class KeepsLoaderTensors(Rule):
             store = growth.store
             holds = "each holds `/dev/shm` memory and a file descriptor (often limited to 1024)"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` of worker batches without a copy", holds)
-            mend = None if written_later(growth) else fix(growth, module, self.help, copied(module), safe_if_sure)
-            yield self.finding(message=message, fix=mend, **told(growth, module))
+            patch = None if written_later(growth) else fix(growth, module, self.help, copied(module), safe_if_sure)
+            yield self.finding(message=message, fix=patch, **told(growth, module))

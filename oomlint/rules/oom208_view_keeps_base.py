@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.model.held import Held
     from oomlint.model.project import Module, Project
+    from oomlint.model.tensor_state import TensorState
 
 
 class ViewKeepsBase(Rule):
@@ -99,10 +99,10 @@ class ViewKeepsBase(Rule):
             store = growth.store
             whole = f"each view keeps its whole tensor in memory, for every step of {loop_of(growth)}"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}`, a view of a larger tensor", whole)
-            mend = fix(growth, module, self.help, copied(module), _never)
-            yield self.finding(message=message, fix=mend, **told(growth, module))
+            patch = fix(growth, module, self.help, copied(module), _never)
+            yield self.finding(message=message, fix=patch, **told(growth, module))
 
 
-def _never(_: Held) -> Safety:
+def _never(_: TensorState) -> Safety:
     """Where the base is written to later, a copy is another thing than a view."""
     return Safety.UNSAFE

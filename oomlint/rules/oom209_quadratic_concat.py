@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.finding import Finding
-    from oomlint.memory.buffers.concatenation import Growth
+    from oomlint.memory.buffers.concatenation import SelfConcatenation
     from oomlint.memory.buffers.rejoined import Rejoin
     from oomlint.model.project import Module, Project
 
@@ -119,7 +119,7 @@ class QuadraticConcat(Rule):
         """Yield, for each loop, the first statement that copies what it grows."""
         if holds_tests(module):
             return  # the loops of tests are short
-        loops: dict[cst.CSTNode, list[Growth]] = {}
+        loops: dict[cst.CSTNode, list[SelfConcatenation]] = {}
         for growth in growths(module, project):
             loops.setdefault(growth.loop, []).append(growth)
         for found in loops.values():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding, Place
-    from oomlint.memory.buffers.caches import Cache
+    from oomlint.memory.buffers.caches import SampleCache
     from oomlint.model.project import Module, Project
 
 _SHARED: Final = Fix(Safety.DISPLAY, "read it before the workers start, or memory-map the file")
@@ -147,7 +147,7 @@ class UnboundedCache(Rule):
             )
 
 
-def _message(cache: Cache) -> Message:
+def _message(cache: SampleCache) -> Message:
     grows = f"{cache.words} grows to its limit of {cache.limit:,} entries" if cache.limit else f"{cache.words} grows without a size limit"
     if not cache.readers:
         return Message(grows, f"for each argument it keeps {cache.what.words}, in every process that calls it")
@@ -162,19 +162,19 @@ def _message(cache: Cache) -> Message:
     return Message(grows, f"for each key it keeps {cache.what.words}{each or ', until all of the data is in memory'}")
 
 
-def _weighs(cache: Cache) -> Weighs:
+def _weighs(cache: SampleCache) -> Weighs:
     if cache.whole:
         return Weighs(Consequence.MULTIPLIED, cache.what.of, (Multiplier.WORKERS,))
     ends = Consequence.GROWS if cache.adds or not cache.readers else Consequence.MULTIPLIED
     return Weighs(ends, cache.what.of, (Multiplier.SAMPLES, Multiplier.WORKERS))
 
 
-def _confidence(cache: Cache) -> Confidence:
+def _confidence(cache: SampleCache) -> Confidence:
     known = any(one.most is not None for one in cache.readers)
     return Confidence.HIGH if known and not cache.doubt else Confidence.MEDIUM
 
 
-def _related(cache: Cache, place: Place) -> list[Place]:
+def _related(cache: SampleCache, place: Place) -> list[Place]:
     found: list[Place] = []
     if cache.made is not None:
         found.append(cache.made[0].place(cache.made[1], "made here, once for each process"))

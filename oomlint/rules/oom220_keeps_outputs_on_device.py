@@ -129,15 +129,15 @@ class KeepsOutputsOnDevice(Rule):
                 grows += f"; the result of `{store.module.code(copy)}` is unused"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` on the device in {loop_of(growth)}", grows)
             # In an evaluation the host would be what grows.
-            mend = None if growth.facts.get("evaluation") else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)
+            patch = None if growth.facts.get("evaluation") else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)
             weighs = replace(self.weighs, by=(Factor(Multiplier.STEPS, count),)) if isinstance(count, int) else None
-            yield self.finding(message=message, fix=mend, weighs=weighs, **told(growth, module))
+            yield self.finding(message=message, fix=patch, weighs=weighs, **told(growth, module))
         for kept in kept_by_metrics(module, project) if not holds_tests(module) else ():
             place = module.place(kept.node)
             given = module.code(kept.given).strip()
             message = Message(f"`self.{kept.state}` collects `{given}` on the device in every update", "`compute` reads it on the host only")
             related = [module.place(kept.read, "here it is brought to the host"), *(module.place(call, "beside it") for call in kept.others)]
             edits = [edit for call in (kept.node, *kept.others) for edit in suffixed(module, call.args[0].value, ".cpu()")]
-            mend = Fix(Safety.UNSAFE, self.help, tuple(edits))
+            patch = Fix(Safety.UNSAFE, self.help, tuple(edits))
             facts = [StoreFact(place, f"self.{kept.state}")]
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=mend, facts=facts)
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=patch, facts=facts)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.handles.open_file_collections import Kept
+    from oomlint.memory.handles.open_file_collections import OpenFileCollection
     from oomlint.model.project import Module, Project
 
 _KINDS = frozenset({Opens.H5})
@@ -144,17 +144,17 @@ class H5HandleCacheUnbounded(Rule):
             )
 
 
-def _weighs(kept: Kept) -> Weighs:
+def _weighs(kept: OpenFileCollection) -> Weighs:
     return Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES, Multiplier.WORKERS), ByteSize(least=8_600_000 if kept.objects else 600_000))
 
 
-def _message(kept: Kept) -> Message:
+def _message(kept: OpenFileCollection) -> Message:
     files = f"{kept.count} HDF5 files" if kept.count is not None else "every HDF5 file that it reads" if kept.per_item else "all its HDF5 files"
     much = "8.2 MiB of chunk cache" if kept.objects else "0.6 MiB (8.2 MiB with its datasets)"
     return Message(f"{kept.words} keeps open {files}", f"each takes a file descriptor and {much}, in every process")
 
 
-def _advice(kept: Kept) -> str:
+def _advice(kept: OpenFileCollection) -> str:
     if kept.objects:
         return "keep only the files and look up datasets at each read, or open them with a small `rdcc_nbytes`"
     return "limit the number of open files: close the oldest one before another is opened"

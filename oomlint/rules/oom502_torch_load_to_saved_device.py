@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
 from oomlint.measurement import ON_DEVICE
-from oomlint.memory.arrays.torch_load import Loaded, chosen_by_device, falls_back, loaded
+from oomlint.memory.arrays.torch_load import LoadedCheckpoint, chosen_by_device, falls_back, loaded
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.add_argument import added_argument
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -129,7 +129,7 @@ class TorchLoadToSavedDevice(Rule):
             whole = isinstance(call.func, cst.Attribute) and call.func.attr.value == _OF_LIGHTNING
             if not whole and (not named or library_name(project, call.func, module, scope) not in LOADS):
                 continue
-            found = Loaded(checkpoint=True) if whole else loaded(module, scope, call)
+            found = LoadedCheckpoint(checkpoint=True) if whole else loaded(module, scope, call)
             if not found.checkpoint:
                 continue
             if not self._is_open(call, module, project, scope):
@@ -138,7 +138,7 @@ class TorchLoadToSavedDevice(Rule):
             elif not chosen_by_device(module, call) and not falls_back(module, call) and (whole or not saved_from_host(module, scope, project)):
                 yield from self._saved(call, found, module, scope, project)
 
-    def _saved(self, call: cst.Call, found: Loaded, module: Module, scope: Scope, project: Project) -> Iterator[Finding]:
+    def _saved(self, call: cst.Call, found: LoadedCheckpoint, module: Module, scope: Scope, project: Project) -> Iterator[Finding]:
         """A checkpoint that goes to the device it was saved from."""
         place = module.place(call)
         whole = isinstance(call.func, cst.Attribute) and call.func.attr.value == _OF_LIGHTNING

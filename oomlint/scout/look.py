@@ -38,7 +38,7 @@ from oomlint.scout.forms import (
     written,
 )
 from oomlint.scout.others import Others
-from oomlint.scout.places import Found, Loop, Place
+from oomlint.scout.places import ScoutLoop, ScoutPlace, TriggerFound
 from oomlint.scout.telling_names import (
     ADDS,
     BUILDERS,
@@ -119,17 +119,17 @@ class Look:
         self.turning: set[str] = set()  # functions that put a model into evaluation
         self.aliases: set[str] = set()
         self.others = Others()
-        self.here = Place(ast.Module([], []))
+        self.here = ScoutPlace(ast.Module([], []))
 
     def over(self, tree: ast.Module) -> bool:
         """Whether a rule could have something to say about the file."""
         if self.notebook and any(isinstance(item, ast.Expr) and isinstance(item.value, ast.Name | ast.Call) for item in tree.body):
             return True  # a cell may end with a value that the notebook keeps
-        self.here = Place(tree)
+        self.here = ScoutPlace(tree)
         try:
             self._many(tree.body)
             self._leave()
-        except Found:
+        except TriggerFound:
             return True
         if self.makes and self.large:
             return True
@@ -181,28 +181,28 @@ class Look:
         if not here.looped or isinstance(here.node, ast.ClassDef) or not self.imports:
             return
         if here.copies and here.often:
-            raise Found
+            raise TriggerFound
         if is_no_root(getattr(here.node, "name", ""), method=here.above is not None and isinstance(here.above.node, ast.ClassDef)):
             return
         if here.keeps or here.places:
             self.helpers |= here.helpers
         if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and (here.drives or not here.in_module)):
-            raise Found
+            raise TriggerFound
         decorators = getattr(here.node, "decorator_list", ())
         if here.keeps and any(name_of(part.func if isinstance(part, ast.Call) else part) in SWITCHES_OFF for part in decorators):
-            raise Found
+            raise TriggerFound
 
     # -- what opens a scope --------------------------------------------------------------------------------------------
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if _STEP_METHOD.search(node.name) and isinstance(self.here.node, ast.ClassDef):
-            raise Found
+            raise TriggerFound
         method = isinstance(self.here.node, ast.ClassDef) and not any(name_of(part) == "staticmethod" for part in node.decorator_list)
         if any(unbounded(part) for part in node.decorator_list) and may_keep_much(node, method=method):
-            raise Found
+            raise TriggerFound
         outside = [*node.decorator_list, *node.args.defaults, *(part for part in node.args.kw_defaults if part is not None)]
         self._many(outside)
-        self.here = Place(node, self.here)
+        self.here = ScoutPlace(node, self.here)
         self._word(node.name)
         self._many(outside)
         args = node.args
@@ -214,28 +214,28 @@ class Look:
 
     def _lambda(self, node: ast.Lambda) -> None:
         self._below(node.args)
-        above, self.here = self.here, Place(ast.ClassDef("", [], [], [], []), self.here)
+        above, self.here = self.here, ScoutPlace(ast.ClassDef("", [], [], [], []), self.here)
         self._one(node.body)
         self.here = above
 
     def _class(self, node: ast.ClassDef) -> None:
         if any(name_of(base).endswith(("Loader", "TrainingArguments")) for base in node.bases):
-            raise Found
+            raise TriggerFound
         if is_data_class(
             [name_of(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases], {getattr(item, "name", "") for item in node.body}
         ):
-            raise Found
+            raise TriggerFound
         functions = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}]
         if node.bases and any(sets_on_first(item) or fills_itself(item) for item in functions):
-            raise Found
+            raise TriggerFound
         if keeps_state(node, buffers="register_buffer" in self._text):
-            raise Found
+            raise TriggerFound
         self._many(node.decorator_list)
         self._many(node.bases)
         self._many(node.keywords)
         if any(isinstance(item, FUNCTIONS) and item.name in {"__getitem__", "__getitems__", "__iter__"} for item in node.body) and caches(node):
-            raise Found
-        above, self.here = self.here, Place(node, self.here)
+            raise TriggerFound
+        above, self.here = self.here, ScoutPlace(node, self.here)
         self._many(node.body)
         self.here = above
 
@@ -252,20 +252,20 @@ class Look:
             self._kept_whole(node)
         self._many(header)
         over = None if isinstance(node, ast.While) else node.iter
-        loop = Loop(batches=False) if over is None or isinstance(node, ast.While) else self._goes_over(node.target, over)
+        loop = ScoutLoop(batches=False) if over is None or isinstance(node, ast.While) else self._goes_over(node.target, over)
         loop.node = node
         here.loops.append(loop)
         self._many(node.body)
         here.loops.pop()
         if loop.carries and (loop.batches or loop.trains):
-            raise Found
+            raise TriggerFound
         self._many(node.orelse)
 
-    def _goes_over(self, target: ast.expr, over: ast.expr) -> Loop:
+    def _goes_over(self, target: ast.expr, over: ast.expr) -> ScoutLoop:
         """A loop, by what it goes over."""
         words = [*names_in(target), *names_in(over)]
         batches = gives_batches(over) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)
-        return Loop(batches, not counts(over), frozenset(row_names(target)))
+        return ScoutLoop(batches, not counts(over), frozenset(row_names(target)))
 
     def _kept_whole(self, node: ast.For | ast.AsyncFor) -> None:
         """``for batch in loader: batches.append(batch)``."""
@@ -279,7 +279,7 @@ class Look:
         ):
             given = only.value.args[0]
             if isinstance(given, ast.Name) and isinstance(node.target, ast.Name) and given.id == node.target.id:
-                raise Found
+                raise TriggerFound
 
     def _import(self, node: ast.Import) -> None:
         self.imports = True
@@ -296,7 +296,7 @@ class Look:
         self.others.imports(node)
         for alias in node.names:
             if alias.name in {"empty_cache", "collect", "load"} and library not in _NOT_FROM_TORCH:
-                raise Found
+                raise TriggerFound
             if library == "torch" or alias.name == "torch":
                 self.torches.add(alias.asname or alias.name)
             if alias.asname and (alias.name.endswith(("Loader", "TrainingArguments")) or alias.name in READS):
@@ -309,7 +309,7 @@ class Look:
 
     def _try(self, node: ast.Try) -> None:
         if self.here.loops and any(keeps_exception(handler) for handler in node.handlers):
-            raise Found
+            raise TriggerFound
         self._below(node)
 
     def _builds(self, node: ast.expr) -> None:
@@ -331,10 +331,10 @@ class Look:
             if isinstance(value, ast.Call):
                 self._carried(target, value)
             if self.here.loops and joins(target, value) and self._may_join(node, self.here.loops[-1]):
-                raise Found
+                raise TriggerFound
         self._below(node)
 
-    def _may_join(self, node: ast.Assign, loop: Loop) -> bool:
+    def _may_join(self, node: ast.Assign, loop: ScoutLoop) -> bool:
         """Whether to join a thing to itself round after round may be an oversight here: not where the round goes on with it."""
         return written(node.targets[0]) not in loop.targets and not (loop.node is not None and goes_on(loop.node, node))
 
@@ -345,7 +345,7 @@ class Look:
         taken = set(row_names(target)) if self.here.loops else self._kept_by(target, call)
         if taken and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in row_names(part)):
             if not self.here.loops:
-                raise Found
+                raise TriggerFound
             for loop in self.here.loops:
                 loop.carries = True
 
@@ -395,7 +395,7 @@ class Look:
             and written(target.value) in self.here.rooms
             and (self._says(_SAVES) or any(loop.node is not None and cuts(loop.node) for loop in self.here.loops))
         ):
-            raise Found
+            raise TriggerFound
 
     def _augmented(self, node: ast.AugAssign) -> None:
         if self.here.loops and not isinstance(node.value, ast.Constant):
@@ -450,7 +450,7 @@ class Look:
     def _expression(self, node: ast.Expr) -> None:
         call = node.value
         if isinstance(call, ast.Call) and name_of(call.func) == "predict" and isinstance(call.func, ast.Attribute) and call.args:
-            raise Found
+            raise TriggerFound
         self._one(call)
 
     # -- expressions ---------------------------------------------------------------------------------------------------
@@ -482,9 +482,9 @@ class Look:
     def _row(self, node: ast.ListComp) -> None:
         part = node.generators[0]
         if self.speaks and isinstance(node.elt, ast.Name) and isinstance(part.target, ast.Name) and node.elt.id == part.target.id and not part.ifs:
-            raise Found
+            raise TriggerFound
         if self._says(_JOINS) and cuts(node.elt):
-            raise Found
+            raise TriggerFound
         self._comprehension(node)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
@@ -502,7 +502,7 @@ class Look:
         self._many([*elements, *(test for part in node.generators for test in part.ifs)])
         del self.here.loops[-len(loops) :]
         if any(loop.carries and loop.batches for loop in loops):
-            raise Found
+            raise TriggerFound
 
     def _call(self, node: ast.Call) -> None:
         name = name_of(node.func)
@@ -510,9 +510,9 @@ class Look:
         if self.here.loops:
             self.here.helpers.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
-            raise Found
+            raise TriggerFound
         if (name in _FIGURES and self._says(DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)):
-            raise Found
+            raise TriggerFound
         here = self.here
         if name == "register_buffer":
             self._builds(node)
@@ -523,7 +523,7 @@ class Look:
         if name in ADDS and here.loops:
             here.keeps = True
             if name == "append" and self._says(_JOINS) and any(loop.node is not None and cuts(loop.node) for loop in here.loops):
-                raise Found
+                raise TriggerFound
         if name in STEPS and here.loops:
             here.often = True
             for loop in here.loops if name != "step" else ():
@@ -535,12 +535,12 @@ class Look:
 
     def _keyword(self, name: str, keyword: ast.keyword, word: str) -> None:
         if word in _LOADER_KEYWORDS or word == "compute_metrics" or (word.startswith("dataloader_") and name.endswith("Config")):
-            raise Found
+            raise TriggerFound
         if word == "pin_memory" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
-            raise Found
+            raise TriggerFound
         # Whether a buffer is saved has nothing to do with workers.
         if is_worker_word(word) and name not in {"register_buffer", "Buffer"}:
-            raise Found
+            raise TriggerFound
         self._word(word)
 
     def _reads(self, name: str, node: ast.Call) -> bool:

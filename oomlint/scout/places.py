@@ -7,11 +7,11 @@ import ast
 from msgspec import Struct, field
 
 
-class Found(Exception):  # noqa: N818 - the good end of the search
+class TriggerFound(Exception):  # noqa: N818 - the good end of the search
     """A rule may have something to say."""
 
 
-class Loop(Struct):
+class ScoutLoop(Struct):
     """A loop, and what has been seen in it."""
 
     batches: bool  # it may go over batches
@@ -22,12 +22,12 @@ class Loop(Struct):
     node: ast.stmt | None = None
 
 
-class Place(Struct):
+class ScoutPlace(Struct):
     """The function, class body or module that the look is in, and what has been seen there."""
 
     node: ast.AST
-    above: Place | None = None
-    loops: list[Loop] = field(default_factory=list)  # around this spot, the innermost last
+    above: ScoutPlace | None = None
+    loops: list[ScoutLoop] = field(default_factory=list)  # around this spot, the innermost last
     bound: set[str] = field(default_factory=set)  # names that the function makes empty for itself
     rooms: set[str] = field(default_factory=set)  # names of arrays that it makes before a loop
     looped: bool = False

@@ -17,7 +17,7 @@ _NAMES: Final = {  # of version 2, and of version 1
 }
 
 
-class Group(Struct, frozen=True):
+class Cgroup(Struct, frozen=True):
     """The folder of a cgroup, and those above it."""
 
     folders: tuple[str, ...]  # its own first
@@ -48,21 +48,21 @@ class Group(Struct, frozen=True):
         return os.path.join(folder, _NAMES[what][0 if self.version == 2 else 1])  # noqa: PLR2004
 
 
-def group_of(pid: int, root: str = ROOT, proc: str = "/proc") -> Group | None:
+def group_of(pid: int, root: str = ROOT, proc: str = "/proc") -> Cgroup | None:
     """The memory cgroup of a process; None where there is none, or it cannot be seen from here."""
-    two: Group | None = None
+    two: Cgroup | None = None
     for line in _text(os.path.join(proc, str(pid), "cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if "memory" in controllers.split(","):
             found = _folders(os.path.join(root, "memory"), path, "memory.usage_in_bytes")
             if found:
-                return Group(found, 1)
+                return Cgroup(found, 1)
         elif number == "0" and not controllers:
             for top in (root, os.path.join(root, "unified")):
                 found = _folders(top, path, "memory.current")
                 if found:
-                    two = Group(found, 2)
+                    two = Cgroup(found, 2)
                     break
     return two
 

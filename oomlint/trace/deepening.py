@@ -24,7 +24,7 @@ _MOSTLY: Final = 0.7  # of the snapshots
 _GOES_ON: Final = 0.2  # of a rise: in the second half of the time
 
 
-class Line(Struct, frozen=True):
+class AllocationLine(Struct, frozen=True):
     """A line of the program, and the bytes that were taken there and are still held."""
 
     path: str
@@ -42,9 +42,9 @@ def variables(folder: str) -> dict[str, str]:
     return {VARIABLE: folder, "PYTHONPATH": os.pathsep.join([BOOTSTRAP, path] if path else [BOOTSTRAP])}
 
 
-def read(folder: str, trace: Trace) -> tuple[Line, ...]:
+def read(folder: str, trace: Trace) -> tuple[AllocationLine, ...]:
     """The lines that grew most, over all processes."""
-    found: list[Line] = []
+    found: list[AllocationLine] = []
     for name in sorted(os.listdir(folder)):
         pid = int(name.partition(".")[0])
         index = max((number for number, each in enumerate(trace.processes) if each.pid == pid), default=None)
@@ -65,7 +65,7 @@ def _snapshots(path: str) -> list[dict[str, Any]]:
     return found
 
 
-def _lines(snapshots: list[dict[str, Any]], who: str) -> list[Line]:
+def _lines(snapshots: list[dict[str, Any]], who: str) -> list[AllocationLine]:
     """The lines of one process, up to when it held the most: who ends gives back what it has. The first third of the time is warm-up."""
     if not snapshots:
         return []
@@ -83,5 +83,5 @@ def _lines(snapshots: list[dict[str, Any]], who: str) -> list[Line]:
         # An import takes much, too, and is over at some time.
         if rising >= _MOSTLY * (len(values) - 1) and size - values[middle] >= _GOES_ON * (size - values[0]):
             points = tuple((float(each["at"]), float(value)) for each, value in zip(rest, values, strict=True))
-            found.append(Line(*place, who, values[0], size, 60 * theil_sen(points), count))
+            found.append(AllocationLine(*place, who, values[0], size, 60 * theil_sen(points), count))
     return found

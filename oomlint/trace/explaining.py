@@ -15,15 +15,15 @@ from oomlint.finding import AllocationFact, AttributeFact, Consequence, HandleFa
 from oomlint.measurement import Quantity
 from oomlint.projects import Projects
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Growth, Subject, sends
+from oomlint.trace.judging import GrowthVerdict, JudgedSubject, sends
 from oomlint.trace.scripts import closure, scripts_of
-from oomlint.trace.timeline import Role
+from oomlint.trace.timeline import ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from oomlint.finding import Finding, Weight
-    from oomlint.trace.deepening import Line
+    from oomlint.trace.deepening import AllocationLine
     from oomlint.trace.timeline import Trace
 
 MOST: Final = 3  # findings that are shown
@@ -38,7 +38,7 @@ class Explained(Struct, frozen=True):
     """A finding, and what it explains."""
 
     finding: Finding
-    growths: tuple[Growth, ...]
+    growths: tuple[GrowthVerdict, ...]
 
     @property
     def grows(self) -> bool:
@@ -50,12 +50,12 @@ class Explanation(Struct, frozen=True):
     """What a check says of what was seen."""
 
     explained: tuple[Explained, ...] = ()
-    open: tuple[Growth, ...] = ()  # what nothing explains
+    open: tuple[GrowthVerdict, ...] = ()  # what nothing explains
     files: tuple[str, ...] = ()  # that were checked
     trouble: str = ""  # why there was no check
 
 
-def explain(trace: Trace, growths: Sequence[Growth], *, isolated: bool = False) -> Explanation:
+def explain(trace: Trace, growths: Sequence[GrowthVerdict], *, isolated: bool = False) -> Explanation:
     """Check what the command ran, and take what fits. Nothing is checked where nothing asks for a cause."""
     asked = causes_wanted(trace, growths)
     if not asked:
@@ -75,28 +75,28 @@ def explain(trace: Trace, growths: Sequence[Growth], *, isolated: bool = False) 
             continue
         project = Projects(str(root), settings, {}, ()).of(script)
         members = closure(project, [script])
-        report = engine.run(members, settings, root, engine.Options(causes=False))
+        report = engine.run(members, settings, root, engine.RunOptions(causes=False))
         findings += [item for item in report.findings if item.code is not None and item not in findings]
         files += [path for path in members if path not in files]
     return _matched(trace, asked, findings, tuple(files), trouble)
 
 
-def causes_wanted(trace: Trace, growths: Sequence[Growth]) -> list[Growth]:
+def causes_wanted(trace: Trace, growths: Sequence[GrowthVerdict]) -> list[GrowthVerdict]:
     """What asks for a cause: what grows, what rises and falls, and who holds a large part of the peak."""
     peak = trace.peak.total if trace.peak else 0
     found = []
     for growth in growths:
-        if growth.subject is Subject.TREE:
+        if growth.subject is JudgedSubject.TREE:
             continue
         moves = growth.trend.shape.grows or (growth.trend.shape is Shape.WAVES and not sends(growth, trace))
         holds = growth.subject.unit == "bytes" and growth.held >= _SHARE * peak and growth.trend.shape is not Shape.KEPT
-        if moves or growth.subject is Subject.COPIES or (holds and peak > 0):
+        if moves or growth.subject is JudgedSubject.COPIES or (holds and peak > 0):
             found.append(growth)
     return found
 
 
-def _matched(trace: Trace, asked: Sequence[Growth], findings: Sequence[Finding], files: tuple[str, ...], trouble: str) -> Explanation:
-    alone = not trace.of_role(Role.WORKER)
+def _matched(trace: Trace, asked: Sequence[GrowthVerdict], findings: Sequence[Finding], files: tuple[str, ...], trouble: str) -> Explanation:
+    alone = not trace.of_role(ProcessRole.WORKER)
     killed = bool(trace.kills)
     explained: list[Explained] = []
     unexplained = []
@@ -117,11 +117,11 @@ def _matched(trace: Trace, asked: Sequence[Growth], findings: Sequence[Finding],
     return Explanation(tuple(explained[:MOST]), _growing(unexplained), files, trouble)
 
 
-def _growing(growths: Iterable[Growth]) -> tuple[Growth, ...]:
+def _growing(growths: Iterable[GrowthVerdict]) -> tuple[GrowthVerdict, ...]:
     return tuple(each for each in growths if each.trend.shape.grows)
 
 
-def fits(growth: Growth, finding: Finding, *, alone: bool) -> bool:
+def fits(growth: GrowthVerdict, finding: Finding, *, alone: bool) -> bool:
     """Whether a finding is of a kind that makes such a growth. ``alone``: no workers ran, so what is theirs was in the main process."""
     weight = finding.weight
     if weight is None or finding.code is None or (weight.consequence is Consequence.CRASHES and weight.of is not Resource.HANDLE):
@@ -133,20 +133,20 @@ def fits(growth: Growth, finding: Finding, *, alone: bool) -> bool:
     from_workers = not alone and batches and weight.of in {Resource.GRAPH, Resource.TENSORS} and weight.consequence is Consequence.GROWS
     moves = growth.trend.shape.grows or growth.trend.shape is Shape.WAVES
     match growth.subject:
-        case Subject.DESCRIPTORS:
+        case JudgedSubject.DESCRIPTORS:
             opens = weight.of is Resource.HANDLE or bool(finding.of_noun(HandleFact))
             return opens or from_workers or bool(counted & {Quantity.DESCRIPTORS, Quantity.IDENTIFIERS})
-        case Subject.SHARED:
+        case JudgedSubject.SHARED:
             whole = any(fact.kind is StoreKind.WHOLE for fact in finding.of_noun(StoreFact)) and weight.of is Resource.TENSORS
             return Multiplier.PREFETCH in by or whole or from_workers or (Quantity.DESCRIPTORS in counted and weight.of is Resource.TENSORS)
-        case Subject.COPIES:
+        case JudgedSubject.COPIES:
             return weight.of in _DATA and Multiplier.WORKERS in by and weight.consequence is Consequence.MULTIPLIED and not by & _REPEATS
-        case Subject.WORKERS:
+        case JudgedSubject.WORKERS:
             if moves:
                 return Multiplier.WORKERS in by and bool(by & {*_REPEATS, Multiplier.FILES}) and weight.of is not Resource.PROCESS
             spawned = "fork" not in growth.methods
             return Multiplier.WORKERS in by and (weight.of is Resource.PROCESS or (spawned and weight.of in _DATA))
-        case Subject.DEVICE:
+        case JudgedSubject.DEVICE:
             return weight.of in {Resource.GRAPH, Resource.TENSORS} and (bool(by & _REPEATS) or Quantity.DEVICE_BYTES in counted or not moves)
         case _:
             return _in_main(weight, finding, by, moves=moves, alone=alone)
@@ -171,17 +171,17 @@ def _counted(code: str) -> frozenset[Quantity]:
     return frozenset(quantity for plan in plans for quantity in (*plan.ends, *plan.eases))
 
 
-def next_steps(trace: Trace, explanation: Explanation, lines: Sequence[Line] = (), *, deep: bool) -> list[str]:
+def next_steps(trace: Trace, explanation: Explanation, lines: Sequence[AllocationLine] = (), *, deep: bool) -> list[str]:
     """What to look at where nothing explains what grew. ``lines`` are those that a deep look has found."""
     command = shlex.join(trace.command)
     grown = sum(line.last - line.first for line in lines)
     said = []
     for growth in explanation.open[:2]:
-        if growth.subject is Subject.DESCRIPTORS:
+        if growth.subject is JudgedSubject.DESCRIPTORS:
             said.append(f"{growth.who}: `ls -l /proc/PID/fd` while it runs shows what the descriptors lead to")
-        elif growth.subject is Subject.DEVICE:
+        elif growth.subject is JudgedSubject.DEVICE:
             said.append("`torch.cuda.memory._record_memory_history()` in the script keeps where each block of the device was taken")
-        elif growth.subject is Subject.SHARED:
+        elif growth.subject is JudgedSubject.SHARED:
             said.append("`ls -l /dev/shm` while it runs shows the files; tensors from a loader that are kept hold theirs")
         elif not deep:
             said.append(f"`oomlint trace --deep -- {command}` shows the lines whose Python and NumPy memory grows in {growth.who}; tensors of torch on the CPU")

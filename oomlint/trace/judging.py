@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.trace.growth import LEAST_BYTES, LEAST_DESCRIPTORS, Course, Shape, Trend, judge, with_allocators
-from oomlint.trace.timeline import MarkKind, Role
+from oomlint.trace.timeline import MarkKind, ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _LONG: Final = 0.5  # of the longest life among workers
 _ENDING: Final = 0.3  # of a run: without workers for longer, it is still at work
 
 
-class Subject(StrEnum):
+class JudgedSubject(StrEnum):
     """What is judged."""
 
     TREE = "all processes"
@@ -39,13 +39,13 @@ class Subject(StrEnum):
     @property
     def unit(self) -> str:
         """Of its amounts."""
-        return "descriptors" if self is Subject.DESCRIPTORS else "bytes"
+        return "descriptors" if self is JudgedSubject.DESCRIPTORS else "bytes"
 
 
-class Growth(Struct, frozen=True):
+class GrowthVerdict(Struct, frozen=True):
     """What is said of one subject."""
 
-    subject: Subject
+    subject: JudgedSubject
     who: str  # for people
     trend: Trend
     held: float  # at the peak of the trace: by itself, whoever shares it; of descriptors, the most
@@ -53,12 +53,12 @@ class Growth(Struct, frozen=True):
     methods: tuple[str, ...] = ()  # by which workers were started
 
 
-def growths(trace: Trace) -> list[Growth]:
+def growths(trace: Trace) -> list[GrowthVerdict]:
     """All that is judged, the whole first, then by what grew most."""
     if not trace.samples:
         return []
     found = [each for each in _all(trace) if each is not None]
-    return sorted(found, key=lambda each: (each.subject is not Subject.TREE, not each.trend.shape.grows, -each.trend.rise, -each.held))
+    return sorted(found, key=lambda each: (each.subject is not JudgedSubject.TREE, not each.trend.shape.grows, -each.trend.rise, -each.held))
 
 
 def epochs_of(trace: Trace) -> tuple[float, ...]:
@@ -78,7 +78,7 @@ def steps_of(trace: Trace) -> Points:
 
 def course_of(trace: Trace) -> Course:
     """What marks, workers and signals say of when it was at work."""
-    seen = [trace.processes[index] for index in trace.of_role(Role.WORKER) if trace.processes[index].until > trace.processes[index].since]
+    seen = [trace.processes[index] for index in trace.of_role(ProcessRole.WORKER) if trace.processes[index].until > trace.processes[index].since]
     end = trace.samples[-1].at if trace.samples else 0.0
     gone = max((each.until for each in seen), default=end)
     asked = trace.ending.asked if trace.ending is not None and trace.ending.asked is not None else end
@@ -86,43 +86,43 @@ def course_of(trace: Trace) -> Course:
     return Course(epochs_of(trace), steps_of(trace), min((each.since for each in seen), default=None), over if over < end else None)
 
 
-def _all(trace: Trace) -> Iterator[Growth | None]:
+def _all(trace: Trace) -> Iterator[GrowthVerdict | None]:
     course = course_of(trace)
     peak = trace.peak or trace.samples[-1]
     members = [each for each in _members(trace, course) if each is not None]
     everybody = tuple(range(len(trace.processes)))
     whole = judge(_totals(trace), course)
-    summed = [each.trend for each in members if each.subject not in {Subject.DESCRIPTORS, Subject.DEVICE}]
+    summed = [each.trend for each in members if each.subject not in {JudgedSubject.DESCRIPTORS, JudgedSubject.DEVICE}]
     if whole.shape.grows and not any(trend.shape.grows for trend in summed):
         # Nobody grows alone: several do together, or come one after the other. If not, they have only started.
         together = max(_groups(trace, course), key=lambda each: each.trend.rise, default=None)
         if together is not None:
-            members = [together, *(each for each in members if not (each.subject is Subject.WORKERS is together.subject))]
+            members = [together, *(each for each in members if not (each.subject is JudgedSubject.WORKERS is together.subject))]
         elif any(trend.shape is Shape.SHORT for trend in summed):
             whole = Trend(Shape.SHORT)
         else:
             since = max((trend.since for trend in summed if trend.shape is Shape.SETTLED), default=None)
             whole = replace(whole, shape=Shape.FLAT) if since is None else replace(whole, shape=Shape.SETTLED, since=since)
-    yield Growth(Subject.TREE, "all processes", whole, peak.total, everybody)
+    yield GrowthVerdict(JudgedSubject.TREE, "all processes", whole, peak.total, everybody)
     yield from members
 
 
-def _groups(trace: Trace, course: Course) -> Iterator[Growth]:
+def _groups(trace: Trace, course: Course) -> Iterator[GrowthVerdict]:
     """What grows of processes of a kind, taken together: their proportional shares, however many of them there are."""
-    kinds: dict[tuple[Subject, str], list[int]] = {}
+    kinds: dict[tuple[JudgedSubject, str], list[int]] = {}
     for index, process in enumerate(trace.processes):
-        if process.role is Role.WORKER:
-            kinds.setdefault((Subject.WORKERS, "workers"), []).append(index)
-        elif process.role in {Role.MAIN, Role.RANK}:
-            kinds.setdefault((Subject.MAIN, "ranks"), []).append(index)
+        if process.role is ProcessRole.WORKER:
+            kinds.setdefault((JudgedSubject.WORKERS, "workers"), []).append(index)
+        elif process.role in {ProcessRole.MAIN, ProcessRole.RANK}:
+            kinds.setdefault((JudgedSubject.MAIN, "ranks"), []).append(index)
         else:
-            kinds.setdefault((Subject.OTHER, f"processes of {trace.name(index)}"), []).append(index)
+            kinds.setdefault((JudgedSubject.OTHER, f"processes of {trace.name(index)}"), []).append(index)
     for (subject, what), indices in kinds.items():
         points = trace.sums(indices, "held")
         trend = judge(points, course)
         if len(indices) > 1 and trend.shape.grows:
             methods = tuple(sorted({trace.processes[index].start_method for index in indices} - {""}))
-            yield Growth(
+            yield GrowthVerdict(
                 subject,
                 f"{len(indices)} {what}" + (f" ({', '.join(methods)})" if methods else ""),
                 trend,
@@ -132,34 +132,34 @@ def _groups(trace: Trace, course: Course) -> Iterator[Growth]:
             )
 
 
-def _members(trace: Trace, course: Course) -> Iterator[Growth | None]:
+def _members(trace: Trace, course: Course) -> Iterator[GrowthVerdict | None]:
     peak = trace.peak or trace.samples[-1]
     for index, process in enumerate(trace.processes):
-        if process.role not in {Role.WORKER, Role.HELPER}:
-            subject = Subject.OTHER if process.role is Role.OTHER else Subject.MAIN
+        if process.role not in {ProcessRole.WORKER, ProcessRole.HELPER}:
+            subject = JudgedSubject.OTHER if process.role is ProcessRole.OTHER else JudgedSubject.MAIN
             points = trace.series(index, "mapped")
             if len(points) > 1:
                 free = tuple((each.at, float(each.free)) for each in trace.allocators if each.pid == process.pid and each.free is not None)
                 trend = with_allocators(judge(points, course), points, free)
                 # What it shares with forked workers is its own; its proportional share would be a part of that.
                 held = peak.processes[index].mapped if index in peak.processes else 0
-                if subject is Subject.MAIN or trend.shape.grows or held > _PART * peak.total:
-                    yield Growth(subject, trace.name(index), trend, held, (index,))
+                if subject is JudgedSubject.MAIN or trend.shape.grows or held > _PART * peak.total:
+                    yield GrowthVerdict(subject, trace.name(index), trend, held, (index,))
     yield from _workers(trace, course)
     yield _shared(trace, course)
     yield _descriptors(trace, course)
     device = trace.of_tree("device")
     if any(value for _, value in device):
-        yield Growth(Subject.DEVICE, trace.device, judge(device, course), max(value for _, value in device))
+        yield GrowthVerdict(JudgedSubject.DEVICE, trace.device, judge(device, course), max(value for _, value in device))
 
 
 def _totals(trace: Trace) -> Points:
     return tuple((sample.at, float(sample.total)) for sample in trace.samples)
 
 
-def _workers(trace: Trace, course: Course) -> Iterator[Growth]:
+def _workers(trace: Trace, course: Course) -> Iterator[GrowthVerdict]:
     """The workers: what they hold, and what each of them copies of its parent."""
-    every = trace.of_role(Role.WORKER)
+    every = trace.of_role(ProcessRole.WORKER)
     if not every:
         return
     peak = trace.peak or trace.samples[-1]
@@ -169,14 +169,14 @@ def _workers(trace: Trace, course: Course) -> Iterator[Growth]:
     points = _while_all(trace, together, "mapped")
     if points:
         who = f"{len(together)} workers" if len(together) > 1 else "1 worker"
-        yield Growth(Subject.WORKERS, f"{who} ({', '.join(methods)})", judge(points, course), held, together, methods)
+        yield GrowthVerdict(JudgedSubject.WORKERS, f"{who} ({', '.join(methods)})", judge(points, course), held, together, methods)
     copied = _copied(trace, tuple(index for index in together if trace.processes[index].start_method == "fork"))
     if copied and (most := max(value for _, value in copied)) >= _LEAST_COPIED * len(together):
         begin = copied[0][1]
         trend = judge(copied)
         shape = trend.shape if trend.shape.grows else Shape.SETTLED
         known = Trend(shape, max(most - begin, 0.0) if begin > most / 2 else most, trend.a_minute if trend.shape.grows else 0.0, since=trend.since)
-        yield Growth(Subject.COPIES, f"{len(together)} workers", known, most, together, methods)
+        yield GrowthVerdict(JudgedSubject.COPIES, f"{len(together)} workers", known, most, together, methods)
 
 
 def _longest(trace: Trace, every: Sequence[int]) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ def _of_parent(trace: Trace, index: int) -> int:
     return min(near, key=lambda sample: abs(sample.at - process.since)).processes[parent].mapped
 
 
-def _shared(trace: Trace, course: Course) -> Growth | None:
+def _shared(trace: Trace, course: Course) -> GrowthVerdict | None:
     """Shared memory that the processes map. Its file system may have more, of theirs or of others."""
     points = tuple((sample.at, float(sum(each.shared for each in sample.processes.values()))) for sample in trace.samples if not sample.light)
     most = max((value for _, value in points), default=0.0)
@@ -232,25 +232,25 @@ def _shared(trace: Trace, course: Course) -> Growth | None:
     trend = judge(points, course)
     peak = trace.peak or trace.samples[-1]
     told = trend.shape.grows or most >= min(_LARGE, _PART * peak.total)
-    return Growth(Subject.SHARED, "shared memory", trend, most) if told else None
+    return GrowthVerdict(JudgedSubject.SHARED, "shared memory", trend, most) if told else None
 
 
-def _descriptors(trace: Trace, course: Course) -> Growth | None:
+def _descriptors(trace: Trace, course: Course) -> GrowthVerdict | None:
     """The process whose descriptors grow most."""
-    best: Growth | None = None
+    best: GrowthVerdict | None = None
     for index in range(len(trace.processes)):
         points = trace.series(index, "descriptors")
         if len(points) > 1:
             trend = judge(points, course, least=LEAST_DESCRIPTORS)
             if trend.shape.grows and (best is None or trend.rise > best.trend.rise):
-                best = Growth(Subject.DESCRIPTORS, trace.name(index), trend, max(value for _, value in points), (index,))
+                best = GrowthVerdict(JudgedSubject.DESCRIPTORS, trace.name(index), trend, max(value for _, value in points), (index,))
     return best
 
 
-def sends(growth: Growth, trace: Trace) -> bool:
+def sends(growth: GrowthVerdict, trace: Trace) -> bool:
     """Whether it rises and falls with the start of workers that are not forked: what they are sent is pickled by the process that starts them."""
-    methods = {trace.processes[index].start_method for index in trace.of_role(Role.WORKER)}
-    moving = growth.subject is Subject.MAIN and growth.trend.shape is Shape.WAVES
+    methods = {trace.processes[index].start_method for index in trace.of_role(ProcessRole.WORKER)}
+    moving = growth.subject is JudgedSubject.MAIN and growth.trend.shape is Shape.WAVES
     return moving and bool(methods - {"fork"}) and growth.trend.times <= len(trace.of_kind(MarkKind.PASS))
 
 
@@ -258,12 +258,12 @@ def setup_seen(trace: Trace) -> tuple[str, int, int]:
     """How workers were started, the most of one set of them, and how many ranks there were; empty and 0 for what was not seen, or in more than one way."""
     sets: dict[tuple[int, int], int] = {}
     methods = set()
-    for index in trace.of_role(Role.WORKER):
+    for index in trace.of_role(ProcessRole.WORKER):
         each = trace.processes[index]
         if each.until > each.since:
             sets[each.parent, each.generation] = sets.get((each.parent, each.generation), 0) + 1
             methods.add(each.start_method)
-    return methods.pop() if len(methods) == 1 else "", max(sets.values(), default=0), len(trace.of_role(Role.RANK))
+    return methods.pop() if len(methods) == 1 else "", max(sets.values(), default=0), len(trace.of_role(ProcessRole.RANK))
 
 
 def in_files(trace: Trace) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oomlint.trace import cgroups
 from oomlint.trace.roles import About, is_python, role_of
-from oomlint.trace.timeline import Figures, Kill, Process, Role, Sample
+from oomlint.trace.timeline import Kill, Process, ProcessFigures, ProcessRole, TimelineSample
 from oomlint.verify import process_tree
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ class System(Protocol):
     def ended_by(self, pid: int) -> int:
         """The signal that has ended a process whose status nobody has taken yet; 0 where none has, or it is gone."""
 
-    def figures(self, pid: int) -> tuple[Figures, int]:
+    def figures(self, pid: int) -> tuple[ProcessFigures, int]:
         """What it holds, and the largest resident set that it has had. Raises ProcessLookupError."""
 
-    def update(self, pid: int, figures: Figures) -> tuple[Figures, int]:
+    def update(self, pid: int, figures: ProcessFigures) -> tuple[ProcessFigures, int]:
         """The same at less cost, from its figures before. Raises ProcessLookupError."""
 
 
@@ -84,19 +84,19 @@ class Linux:
         except (OSError, IndexError, ValueError):
             return 0
 
-    def figures(self, pid: int) -> tuple[Figures, int]:
+    def figures(self, pid: int) -> tuple[ProcessFigures, int]:
         """What it holds."""
         memory = process_tree.memory(pid)
         descriptors = process_tree.descriptors(pid)
-        return Figures(memory.anonymous, memory.shared, memory.dirty, memory.mapped, memory.resident, descriptors), process_tree.highest(pid)
+        return ProcessFigures(memory.anonymous, memory.shared, memory.dirty, memory.mapped, memory.resident, descriptors), process_tree.highest(pid)
 
-    def update(self, pid: int, figures: Figures) -> tuple[Figures, int]:
+    def update(self, pid: int, figures: ProcessFigures) -> tuple[ProcessFigures, int]:
         """What it has taken since is its own, and so is what it has given back, if it had that much; what it has copied waits for a full reading."""
         resident, mapped = process_tree.in_memory(pid)
         more = mapped - figures.mapped
         if min(figures.dirty, figures.anonymous) + more < 0:  # pages that others still map are gone: only a full reading tells whose they are now
             return self.figures(pid)
-        now = Figures(figures.anonymous + more, figures.shared, figures.dirty + more, mapped, resident, process_tree.descriptors(pid))
+        now = ProcessFigures(figures.anonymous + more, figures.shared, figures.dirty + more, mapped, resident, process_tree.descriptors(pid))
         return now, process_tree.highest(pid)
 
 
@@ -145,12 +145,12 @@ class Portable:
         """Nothing."""
         return 0
 
-    def figures(self, pid: int) -> tuple[Figures, int]:
+    def figures(self, pid: int) -> tuple[ProcessFigures, int]:
         """What it holds."""
         memory, descriptors = self._asked(pid, "memory_full_info", "num_handles" if sys.platform == "win32" else "num_fds")
-        return Figures(memory.uss, 0, memory.uss, memory.uss, memory.rss, descriptors), getattr(memory, "peak_wset", memory.rss)
+        return ProcessFigures(memory.uss, 0, memory.uss, memory.uss, memory.rss, descriptors), getattr(memory, "peak_wset", memory.rss)
 
-    def update(self, pid: int, figures: Figures) -> tuple[Figures, int]:  # noqa: ARG002 - there is nothing cheaper
+    def update(self, pid: int, figures: ProcessFigures) -> tuple[ProcessFigures, int]:  # noqa: ARG002 - there is nothing cheaper
         """What it holds."""
         return self.figures(pid)
 
@@ -167,7 +167,7 @@ def system() -> System:
     return Linux()
 
 
-class Reader:
+class ProcessReader:
     """Reads again and again, and knows the processes of the readings before."""
 
     def __init__(self, trace: Trace, system: System, first: int, devices: Devices | None = None) -> None:
@@ -180,17 +180,17 @@ class Reader:
         self._about: dict[int, About] = {}  # by number of the process
         self._own = About((), "", dict(os.environ))
         self._shm = _shm()
-        self._group: cgroups.Group | None = None
+        self._group: cgroups.Cgroup | None = None
         self._kills = 0
         self._machine_kills = cgroups.machine_kills()
 
-    def read(self, at: float, *, light: bool = False) -> Sample:
+    def read(self, at: float, *, light: bool = False) -> TimelineSample:
         """The tree as it is now. ``light``: without the proportional shares of processes that are known from the reading before."""
         pids = self._system.below()
         before = self._trace.samples[-1].processes if light and self._trace.samples else {}
         if {self._trace.processes[index].pid for index in before} != set(pids):
             before = {}  # who comes or goes changes the shares of all others
-        processes: dict[int, Figures] = {}
+        processes: dict[int, ProcessFigures] = {}
         group = cgroups.group_of(self._first)
         for pid in pids:
             try:
@@ -208,7 +208,7 @@ class Reader:
         shm = _shm()
         charged = self._group.current() if self._group else None
         self._trace.group_most = max(self._trace.group_most, charged or 0)
-        sample = Sample(
+        sample = TimelineSample(
             at,
             processes,
             charged,
@@ -226,7 +226,7 @@ class Reader:
 
     def gone(self, at: float) -> None:
         """The command has ended: look once more for what has ended it."""
-        self._note_kills(Sample(at, {}))
+        self._note_kills(TimelineSample(at, {}))
         if self._group is not None:
             self._trace.group_peak = self._group.peak()
 
@@ -255,17 +255,17 @@ class Reader:
         process = self._trace.processes[index]
         about = self._about[process.pid] = self._system.about(process.pid)
         parent = self._about.get(process.parent, self._own)
-        if not about.words or (about.words == process.words and process.role in {Role.MAIN, Role.RANK, Role.HELPER}):
+        if not about.words or (about.words == process.words and process.role in {ProcessRole.MAIN, ProcessRole.RANK, ProcessRole.HELPER}):
             return
         was = process.role
         process.words, process.folder = about.words, about.folder or process.folder
         process.role, process.start_method, process.rank = role_of(about, parent)
-        if process.role is Role.WORKER and was is not Role.WORKER:
+        if process.role is ProcessRole.WORKER and was is not ProcessRole.WORKER:
             process.slot, process.generation = self._place_of(process, at)
 
     def _place_of(self, process: Process, at: float) -> tuple[int, int]:
         """The slot and the generation of a new worker. Those of a generation are started together; the first comes when all before it have gone, or later."""
-        siblings = [each for each in self._trace.processes if each.parent == process.parent and each.role is Role.WORKER and each is not process]
+        siblings = [each for each in self._trace.processes if each.parent == process.parent and each.role is ProcessRole.WORKER and each is not process]
         alive = [each for each in siblings if each.until >= at or os.path.exists(f"/proc/{each.pid}")]
         taken = {each.slot for each in alive}
         last = max(siblings, key=lambda each: each.since, default=None)
@@ -275,12 +275,12 @@ class Reader:
 
     # -- who has ended it ------------------------------------------------------------------------------------------
 
-    def _follow(self, group: cgroups.Group | None) -> None:
+    def _follow(self, group: cgroups.Cgroup | None) -> None:
         if group is not None and group != self._group:
             self._group, self._kills = group, group.kills()
             self._trace.group_limit, self._trace.group_most = group.limit(), 0
 
-    def _note_kills(self, now: Sample) -> None:
+    def _note_kills(self, now: TimelineSample) -> None:
         before = self._trace.samples[-1] if self._trace.samples else None
         gone = tuple(index for index in before.processes if index not in now.processes) if before else ()
         if before is None or not gone:
@@ -296,20 +296,20 @@ class Reader:
 
 def promote(trace: Trace) -> None:
     """Find the main process: no launcher and no worker, and the one that holds the most. Processes that have loader workers of their own are ranks."""
-    with_workers = {each.parent for each in trace.processes if each.role is Role.WORKER}
+    with_workers = {each.parent for each in trace.processes if each.role is ProcessRole.WORKER}
     for each in trace.processes:
-        if each.role is Role.WORKER and each.pid in with_workers and each.start_method != "fork":
-            each.role, each.rank = Role.RANK, each.slot
-    if any(each.role is Role.RANK for each in trace.processes):
+        if each.role is ProcessRole.WORKER and each.pid in with_workers and each.start_method != "fork":
+            each.role, each.rank = ProcessRole.RANK, each.slot
+    if any(each.role is ProcessRole.RANK for each in trace.processes):
         for each in trace.processes:
-            if each.role is Role.MAIN:
-                each.role = Role.OTHER
+            if each.role is ProcessRole.MAIN:
+                each.role = ProcessRole.OTHER
         return
-    candidates = [each for each in trace.processes if each.role in {Role.MAIN, Role.OTHER}]
+    candidates = [each for each in trace.processes if each.role in {ProcessRole.MAIN, ProcessRole.OTHER}]
     python = [each for each in candidates if is_python(each.words)]
     best = max(python or candidates, key=lambda each: each.highest, default=None)
     for each in candidates:
-        each.role = Role.MAIN if each is best else Role.OTHER
+        each.role = ProcessRole.MAIN if each is best else ProcessRole.OTHER
 
 
 def _shm() -> int | None:

@@ -10,8 +10,8 @@ from oomlint.trace.explaining import Explanation, explain, next_steps
 from oomlint.trace.judging import growths
 
 if TYPE_CHECKING:
-    from oomlint.trace.deepening import Line
-    from oomlint.trace.judging import Growth
+    from oomlint.trace.deepening import AllocationLine
+    from oomlint.trace.judging import GrowthVerdict
     from oomlint.trace.timeline import Trace
 
 
@@ -24,20 +24,20 @@ class Predicted(Struct, frozen=True):
     given: tuple[str, ...] = ()  # what it was told, as it was seen
 
 
-class Report(Struct, frozen=True):
+class TraceReport(Struct, frozen=True):
     """What was seen, what is said of it, and what explains it."""
 
     trace: Trace
-    growths: tuple[Growth, ...] = ()
+    growths: tuple[GrowthVerdict, ...] = ()
     explanation: Explanation = field(default_factory=Explanation)
     next: tuple[str, ...] = ()
-    lines: tuple[Line, ...] = ()  # of the program, whose memory grows
+    lines: tuple[AllocationLine, ...] = ()  # of the program, whose memory grows
     deep: bool = False
     predicted: Predicted | None = None
 
 
-def report(trace: Trace, lines: tuple[Line, ...] = (), *, deep: bool = False, isolated: bool = False) -> Report:
+def report(trace: Trace, lines: tuple[AllocationLine, ...] = (), *, deep: bool = False, isolated: bool = False) -> TraceReport:
     """Judge a trace, and have the code checked that it is of."""
     found = growths(trace)
     explanation = explain(trace, found, isolated=isolated)
-    return Report(trace, tuple(found), explanation, tuple(next_steps(trace, explanation, lines, deep=deep)), lines, deep)
+    return TraceReport(trace, tuple(found), explanation, tuple(next_steps(trace, explanation, lines, deep=deep)), lines, deep)

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oomlint.trace.timeline import Role
+from oomlint.trace.timeline import ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,18 +39,18 @@ def start_method(words: Sequence[str], parent: Sequence[str]) -> str:
     return ""
 
 
-def role_of(process: About, parent: About) -> tuple[Role, str, int | None]:
+def role_of(process: About, parent: About) -> tuple[ProcessRole, str, int | None]:
     """The role of a process, how it was started where it is a worker, and its rank where it has one of its own."""
     method = start_method(process.words, parent.words)
     if method or process.thread == LOADER_WORKER:
-        return Role.WORKER, method or "fork", None
+        return ProcessRole.WORKER, method or "fork", None
     text = " ".join(process.words)
     if _TRACKER in text or _SERVER in text:
-        return Role.HELPER, "", None
+        return ProcessRole.HELPER, "", None
     mine = rank_of(process.variables)
     if mine is not None and mine != rank_of(parent.variables) and is_python(process.words):
-        return Role.RANK, "", mine
-    return Role.OTHER, "", None
+        return ProcessRole.RANK, "", mine
+    return ProcessRole.OTHER, "", None
 
 
 def rank_of(variables: Mapping[str, str]) -> int | None:

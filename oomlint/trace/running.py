@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.trace import cgroups, devices
 from oomlint.trace.marks import VARIABLE
-from oomlint.trace.reading import Reader, system
-from oomlint.trace.timeline import Allocators, Ending, Mark, MarkKind, Pace, Role, Trace
+from oomlint.trace.reading import ProcessReader, system
+from oomlint.trace.timeline import Allocators, Ending, Mark, MarkKind, Pace, ProcessRole, Trace
 from oomlint.verify import signals
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(
         start = time.monotonic()
         process = _start(command, {**os.environ, **(extra or {}), VARIABLE: path}, aside=aside)
         with arrived.blocked():
-            watch = _Watch(trace, process, Reader(trace, source, process.pid, gpus), _Marks(path, start, trace), start)
+            watch = _Watch(trace, process, ProcessReader(trace, source, process.pid, gpus), _Marks(path, start, trace), start)
             watch.until_end(arrived, tell, follow=follow)
     return trace
 
@@ -97,7 +97,7 @@ def _not_found(command: Sequence[str], error: FileNotFoundError) -> str:
 class _Watch:
     """The readings of one run."""
 
-    def __init__(self, trace: Trace, process: subprocess.Popen[bytes], reader: Reader, marks: _Marks, start: float) -> None:
+    def __init__(self, trace: Trace, process: subprocess.Popen[bytes], reader: ProcessReader, marks: _Marks, start: float) -> None:
         self._trace = trace
         self._process = process
         self._reader = reader
@@ -259,7 +259,7 @@ def _passes(trace: Trace) -> None:
     """Passes over loaders, told from the sets of workers that they start."""
     first: dict[tuple[int, int], float] = {}
     for each in trace.processes:
-        if each.role is Role.WORKER and each.until > each.since:  # what is seen once may be on its way to another program
+        if each.role is ProcessRole.WORKER and each.until > each.since:  # what is seen once may be on its way to another program
             key = (each.parent, each.generation)
             first[key] = min(first.get(key, each.since), each.since)
     trace.marks += [Mark(at, MarkKind.PASS, number) for number, at in enumerate(sorted(first.values()))]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint.trace.roles import script_of
-from oomlint.trace.timeline import Role
+from oomlint.trace.timeline import ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _MOST: Final = 400  # files of a project
 
 def scripts_of(trace: Trace) -> list[str]:
     """The absolute paths of the scripts that the processes of a trace ran, each once."""
-    lines = [(each.words, each.folder) for each in trace.processes if each.role not in {Role.WORKER, Role.HELPER}]
+    lines = [(each.words, each.folder) for each in trace.processes if each.role not in {ProcessRole.WORKER, ProcessRole.HELPER}]
     found: dict[str, None] = {}
     for words, folder in [*lines, (trace.command, trace.folder)]:
         script, module = script_of(words)

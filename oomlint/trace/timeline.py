@@ -15,7 +15,7 @@ MOST_SAMPLES: Final = 4000  # a trace of days must not be what fills the memory
 _LAST: Final = 64  # samples that are kept as they are: the last picture before an end
 
 
-class Role(StrEnum):
+class ProcessRole(StrEnum):
     """What a process is there for."""
 
     MAIN = "main process"
@@ -34,7 +34,7 @@ class Process(Struct):
     until: float
     words: tuple[str, ...] = ()  # its command line
     folder: str = ""  # that it was in when it was first seen
-    role: Role = Role.OTHER
+    role: ProcessRole = ProcessRole.OTHER
     start_method: str = ""  # of a worker: fork, spawn or forkserver
     rank: int | None = None
     slot: int = 0  # of a worker: its number among those of its parent that live at a time
@@ -43,7 +43,7 @@ class Process(Struct):
     signal: int = 0  # that has ended it, where it was seen before its parent took its status
 
 
-class Figures(NamedTuple):
+class ProcessFigures(NamedTuple):
     """What one process holds at one moment. Bytes, but for the descriptors."""
 
     anonymous: int  # proportional share of anonymous pages
@@ -59,11 +59,11 @@ class Figures(NamedTuple):
         return self.anonymous + self.shared
 
 
-class Sample(Struct, frozen=True):
+class TimelineSample(Struct, frozen=True):
     """All processes at one moment."""
 
     at: float  # seconds since the start
-    processes: dict[int, Figures]  # by the index of the process in the trace
+    processes: dict[int, ProcessFigures]  # by the index of the process in the trace
     group: int | None = None  # bytes that the cgroup is charged with, page cache included
     kills: int = 0  # of the OOM killer in the cgroup, so far
     shm: int | None = None  # bytes in /dev/shm, whoever has put them there
@@ -113,7 +113,7 @@ class Kill(Struct, frozen=True):
     by: str  # "cgroup" or "machine"
     count: int
     gone: tuple[int, ...]  # indices of processes that were there at the reading before
-    before: Sample  # the last picture
+    before: TimelineSample  # the last picture
 
 
 class Ending(Struct, frozen=True):
@@ -154,11 +154,11 @@ class Trace(Struct):
     command: tuple[str, ...]
     folder: str
     processes: list[Process] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[TimelineSample] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     allocators: list[Allocators] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
-    peak: Sample | None = None
+    peak: TimelineSample | None = None
     group_limit: int | None = None  # bytes
     group_most: int = 0  # bytes that it was charged with at a reading
     group_peak: int | None = None  # the same by the kernel's own account, since the cgroup was made
@@ -169,7 +169,7 @@ class Trace(Struct):
     ending: Ending | None = None
     notes: list[str] = field(default_factory=list)
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: TimelineSample) -> None:
         """Take a reading. Where there are many, of two neighbours the larger stays."""
         self.samples.append(sample)
         if self.peak is None or sample.total > self.peak.total:
@@ -182,19 +182,19 @@ class Trace(Struct):
     def name(self, index: int) -> str:
         """What a process is called in a report."""
         process = self.processes[index]
-        if process.role is Role.RANK:
+        if process.role is ProcessRole.RANK:
             return f"rank {process.rank}"
-        if process.role is Role.WORKER:
+        if process.role is ProcessRole.WORKER:
             whose = next((each for each in self.processes if each.pid == process.parent), None)
-            of = f" of rank {whose.rank}" if whose is not None and whose.role is Role.RANK else ""
+            of = f" of rank {whose.rank}" if whose is not None and whose.role is ProcessRole.RANK else ""
             return f"worker {process.slot}{of}"
-        if process.role is Role.MAIN:
+        if process.role is ProcessRole.MAIN:
             return process.role.value
-        if process.role is Role.HELPER:
+        if process.role is ProcessRole.HELPER:
             return "forkserver" if "forkserver" in " ".join(process.words) else "resource tracker"
         return process.words[0].rpartition("/")[2] if process.words else process.role.value
 
-    def of_role(self, *roles: Role) -> tuple[int, ...]:
+    def of_role(self, *roles: ProcessRole) -> tuple[int, ...]:
         """The indices of processes with one of these roles."""
         return tuple(index for index, each in enumerate(self.processes) if each.role in roles)
 

@@ -67,7 +67,7 @@ class Case:
     by_hand: bool = False  # the changes are not a fix of oomlint's
     others: tuple[Place, ...] = ()  # of other findings that changes by hand are for as well: those nearest to one of them are judged with it
     beside: tuple[str, ...] = ()  # rules whose fixes are made both before and after: without them this one is not seen
-    unmended: str = ""  # why there are no changes although a fix by hand was asked for: nothing is run then
+    not_fixed: str = ""  # why there are no changes although a fix by hand was asked for: nothing is run then
 
     @property
     def code(self) -> str:
@@ -80,14 +80,14 @@ class Case:
         return plan_of(self.finding.code)
 
     @property
-    def mended(self) -> bool:
+    def has_fix(self) -> bool:
         """Whether there is something to compare with."""
         return bool(self.changes)
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Before, and after where there is something to compare with."""
-        return tuple(Part) if self.mended else (Part.BEFORE,)
+        return tuple(Part) if self.has_fix else (Part.BEFORE,)
 
     def source(self, part: Part, path: str | None = None) -> Source:
         """A file of the project as it stands in one part; the finding's own by default. Raises SourceError."""
@@ -110,7 +110,7 @@ def plan_of(code: str | None) -> Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class QuantityReading:
     """One quantity, before and after: a value for each repetition. ``after`` is empty where there is no fix.
 
     ``unit`` is "bytes", "seconds" or what is counted, in the plural ("nodes", "descriptors"). ``under`` says how it was run ("2 workers, spawn").
@@ -141,7 +141,7 @@ class Verdict:
     outcome: Outcome
     reason: str  # one sentence without a full stop: what was seen, or why nothing could be
     fidelity: Fidelity | None = None
-    readings: tuple[Reading, ...] = ()  # the one that decided comes first
+    readings: tuple[QuantityReading, ...] = ()  # the one that decided comes first
     timelines: tuple[Timeline, ...] = ()
     assumptions: tuple[str, ...] = ()  # what was put in for what could not be known: "`num_workers` swept over 0 and 2"
     left_out: tuple[str, ...] = ()  # what of the user's code was not run: "line 12: failed with FileNotFoundError", "tqdm: replaced by a stand-in"

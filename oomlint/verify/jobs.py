@@ -14,7 +14,7 @@ NO_TCP_SINCE: Final = 4  # version of Landlock, as the next
 SCOPES_SINCE: Final = 6  # abstract sockets and signals
 
 
-class Ended(StrEnum):
+class JobEnd(StrEnum):
     """How a job came to its end."""
 
     EXIT = "exit"  # by itself, whatever its status
@@ -57,7 +57,7 @@ class Job:
 class Done:
     """What came of a job. ``answer`` is ``None`` where the function did not come to its end."""
 
-    ended: Ended
+    ended: JobEnd
     status: int  # exit status; minus the signal
     answer: Any  # what the function gave back
     failure: str  # one line: why there is no answer; empty where there is one

@@ -29,7 +29,7 @@ class NotHere(Exception):  # noqa: N818 -- it says what the system lacks, nothin
     """This system does not tell; the message says what is missing."""
 
 
-class Memory(NamedTuple):
+class ProcessMemory(NamedTuple):
     """What one process holds, in bytes."""
 
     anonymous: int  # proportional share of anonymous pages: a page that two processes share counts half in each
@@ -81,7 +81,7 @@ def inside(pid: int) -> int:
     return 0
 
 
-def memory(pid: int) -> Memory:
+def memory(pid: int) -> ProcessMemory:
     """What one process holds. Raises ProcessLookupError where it is gone."""
     figures: dict[bytes, int] = {}
     for line in _read(pid, "smaps_rollup").splitlines()[1:]:
@@ -91,7 +91,7 @@ def memory(pid: int) -> Memory:
         raise ProcessLookupError(pid)
     if b"Pss_Anon" not in figures:
         raise NotHere("the kernel does not tell proportional shares of anonymous memory (Pss_Anon): Linux 5.9 or newer is needed")
-    return Memory(
+    return ProcessMemory(
         figures[b"Pss_Anon"],
         figures.get(b"Pss_Shmem", 0),
         figures.get(b"Private_Clean", 0) + figures.get(b"Private_Dirty", 0),

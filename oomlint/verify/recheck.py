@@ -36,7 +36,7 @@ def judged(session: Session, verdict: Verdict) -> Verdict:
     dataset that was measured to take clearly less than before is no news: one kind of container has taken the place of another.
     """
     finding = session.case.finding
-    if not session.case.mended or verdict.outcome is Outcome.REGRESSED:
+    if not session.case.has_fix or verdict.outcome is Outcome.REGRESSED:
         return verdict
     new = sorted((item for item in _new(session) if not _measured(session, item)), key=lambda item: (item.severity.rank, item.sort_key))
     if not new:
@@ -98,7 +98,7 @@ def _checked(session: Session, paths: tuple[str, ...], overlay: dict[str, bytes]
     codes = {code for each in (chosen, session.settings) for code in registry.chosen(each)}
     settings = session.settings.having(select=tuple(sorted(codes)), ignore=(), extend_select=(), preview=True, severity=Severity.NOTE)
     present = [path for path in paths if overlay.get(path) or os.path.exists(path)]
-    options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False, once=False, causes=False)
+    options = engine.RunOptions(cache=False, processes=1, overlay=overlay, suppress=False, once=False, causes=False)
     report = engine.run(present, settings, session.case.root, options)
     found: dict[str, list[Finding]] = {path: [] for path in paths}
     for item in report.findings:

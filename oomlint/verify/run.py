@@ -38,7 +38,7 @@ _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a
 _DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
 
 
-class Store(Protocol):
+class VerdictStore(Protocol):
     """Verdicts of earlier runs."""
 
     def get(self, case: Case) -> Verdict | None:
@@ -63,7 +63,7 @@ def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None =
 
 
 def verdicts(
-    cases: Iterable[Case], surroundings: Surroundings, store: Store | None = None, begin: Callable[[Case], None] | None = None
+    cases: Iterable[Case], surroundings: Surroundings, store: VerdictStore | None = None, begin: Callable[[Case], None] | None = None
 ) -> Iterator[tuple[Case, Verdict]]:
     """Verify case by case. ``begin`` is told of each before it starts. Raises SandboxError where no job can be run.
 
@@ -256,9 +256,9 @@ def _changed_loaders(case: Case, path: str) -> list[str]:
 
 def _trivial(case: Case) -> Verdict | None:
     """The verdict where there is nothing to run: no fix was found, or the fix leaves the program as it is, such as one of a comment."""
-    if case.unmended:
-        return Verdict(Outcome.INCONCLUSIVE, case.unmended, next_step="put the file there, as it is if the fix does not change it")
-    if not case.mended:
+    if case.not_fixed:
+        return Verdict(Outcome.INCONCLUSIVE, case.not_fixed, next_step="put the file there, as it is if the fix does not change it")
+    if not case.has_fix:
         return None
     for path in case.changes:
         trees = [case.tree(part, path) for part in Part]
@@ -273,12 +273,12 @@ def _trivial(case: Case) -> Verdict | None:
 
 def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Settings | None) -> Case:
     edits = _edits(finding)
-    mend = patches.of_setting(root, settings.verify.patches) if settings and settings.verify.patches else {}
+    patch = patches.of_setting(root, settings.verify.patches) if settings and settings.verify.patches else {}
     if not edits:
         # The rows of a finding hold in the file as it is: a fix of other files only says nothing of it.
-        mended = finding.place.path in mend
-        same = tuple(other.place for other in findings if mended and other.place != finding.place and not _edits(other))
-        return Case(finding, root, mend if mended else {}, by_hand=mended, others=same)
+        fixed = finding.place.path in patch
+        same = tuple(other.place for other in findings if fixed and other.place != finding.place and not _edits(other))
+        return Case(finding, root, patch if fixed else {}, by_hand=fixed, others=same)
     others = [edit for other in findings if _beside(finding, other) for edit in _edits(other) if edit not in edits]
     try:
         beside = tuple(dict.fromkeys(str(other.code) for other in findings if _beside(finding, other) and _edits(other)))

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.verify import process_tree
 from oomlint.verify.environment import links_of, of_job
-from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Sandbox
+from oomlint.verify.jobs import MEBIBYTE, Done, JobEnd, Sandbox
 from oomlint.verify.sandbox_server import Gone, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oomlint.verify.jobs import Job
-    from oomlint.verify.sandbox_server import Server
+    from oomlint.verify.sandbox_server import SandboxServer
 
 
 _END_SECONDS: Final = 15.0  # a server that has not removed a job by then is removed itself
@@ -74,7 +74,7 @@ class Running:
             **{name: os.path.join(place, name) for name in ("out", "err", "answer", "file")},
         }
 
-    def watch(self, server: Server) -> Done:
+    def watch(self, server: SandboxServer) -> Done:
         """Start it and wait for its end. Raises Gone where the server dies."""
         limits = self.job.limits
         server.send({"job": self._message})
@@ -85,18 +85,18 @@ class Running:
         pid = server.outside(inside)
         self._start = time.monotonic()
         deadline = self._start + limits.seconds
-        ended = Ended.EXIT
+        ended = JobEnd.EXIT
         while (message := server.receive(self._pause())) is None:
-            if ended is not Ended.EXIT:
+            if ended is not JobEnd.EXIT:
                 if time.monotonic() > deadline:
                     raise Gone
                 continue
-            ended = Ended.TIME if time.monotonic() > deadline and self._late(pid) else self._look(pid, server.sandbox)
-            if ended is not Ended.EXIT:
+            ended = JobEnd.TIME if time.monotonic() > deadline and self._late(pid) else self._look(pid, server.sandbox)
+            if ended is not JobEnd.EXIT:
                 deadline = time.monotonic() + _END_SECONDS
                 server.send({"end": inside})
         status = number_of(message, "status")
-        return self.done(Ended.SIGNAL if ended is Ended.EXIT and status < 0 else ended, status, number_of(message, "left"))
+        return self.done(JobEnd.SIGNAL if ended is JobEnd.EXIT and status < 0 else ended, status, number_of(message, "left"))
 
     def _pause(self) -> float:
         """Seconds until the next reading. What takes little is looked at less often: it cannot get to the cap in that time."""
@@ -111,32 +111,32 @@ class Running:
             delay = 0.0
         return time.monotonic() - self._start > seconds + min(delay, _PATIENCE * seconds)
 
-    def _look(self, pid: int, sandbox: Sandbox) -> Ended:
+    def _look(self, pid: int, sandbox: Sandbox) -> JobEnd:
         """Read the tree, as cheaply as will do."""
         limits = self.job.limits
         self._trim()
         self._readings += 1
         if not sandbox.files and self._shared - free(_SHARED) > limits.memory:  # its own has a size
-            return Ended.MEMORY
+            return JobEnd.MEMORY
         try:
             pids = process_tree.family(pid)
             if len(pids) - 1 > limits.processes:
-                return Ended.PROCESSES
+                return JobEnd.PROCESSES
             if not self.job.timeline:
                 self._bound = process_tree.resident(pids)
             if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
-                return Ended.DISK
+                return JobEnd.DISK
             if not self.job.timeline and self._readings % _EXACT_EVERY and self._bound <= limits.memory:
-                return Ended.EXIT
+                return JobEnd.EXIT
             memory = process_tree.total(process_tree.tree(pid) if self.job.timeline else pids)
             if self.job.timeline:
                 self._timeline.append((time.monotonic() - self._start, float(memory)))
         except process_tree.NotHere:
-            return Ended.EXIT
+            return JobEnd.EXIT
         self._peak = max(self._peak, memory)
-        return Ended.MEMORY if memory > limits.memory else Ended.EXIT
+        return JobEnd.MEMORY if memory > limits.memory else JobEnd.EXIT
 
-    def done(self, ended: Ended, status: int, left: int, cause: str = "") -> Done:
+    def done(self, ended: JobEnd, status: int, left: int, cause: str = "") -> Done:
         """What came of it."""
         seconds = time.monotonic() - self._start
         answer, failure = None, ""
@@ -152,18 +152,18 @@ class Running:
             os.close(handle)
         return Done(ended, status, answer, failure[:_LONGEST_FAILURE], printed, errors, seconds, self._peak, left, tuple(self._timeline))
 
-    def _failure(self, ended: Ended, status: int) -> str:
+    def _failure(self, ended: JobEnd, status: int) -> str:
         limits = self.job.limits
         match ended:
-            case Ended.TIME:
+            case JobEnd.TIME:
                 return f"not at its end after {limits.seconds:g} s"
-            case Ended.MEMORY:
+            case JobEnd.MEMORY:
                 return f"more than {limits.memory // MEBIBYTE:,} MiB of memory"
-            case Ended.DISK:
+            case JobEnd.DISK:
                 return f"more than {limits.disk // MEBIBYTE:,} MiB on the disk"
-            case Ended.PROCESSES:
+            case JobEnd.PROCESSES:
                 return f"more than {limits.processes} processes"
-            case Ended.SIGNAL:
+            case JobEnd.SIGNAL:
                 with contextlib.suppress(ValueError):
                     return f"killed by {signal.Signals(-status).name}"
                 return f"killed by signal {-status}"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Self
 
 from oomlint.verify import folders, leftovers, signals
 from oomlint.verify.environment import of_server
-from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Limits, Sandbox, SandboxError
+from oomlint.verify.jobs import MEBIBYTE, Done, JobEnd, Limits, Sandbox, SandboxError
 from oomlint.verify.running_job import Running
-from oomlint.verify.sandbox.view import View, of_interpreter, private_of_system
-from oomlint.verify.sandbox_server import Gone, Server
+from oomlint.verify.sandbox.view import SandboxView, of_interpreter, private_of_system
+from oomlint.verify.sandbox_server import Gone, SandboxServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class SandboxRunner:
         python: str | None = None,
         *,
         unsandboxed: bool = False,
-        view: View | None = None,
+        view: SandboxView | None = None,
         pass_env: Sequence[str] = (),
         shared_memory: int = 2 * Limits().memory,  # what jobs of spawned workers may take
     ) -> None:
@@ -45,7 +45,7 @@ class SandboxRunner:
         self.unsandboxed = unsandboxed
         self.place = ""  # what jobs may write to lies here; it goes when the runner closes, or when this process dies
         self._top = ""  # ours: what we write and read again lies here, or is held open
-        view = view or View()
+        view = view or SandboxView()
         self._request = {
             "must_hold": not unsandboxed,
             "writable": list(view.writable),
@@ -56,7 +56,7 @@ class SandboxRunner:
         self._pass_env = tuple(pass_env)
         self._count = 0
         self._lock = threading.Lock()
-        self._server: Server | None = None
+        self._server: SandboxServer | None = None
         try:
             leftovers.remove()
             with signals.held():
@@ -96,14 +96,14 @@ class SandboxRunner:
             except Gone:
                 server.close()
                 self._server = None
-                done = running.done(Ended.SIGNAL, -signal.SIGKILL, 0, "the server of jobs has died with it")
+                done = running.done(JobEnd.SIGNAL, -signal.SIGKILL, 0, "the server of jobs has died with it")
             except BaseException:
                 self.close()
                 raise
             folders.remove(running.place)
             return done
 
-    def _restarted(self) -> Server:
+    def _restarted(self) -> SandboxServer:
         self.sandbox = self._start()
         if self._server is None:
             raise SandboxError("the runner is closed")
@@ -112,7 +112,7 @@ class SandboxRunner:
     def _start(self) -> Sandbox:
         try:
             with signals.held():
-                self._server = Server(self.python, self._top, self._request, of_server(self.place, self._pass_env))
+                self._server = SandboxServer(self.python, self._top, self._request, of_server(self.place, self._pass_env))
             return self._server.greeting()
         except BaseException:
             with signals.held():
@@ -127,7 +127,7 @@ def inspect() -> Sandbox:
     with tempfile.TemporaryDirectory(prefix="oomlint-") as folder, signals.held():
         top = os.path.realpath(folder)
         request = {"must_hold": False, "writable": [], "readable": [], "hidden": [], "shared_memory": MEBIBYTE}
-        server = Server("/bin/true", top, request, {}, ["/bin/true"])
+        server = SandboxServer("/bin/true", top, request, {}, ["/bin/true"])
         try:
             server.receive_sandbox()
         except Gone:

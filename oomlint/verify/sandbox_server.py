@@ -32,7 +32,7 @@ class Gone(Exception):  # noqa: N818 - no mistake of ours
     """The server has ended of itself."""
 
 
-class Server:
+class SandboxServer:
     """The process, and the two pipes to it."""
 
     def __init__(self, python: str, top: str, request: Mapping[str, Any], environment: Mapping[str, str], command: Sequence[str] = ()) -> None:

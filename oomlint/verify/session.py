@@ -34,7 +34,7 @@ def nearest(folder: str) -> tuple[Settings, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class VerifyOptions:
     """How a verification is run."""
 
     limits: Limits = field(default_factory=Limits)
@@ -53,7 +53,7 @@ class Surroundings:
 
     root: str
     settings: Settings
-    options: Options
+    options: VerifyOptions
     python: str
     unsandboxed: bool = False
     keep: str | None = None  # a folder in which the trees of all cases stay
@@ -69,7 +69,7 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong with the harness
 class Session:
     """What a strategy works with."""
 
-    def __init__(self, case: Case, project: Project, settings: Settings, options: Options, runner: SandboxRunner, trees: Trees) -> None:
+    def __init__(self, case: Case, project: Project, settings: Settings, options: VerifyOptions, runner: SandboxRunner, trees: Trees) -> None:
         self.case = case
         self.project = project  # the model of the program *before*; ask it for constants, callers and classes
         self.settings = settings

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint import facts
 from oomlint.cache import WRONG, project_key, read_kept, refusal, typed
 from oomlint.discovery import is_passed_by
-from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
+from oomlint.verify.case import Fidelity, Outcome, QuantityReading, Timeline, Verdict
 from oomlint.verify.folders import walk
 from oomlint.verify.session import nearest
 from oomlint.writing import write_whole
@@ -170,9 +170,9 @@ def _verdict(known: dict[str, Any]) -> Verdict:
     )
 
 
-def _reading(known: dict[str, Any]) -> Reading:
+def _reading(known: dict[str, Any]) -> QuantityReading:
     before, after = (tuple(map(_number, typed(known[part], list))) for part in ("before", "after"))
-    return Reading(typed(known["name"], str), typed(known["unit"], str), before, after, typed(known["under"], str))
+    return QuantityReading(typed(known["name"], str), typed(known["unit"], str), before, after, typed(known["under"], str))
 
 
 def _timeline(known: dict[str, Any]) -> Timeline:

@@ -76,7 +76,7 @@ def rate(deltas: Sequence[float], warm_up: int = WARM_UP) -> Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class GrowthChange:
     """A quantity that may grow from step to step, before and after."""
 
     name: str  # "autograd nodes"
@@ -111,9 +111,9 @@ class Growth:
         return f"{text} before, by {amount(self.after.a_step, self.unit)} after"
 
 
-def growth(name: str, unit: str, before: Sequence[float], after: Sequence[float] | None = None, *, limit: float = 0.0, warm_up: int = WARM_UP) -> Growth:
+def growth(name: str, unit: str, before: Sequence[float], after: Sequence[float] | None = None, *, limit: float = 0.0, warm_up: int = WARM_UP) -> GrowthChange:
     """Compare the growth a step. ``before`` and ``after`` are the differences from step to step, the warm-up included."""
-    return Growth(name, unit, rate(before, warm_up), None if after is None else rate(after, warm_up), limit)
+    return GrowthChange(name, unit, rate(before, warm_up), None if after is None else rate(after, warm_up), limit)
 
 
 def slope(values: Sequence[float]) -> Rate:
@@ -207,7 +207,7 @@ class Price:
 # -- handles -----------------------------------------------------------------------------------------------------------
 
 
-def handles(name: str, before: Sequence[float], after: Sequence[float] | None = None) -> Growth:
+def handles(name: str, before: Sequence[float], after: Sequence[float] | None = None) -> GrowthChange:
     """Compare open handles. ``before`` and ``after`` are how many are open after each step."""
     return growth(name, name, differences(before), None if after is None else differences(after))
 

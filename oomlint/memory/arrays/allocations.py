@@ -12,7 +12,7 @@ from msgspec import Struct
 from oomlint.amounts import readable
 from oomlint.api_names import STACKS
 from oomlint.finding import Confidence, Message
-from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import said_small
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -164,7 +164,7 @@ def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call, *, n
 
 def _is_prefix(size: Bytes, keeper: Keeper) -> bool:
     """Whether the array is one row or column that is put beside something else: ``torch.cat((torch.ones(n, 1, width), rows), dim=1)``."""
-    joins = (done.node for done in keeper.passed if done.does in {Does.COPIES, Does.JOINS})
+    joins = (done.node for done in keeper.passed if done.does in {DataTransform.COPIES, DataTransform.JOINS})
     return 1 in size.dimensions and any(isinstance(node, cst.Call) and names.last_name(node.func) in STACKS for node in joins)
 
 

@@ -19,7 +19,7 @@ from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.known_reads import DECODERS, Reads
+from oomlint.memory.shared.known_reads import DECODERS, KnownRead
 from oomlint.model import names
 from oomlint.model.values import ClassRef, ExternalCall, Instance
 
@@ -40,9 +40,9 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     """
     groups: dict[object, list[Load]] = {}
     for load in arrays_of(project).files(module):
-        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
+        if load.read is None or (load.read.kind is KnownRead.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
             continue
-        if load.read.kind is Reads.TEXT and _lists_files(load, project):
+        if load.read.kind is KnownRead.TEXT and _lists_files(load, project):
             continue
         groups.setdefault(told_with(load), []).append(load)
     for group in groups.values():
@@ -108,7 +108,7 @@ def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
     """Where the entries of an archive that go to those who keep it are read: ``arrays["x"]``, which is when `.npz` reads an array."""
     kept, module = kept_of(project), load.module
     holder = module.walk.parents.get(load.node)
-    if load.read is None or load.read.kind is not Reads.ARCHIVE or not isinstance(holder, cst.Assign) or not isinstance(holder.targets[0].target, cst.Name):
+    if load.read is None or load.read.kind is not KnownRead.ARCHIVE or not isinstance(holder, cst.Assign) or not isinstance(holder.targets[0].target, cst.Name):
         return
     name = holder.targets[0].target.value
     for node in load.scope.nodes(inner=False):
@@ -121,7 +121,7 @@ def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
 def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     """Single files of tensors that the module reads for a dataset."""
     for load in arrays_of(project).files(module):
-        if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not (_restores(load, project) or proven_small(module, load.node)):
+        if load.read is not None and load.read.kind is KnownRead.TORCH and not load.many and not (_restores(load, project) or proven_small(module, load.node)):
             yield load
 
 

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.shaped import Array
+from oomlint.memory.shared.shaped import ShapedArray
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -24,12 +24,12 @@ def element_bytes(project: Project, module: Module, node: cst.BinaryOperation) -
     parts = Parts(evaluator_of(project), constructions_of(project).contents)
     frame = parts.evaluator.calls.plain_frame(module, module.walk.scope_at(node))
     source, made = node.left, parts.of(node, frame)
-    after = made.item if isinstance(made, Array) else None
+    after = made.item if isinstance(made, ShapedArray) else None
     while isinstance(source, cst.Call) and isinstance(source.func, cst.Attribute) and source.func.attr.value in _CASTS:
         name, base = source.func.attr.value, parts.of(source.func.value, frame)
-        cast = parts.method(name, base if isinstance(base, Array) else Array(), source, frame)
-        after = after or (cast.item if isinstance(cast, Array) else None)
+        cast = parts.method(name, base if isinstance(base, ShapedArray) else ShapedArray(), source, frame)
+        after = after or (cast.item if isinstance(cast, ShapedArray) else None)
         source = source.func.value
     one = parts.of(source, frame)
-    before = one.item if isinstance(one, Array) and one.of != "python" else None
-    return before or 1, after or (_HALF if isinstance(one, Array) and one.of == "torch" else _WIDE)
+    before = one.item if isinstance(one, ShapedArray) and one.of != "python" else None
+    return before or 1, after or (_HALF if isinstance(one, ShapedArray) and one.of == "torch" else _WIDE)

@@ -9,17 +9,17 @@ from msgspec import Struct
 
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.per_sample_code import ItemContexts, mentions
-from oomlint.memory.shared.known_reads import WHOLE, Reads
+from oomlint.memory.shared.known_reads import WHOLE, KnownRead
 from oomlint.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.arrays.read_calls import Read
+    from oomlint.memory.arrays.read_calls import FileRead
     from oomlint.memory.datasets.per_sample_code import Context
     from oomlint.model.project import Module, Project
 
-_KINDS: Final = WHOLE | {Reads.NUMBERS, Reads.RECORDS}
+_KINDS: Final = WHOLE | {KnownRead.NUMBERS, KnownRead.RECORDS}
 _ROWS: Final = frozenset({"iloc", "loc", "iat", "at", "values"})  # what comes between a table and the index of a row
 _PICKS: Final = frozenset({"get", "item", "query", "take", "select", "index_select"})
 _PASSES: Final = 6
@@ -28,7 +28,7 @@ _PASSES: Final = 6
 class ItemFile(Struct, frozen=True, eq=False):
     """A file that is read whole for each sample, and what of it the sample picks."""
 
-    read: Read
+    read: FileRead
     module: Module  # of the part
     part: cst.BaseExpression
 
@@ -47,7 +47,7 @@ class ItemFiles(ItemContexts):
                 if found is not None:
                     yield found
 
-    def _judge(self, read: Read) -> ItemFile | None:
+    def _judge(self, read: FileRead) -> ItemFile | None:
         for context in self.contexts(read.module, read.scope):
             if context.root.scope.name == "__len__" or context.root.loop is not None or read.path is None:
                 continue
@@ -59,7 +59,7 @@ class ItemFiles(ItemContexts):
                 return found
         return None
 
-    def _part(self, read: Read, context: Context, node: cst.BaseExpression) -> ItemFile | None:
+    def _part(self, read: FileRead, context: Context, node: cst.BaseExpression) -> ItemFile | None:
         """What the sample picks of a value, in the function itself or in the one that it is given back to."""
         here: Context | None = context
         while here is not None:
@@ -77,7 +77,7 @@ class ItemFiles(ItemContexts):
         return None
 
 
-def _is_local(read: Read) -> bool:
+def _is_local(read: FileRead) -> bool:
     """Whether nothing keeps what is read beyond the sample, and no test has it read only once."""
     module = read.module
     for here in module.walk.ancestors(read.node):

@@ -45,7 +45,7 @@ _DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a m
 _MOST_SITES: Final = 2
 
 
-class Filled(Struct, frozen=True, eq=False):
+class FilledArray(Struct, frozen=True, eq=False):
     """An array that a loop fills."""
 
     node: cst.Call
@@ -55,7 +55,7 @@ class Filled(Struct, frozen=True, eq=False):
     facts: tuple[Fact, ...]
 
 
-def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
+def filled_arrays(module: Module, project: Project) -> Iterator[FilledArray]:
     """Arrays of the module with a row for every sample, that a loop fills and that are kept, or written once all of it is there."""
     if holds_tests(module):
         return
@@ -63,7 +63,7 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
     for scope in module.walk.scopes:
         if scope.is_class or not scope.loops or constructions_of(project).per_item(module, scope):
             continue
-        found: dict[cst.CSTNode, list[Filled]] = {}
+        found: dict[cst.CSTNode, list[FilledArray]] = {}
         rooms = [call for call in scope.calls if names.last_name(call.func) in ALLOCATORS]
         every = _fills(project, module, scope) if rooms else {}
         for call in rooms if every else ():
@@ -94,7 +94,7 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call
                     yield call, size
 
 
-def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
+def _of_lists(module: Module, project: Project) -> Iterator[FilledArray]:
     """The same by a list of windows, which one call then joins; what the reads of files are joined by is told by another rule."""
     found: dict[Scope, list[tuple[cst.Call, cst.Subscript, Keeper]]] = {}
     for one in sorted(gathered(module, project), key=lambda one: module.place(one[0]).row):
@@ -109,7 +109,7 @@ def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
         beside = dict.fromkeys(module.place(other, "the same happens here") for other, _, _ in others)
         related = [module.place(window, "sliced here"), *(place for place in beside if place.row != module.place(call).row)]
         related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
-        yield Filled(call, scope.node, message, tuple(related), (allocation_fact(module, call), *keeper_facts(keeper)))
+        yield FilledArray(call, scope.node, message, tuple(related), (allocation_fact(module, call), *keeper_facts(keeper)))
 
 
 def _until(keeper: Keeper | None, call: cst.Call) -> str:
@@ -120,7 +120,7 @@ def _until(keeper: Keeper | None, call: cst.Call) -> str:
     return f"it stays until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
 
 
-def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[_Fill, Loop]]]) -> Filled | None:
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[_Fill, Loop]]]) -> FilledArray | None:
     # What a round makes for itself is gone with it.
     fills = [(fill, loop) for fill, loop in every.get(_name_of(module, call), ()) if loop not in module.walk.ancestors(call)]
     told = next(((fill, loop, source) for fill, loop in fills if (source := _source(project, module, scope, fill, loop)) is not None), None)
@@ -138,7 +138,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
     return _filled(project, module, scope, call, loop, size, fill, why, keeper)
 
 
-def _made_and_written(project: Project, module: Module, scope: Scope, call: cst.Call, fills: list[tuple[_Fill, Loop]]) -> Filled | None:
+def _made_and_written(project: Project, module: Module, scope: Scope, call: cst.Call, fills: list[tuple[_Fill, Loop]]) -> FilledArray | None:
     """An array of which each round makes a row of two dimensions and more, whatever that is made of, and which one call writes once all rows are there."""
     rows = ((fill, loop) for fill, loop in fills if isinstance(fill, cst.Assign) and not isinstance(fill.value, cst.Name | cst.BaseNumber))
     made = next(((fill, loop) for fill, loop in rows if isinstance(fill.value, cst.Call) and _is_row(_target_of(fill))), None)
@@ -158,7 +158,9 @@ def _is_row(target: cst.CSTNode | None) -> bool:
     return isinstance(target, cst.Subscript) and len(target.slice) == 1 and isinstance(target.slice[0].slice, cst.Index)
 
 
-def _filled(project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None) -> Filled:
+def _filled(
+    project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None
+) -> FilledArray:
     message = Message(f"`{names.dotted(call.func)}` allocates one array for all samples", f"a loop fills {size.words()} with {why}; {_until(keeper, call)}")
     related = [module.place(fill, "filled here")]
     if keeper is not None and not keeper.saver:
@@ -166,7 +168,7 @@ def _filled(project: Project, module: Module, scope: Scope, call: cst.Call, loop
     sites = evaluator_of(project).calls.sites(module, scope) if scope.is_function else []
     related += [site.module.place(site.call, "all of the data comes from here") for site in sites[:_MOST_SITES]]
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
-    return Filled(call, loop, message, tuple(related), facts)
+    return FilledArray(call, loop, message, tuple(related), facts)
 
 
 # -- the array -----------------------------------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
-from oomlint.memory.arrays.stored_arrays import H5Object, Store, Stored, is_full
+from oomlint.memory.arrays.stored_arrays import ArrayPlace, H5Object, StoredArrays, is_full
 from oomlint.memory.datasets.serving import is_target
 from oomlint.model import arguments, names
-from oomlint.model.readings import Memory
-from oomlint.model.values import Display, Element, External, ExternalCall, Unknown, Written
+from oomlint.model.readings import AnswerMemory
+from oomlint.model.values import Display, Element, External, ExternalCall, SourceExpression, Unknown
 from oomlint.syntax.nodes import children_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 
-class Form(Enum):
+class FullReadForm(Enum):
     """How everything is read."""
 
     SLICE = "a slice over everything"  # d[:], d[...], d[()], d[:, :]
@@ -42,7 +42,7 @@ class WholeRead(Struct, frozen=True):
     what: H5Object
     node: cst.BaseExpression  # `f["x"][:]`
     source: cst.BaseExpression  # `f["x"]`
-    form: Form
+    form: FullReadForm
     frame: Frame  # where ``node`` stands
 
     @property
@@ -72,13 +72,13 @@ _METHODS: Final = frozenset({"__array__", "read", "read_direct"}) | _OF_MAPS
 _OF_ROWS: Final = STACKS | AS_ARRAY | TENSOR_TYPES
 
 
-class WholeReads(Stored):
+class WholeReads(StoredArrays):
     """Answers what stays in a file and what reads it whole. One for a run; it remembers."""
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._reads: Memory[tuple[cst.CSTNode, Frame], WholeRead | None] = Memory(project.readings)
-        self._scopes: Memory[Scope, list[WholeRead]] = Memory(project.readings)
+        self._reads: AnswerMemory[tuple[cst.CSTNode, Frame], WholeRead | None] = AnswerMemory(project.readings)
+        self._scopes: AnswerMemory[Scope, list[WholeRead]] = AnswerMemory(project.readings)
 
     def whole(self, node: cst.BaseExpression, frame: Frame) -> WholeRead | None:
         """The read of a whole array that an expression is, or that a name or attribute holds."""
@@ -104,15 +104,15 @@ class WholeReads(Stored):
             if not is_full(node) or is_target(frame.module, node):
                 return None
             what = self.dataset(node.value, frame)
-            return WholeRead(what, node, node.value, Form.SLICE, frame) if what is not None and what.store is not Store.MEMMAP else None
+            return WholeRead(what, node, node.value, FullReadForm.SLICE, frame) if what is not None and what.store is not ArrayPlace.MEMMAP else None
         if isinstance(node, cst.Attribute):
             what = self.dataset(node.value, frame) if node.attr.value == "value" else None
-            return WholeRead(what, node, node.value, Form.VALUE, frame) if what is not None and what.store is Store.H5 else None
+            return WholeRead(what, node, node.value, FullReadForm.VALUE, frame) if what is not None and what.store is ArrayPlace.H5 else None
         if isinstance(node, cst.ListComp) and node.for_in.inner_for_in is None and not node.for_in.ifs:
             what = self.dataset(node.for_in.iter, frame)
-            if what is None or what.store is Store.MEMMAP or not self._lists_rows(what, node, frame):
+            if what is None or what.store is ArrayPlace.MEMMAP or not self._lists_rows(what, node, frame):
                 return None
-            return WholeRead(what, node, node.for_in.iter, Form.LIST, frame)
+            return WholeRead(what, node, node.for_in.iter, FullReadForm.LIST, frame)
         if isinstance(node, cst.BinaryOperation):
             return self._computed(node, frame)
         if not isinstance(node, cst.Call):
@@ -125,9 +125,9 @@ class WholeReads(Stored):
             return None
         form = self._form(node, frame)
         what = self.dataset(node.args[0].value, frame) if form is not None else None
-        if form is None or what is None or (what.store is Store.MEMMAP and not _copies(node, form)):
+        if form is None or what is None or (what.store is ArrayPlace.MEMMAP and not _copies(node, form)):
             return None
-        if form is Form.LIST and not self._lists_rows(what, node, frame):
+        if form is FullReadForm.LIST and not self._lists_rows(what, node, frame):
             return None
         return WholeRead(what, node, node.args[0].value, form, frame)
 
@@ -142,19 +142,22 @@ class WholeReads(Stored):
         key = what.keys[-1] or "" if what.keys else ""
         return bool(key) and re.search(rf"""\[["']{re.escape(key)}["']\](\.(shape|dtype|ndim|value)\b|\[[:.(\d-])""", module.tree.source.text) is not None
 
-    def _form(self, node: cst.Call, frame: Frame) -> Form | None:
+    def _form(self, node: cst.Call, frame: Frame) -> FullReadForm | None:
         for alt in self.evaluator.values(node.func, frame)[:2]:
             if isinstance(alt.value, External):
                 name = names.canonical(alt.value.name)
-                return next((form for form, known in ((Form.ARRAY, _ARRAYS), (Form.TENSOR, _TENSORS), (Form.LIST, _LISTS)) if name in known), None)
+                return next(
+                    (form for form, known in ((FullReadForm.ARRAY, _ARRAYS), (FullReadForm.TENSOR, _TENSORS), (FullReadForm.LIST, _LISTS)) if name in known),
+                    None,
+                )
         return None
 
     def _joined(self, node: cst.Call, frame: Frame) -> WholeRead | None:
         """Memory maps that are copied into one array: ``np.concatenate([np.memmap(p) for p in paths])``."""
         for element in _elements(node):
             what = self.dataset(element, frame)
-            if what is not None and what.store is Store.MEMMAP:
-                return WholeRead(what, node, element, Form.ARRAY, frame)
+            if what is not None and what.store is ArrayPlace.MEMMAP:
+                return WholeRead(what, node, element, FullReadForm.ARRAY, frame)
         return None
 
     def _computed(self, node: cst.BinaryOperation, frame: Frame) -> WholeRead | None:
@@ -164,8 +167,8 @@ class WholeReads(Stored):
         for side in (node.left, node.right):
             if isinstance(side, cst.Name | cst.Attribute) or (isinstance(side, cst.Subscript) and is_full(side)):
                 what = self.dataset(side, frame)
-                if what is not None and what.store is Store.MEMMAP:
-                    return WholeRead(what, node, side, Form.COPY, frame)
+                if what is not None and what.store is ArrayPlace.MEMMAP:
+                    return WholeRead(what, node, side, FullReadForm.COPY, frame)
         return None
 
     def _read_method(self, node: cst.Call, func: cst.Attribute, frame: Frame) -> WholeRead | None:
@@ -173,16 +176,16 @@ class WholeReads(Stored):
         what = self.dataset(func.value, frame)
         if what is None:
             return None
-        if what.store is Store.MEMMAP:
-            form = (Form.LIST if name == "tolist" else Form.COPY) if name in _OF_MAPS else None
+        if what.store is ArrayPlace.MEMMAP:
+            form = (FullReadForm.LIST if name == "tolist" else FullReadForm.COPY) if name in _OF_MAPS else None
             if name == "astype" and arguments.has(node, "copy"):
                 return None
         elif name == "read":
-            form = Form.VALUE if not node.args else None
+            form = FullReadForm.VALUE if not node.args else None
         elif name == "read_direct":
-            form = Form.VALUE if len(node.args) == 1 else None  # more arguments select a part
+            form = FullReadForm.VALUE if len(node.args) == 1 else None  # more arguments select a part
         else:
-            form = Form.VALUE if name == "__array__" else None
+            form = FullReadForm.VALUE if name == "__array__" else None
         return WholeRead(what, node, func.value, form, frame) if form is not None else None
 
     def _held(self, node: cst.BaseExpression, frame: Frame) -> WholeRead | None:
@@ -195,7 +198,7 @@ class WholeReads(Stored):
             inner: WholeRead | None = None
             if isinstance(value, ExternalCall) and value.call is not node:
                 inner = self.written(value.call, value.frame)
-            elif isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
+            elif isinstance(value, SourceExpression) and value.node is not None and value.node is not node and value.frame is not None:
                 inner = self.written(value.node, value.frame)
             if inner is not None:
                 return inner
@@ -216,10 +219,10 @@ class WholeReads(Stored):
             known = self._scopes[scope] = list(self._in_scope(module, scope, signs)) if signs else []
         return known
 
-    def _in_scope(self, module: Module, scope: Scope, signs: frozenset[Store]) -> Iterator[WholeRead]:
+    def _in_scope(self, module: Module, scope: Scope, signs: frozenset[ArrayPlace]) -> Iterator[WholeRead]:
         frame = self.evaluator.calls.plain_frame(module, scope)
         # Nearly everything can copy a map: that is asked only where the module itself speaks of maps.
-        maps = Store.MEMMAP in signs and self.speaks_of_maps(module)
+        maps = ArrayPlace.MEMMAP in signs and self.speaks_of_maps(module)
         forms = cst.Subscript | cst.Attribute | cst.Call | cst.ListComp
         if maps:
             forms |= cst.BinaryOperation
@@ -233,7 +236,7 @@ class WholeReads(Stored):
                 for element in _elements(node):
                     what = self.dataset(element, frame)
                     if what is not None:
-                        yield WholeRead(what, element, element, Form.ARRAY, frame)
+                        yield WholeRead(what, element, element, FullReadForm.ARRAY, frame)
 
 
 def _elements(node: cst.Call) -> list[cst.BaseExpression]:
@@ -246,11 +249,11 @@ def _elements(node: cst.Call) -> list[cst.BaseExpression]:
     return []
 
 
-def _copies(node: cst.Call, form: Form) -> bool:
+def _copies(node: cst.Call, form: FullReadForm) -> bool:
     """Whether a call reads a memory map into memory: ``np.asarray(mm)`` gives the map again."""
-    if form is Form.TENSOR:
+    if form is FullReadForm.TENSOR:
         return names.last_name(node.func) not in {"as_tensor", "asarray", "from_numpy"}
-    if form is Form.LIST:
+    if form is FullReadForm.LIST:
         return False  # a list of maps
     given = set(arguments.by_name(node))
     if names.last_name(node.func) in {"array", "copy"}:
@@ -274,4 +277,4 @@ def whole_reads_of(project: Project) -> WholeReads:
     return project.shared(WholeReads)
 
 
-__all__ = ["Form", "H5Object", "Store", "WholeRead", "WholeReads", "is_full", "is_target", "own_code", "whole_reads_of"]
+__all__ = ["ArrayPlace", "FullReadForm", "H5Object", "WholeRead", "WholeReads", "is_full", "is_target", "own_code", "whole_reads_of"]

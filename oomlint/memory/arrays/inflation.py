@@ -13,7 +13,7 @@ from msgspec import Struct
 from oomlint.api_names import ALLOCATORS, FACTS
 from oomlint.finding import AllocationFact, ByteSize, Fix, Message, Role, Safety, Severity
 from oomlint.memory.arrays.element_bytes import element_bytes
-from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_forms import byte_range
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import axes_of, said_small
@@ -23,7 +23,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
 from oomlint.memory.shared.test_suites import holds_tests
@@ -66,13 +66,13 @@ class Inflation(Struct, frozen=True):
     axes: int | None = None  # of what is joined with something else: how many are seen
 
 
-def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
+def passed(module: Module, project: Project, does: DataTransform) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
     """What is done with loads, where it is done in this module; each place once."""
     seen: set[cst.CSTNode] = set()
     arrays = arrays_of(project)
     for load in (*arrays.h5(module), *arrays.files(module), *arrays.handed_on(module)):
         for keeper in load.keepers:
-            if does is Does.COPIES and any(done.does is Does.JOINS for done in keeper.passed):
+            if does is DataTransform.COPIES and any(done.does is DataTransform.JOINS for done in keeper.passed):
                 continue  # the copy that counts is the one that makes an array of the list
             for done in keeper.passed:
                 if done.does is does and done.module is module and done.node not in seen:
@@ -119,7 +119,7 @@ def inflations(module: Module, project: Project) -> Iterator[Inflation]:
 
 def _inflations(module: Module, project: Project) -> Iterator[Inflation]:
     seen: set[cst.CSTNode] = set()
-    for node, load, keeper in passed(module, project, Does.SCALES):
+    for node, load, keeper in passed(module, project, DataTransform.SCALES):
         seen.add(node)
         read = (load.module.place(load.node, "read here"),)
         if isinstance(node, cst.BinaryOperation):
@@ -305,12 +305,12 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
 def _copies(module: Module, project: Project) -> Iterator[Inflation]:
     seen: set[cst.CSTNode] = set()
     seen.update(_joined(module, project))
-    scaled = {node for node, _, _ in passed(module, project, Does.SCALES)}
-    for node, load, kept in passed(module, project, Does.COMPUTES):
+    scaled = {node for node, _, _ in passed(module, project, DataTransform.SCALES)}
+    for node, load, kept in passed(module, project, DataTransform.COMPUTES):
         if not kept.many and kept_of(project).gathering(module, node) is None and scaled.isdisjoint(descend(node)):
             seen.add(node)
             yield msgspec.structs.replace(_recomputed(module, node, kept, (load.module.place(load.node, "read here"),)), severity=Severity.WARNING)
-    for node, load, kept in passed(module, project, Does.COPIES):
+    for node, load, kept in passed(module, project, DataTransform.COPIES):
         if load.node is node or load.many or kept_of(project).gathering(module, node) is not None:
             continue  # what a loop copies round after round is told by another rule
         read = load.module.place(load.node, "read here")
@@ -331,7 +331,7 @@ def _copies(module: Module, project: Project) -> Iterator[Inflation]:
             if keeper is None or _written(keeper) or of_numbers(call.args[0].value):
                 continue
             what = operand(project, module, scope, call.args[0].value)
-            if what is not None and what.kind is Kind.ARRAY and may_be_large(project, what):
+            if what is not None and what.kind is PayloadKind.ARRAY and may_be_large(project, what):
                 yield _copied(project, module, call, keeper, ())
         yield from _casts(module, project, scope)
         yield from _duplicated(module, project, scope)
@@ -343,7 +343,7 @@ def _joined(module: Module, project: Project) -> set[cst.CSTNode]:
     arrays = arrays_of(project)
     loads = (*arrays.h5(module), *arrays.files(module))
     every = [keeper.passed for load in loads for keeper in load.keepers]
-    return {done.node for passed in every if any(one.does is Does.JOINS for one in passed) for done in passed if done.does is Does.COPIES}
+    return {done.node for passed in every if any(one.does is DataTransform.JOINS for one in passed) for done in passed if done.does is DataTransform.COPIES}
 
 
 def _written(keeper: Keeper) -> bool:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import PUTS_IN
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
-from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import MAKES
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.arrays.load_messages import proven_small
@@ -24,7 +24,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 _MOST_RELATED: Final = 4
 _MOST_FRAMES: Final = 4
 _WRITES: Final = re.compile(r"\b(?:save\w*|dump)\s*\(")
-_LISTS: Final = frozenset({Kind.ARRAYS, Kind.TENSORS})
+_LISTS: Final = frozenset({PayloadKind.ARRAYS, PayloadKind.TENSORS})
 _NUMBERS: Final = frozenset({"range", "arange", "linspace"})
 _COMPUTING: Final = ("numpy.", "torch.", "math.", "builtins.")
-_FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
+_FEW: Final = frozenset({PayloadKind.SCALAR, PayloadKind.TEXT, PayloadKind.SMALL, PayloadKind.PATHS})  # a number or a name for each sample
 
 
 class Join(Struct, frozen=True, eq=False):
@@ -72,7 +72,7 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
     for load in (*arrays.h5(module), *arrays.files(module)):
         for keeper in load.keepers:
             for done in keeper.passed:
-                if done.does is Does.JOINS and done.module is module and load not in found.setdefault(done.node, []):
+                if done.does is DataTransform.JOINS and done.module is module and load not in found.setdefault(done.node, []):
                     found[done.node].append(load)
     groups: dict[object, list[tuple[cst.Call, list[Load]]]] = {}
     for node, loads in found.items():
@@ -134,7 +134,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
                 continue
             element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
             keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
-            if keeper is None or (keeper.hazy and element.kind is Kind.UNKNOWN):
+            if keeper is None or (keeper.hazy and element.kind is PayloadKind.UNKNOWN):
                 continue
             if not keeper.many:  # else it is one of many, and what is copied is as small as one
                 found.append((call, keeper))
@@ -282,7 +282,7 @@ def _is_there(element: cst.BaseExpression) -> bool:
 
 def joined(load: Load) -> bool:
     """Whether a list of it becomes one array in the same module: that is where the finding is."""
-    return any(done.does is Does.JOINS and done.module is load.module for keeper in load.keepers for done in keeper.passed)
+    return any(done.does is DataTransform.JOINS and done.module is load.module for keeper in load.keepers for done in keeper.passed)
 
 
 def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) -> bool:

@@ -15,13 +15,13 @@ from oomlint.api_names import FACTS, TAKES_OUT, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, keeps_axes
 from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, unpickles, works_on
 from oomlint.memory.arrays.kept_indexes import KeptIndexes
-from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of, one_of_zipped
+from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, DataTransform, Going, Keeper, KeptSearch, Met, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.counters import numbered
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import FunctionRef
 from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import constant_key, descend
@@ -53,8 +53,8 @@ class Kept(KeptIndexes):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._given: Memory[cst.CSTNode, bool] = Memory(project.readings)
-        self._memo: Memory[tuple[cst.CSTNode, int | None, bool], tuple[tuple[Keeper, ...], ...]] = Memory(project.readings)
+        self._given: AnswerMemory[cst.CSTNode, bool] = AnswerMemory(project.readings)
+        self._memo: AnswerMemory[tuple[cst.CSTNode, int | None, bool], tuple[tuple[Keeper, ...], ...]] = AnswerMemory(project.readings)
 
     def of(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Who keeps the value of an expression (or what stands at ``index`` in it), nearest first; nobody where it is not known to be kept."""
@@ -72,12 +72,12 @@ class Kept(KeptIndexes):
         """The container that a loop puts every such value into, in code that runs once, in a project that trains: what is done with them need not be seen."""
         if not self.repeats(module, node) or not self.serving.project_trains(module):
             return ()
-        search = Search(inside=module.walk.scope_at(node), sure=True, pools=True)
+        search = KeptSearch(inside=module.walk.scope_at(node), sure=True, pools=True)
         self._start(search, module, node, Going(many=True, index=index, since=node))
         self.run(search)
         return tuple(search.found)
 
-    def _start(self, search: Search, module: Module, node: cst.BaseExpression, going: Going) -> None:
+    def _start(self, search: KeptSearch, module: Module, node: cst.BaseExpression, going: Going) -> None:
         """Follow an expression, or what the variable of a loop stands for in the rounds."""
         loop = self.loop_of(module, node)
         if loop is None or not isinstance(node, cst.Name):
@@ -103,7 +103,7 @@ class Kept(KeptIndexes):
         key = (node, index, all_of_it)
         known = self._memo.get(key)
         if known is None:
-            search = Search(origin=(module, node), pickled=unpickles(node))
+            search = KeptSearch(origin=(module, node), pickled=unpickles(node))
             mapped = self.mapped(module, node) is not None
             many = all_of_it or self.repeats(module, node)
             going = Going(many=many, index=index, listed=mapped, since=node, gathered=node if mapped or all_of_it else None)
@@ -118,20 +118,20 @@ class Kept(KeptIndexes):
 
     def late(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Datasets that keep the value of an expression, those included that take it when a sample asks for it first."""
-        search = Search(origin=(module, node), late=True)
+        search = KeptSearch(origin=(module, node), late=True)
         self.climb(search, module, node, Going(index=index, since=node))
         self.run(search)
         return tuple(search.found)
 
     def met(self, module: Module, node: cst.BaseExpression) -> tuple[Met, ...]:
         """Operations that take all of the value of an expression."""
-        search = Search(meets=[])
+        search = KeptSearch(meets=[])
         self.climb(search, module, node, Going(since=node))
         self.run(search)
         return tuple(search.meets or ())
 
     @staticmethod
-    def _met(search: Search, module: Module, node: cst.Call | cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> None:
+    def _met(search: KeptSearch, module: Module, node: cst.Call | cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> None:
         if search.meets is not None and not (going.part or going.some or going.fields or going.hazy):
             search.meets.append(Met(module, node, operand, going))
 
@@ -143,19 +143,19 @@ class Kept(KeptIndexes):
         As it is, or also what it has ``collected`` of its parts; where it must be ``sure``, nothing that came through a call that nobody knows. Positions
         in the tuple that it returns; ``None`` is the whole. Empty where the value stays inside.
         """
-        search = Search(inside=module.walk.scope_at(node), parts=collected, sure=sure, origin=(module, node))
+        search = KeptSearch(inside=module.walk.scope_at(node), parts=collected, sure=sure, origin=(module, node))
         self.climb(search, module, node, Going(index=index))
         self.run(search)
         return frozenset(search.returns)
 
     # -- upwards through an expression ---------------------------------------------------------------------------------
 
-    def run(self, search: Search) -> None:
+    def run(self, search: KeptSearch) -> None:
         """Follow what is still to be followed."""
         while search.todo and search.steps <= STEPS:
             self._follow(search, *search.todo.popleft())
 
-    def _follow(self, search: Search, module: Module, node: cst.CSTNode, going: Going) -> None:
+    def _follow(self, search: KeptSearch, module: Module, node: cst.CSTNode, going: Going) -> None:
         """Follow the value of ``node`` to the statement that it is part of, and on from there."""
         walk = module.walk
         while True:
@@ -170,7 +170,7 @@ class Kept(KeptIndexes):
                     onto = self._attribute_of(walk, parent, going)
                     if onto is None:
                         return
-                    going = replace(onto.doing(Does.READS, module, parent) if parent.attr.value == "values" else onto, keys=())
+                    going = replace(onto.doing(DataTransform.READS, module, parent) if parent.attr.value == "values" else onto, keys=())
                 case cst.Call():  # a method of the value, or what an argument gives
                     if going.fields:
                         inner = self._of_holder(search, module, parent, node, going)
@@ -181,9 +181,9 @@ class Kept(KeptIndexes):
                     going = replace(going, opened=False)  # whatever a method gives of a picture, that is decoded
                     self._met(search, module, parent, node, going)
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
-                        going = going.doing(Does.LISTS, module, parent)
+                        going = going.doing(DataTransform.LISTS, module, parent)
                     if isinstance(node, cst.Attribute) and node.attr.value in READING:
-                        going = going.doing(Does.READS, module, parent)
+                        going = going.doing(DataTransform.READS, module, parent)
                     if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
                         going = self.moved_by(search, module, parent, going)
                     keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
@@ -242,7 +242,7 @@ class Kept(KeptIndexes):
                 case cst.BinaryOperation():
                     self._met(search, module, parent, node, going)
                     if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right) and not going.retyped:
-                        going = going.doing(Does.SCALES, module, parent)
+                        going = going.doing(DataTransform.SCALES, module, parent)
                     going = _computed(module, parent, node, going)
                 case cst.Comparison() | cst.FormattedStringExpression() | cst.Assert() | cst.Del() | cst.Index() | cst.Slice() | cst.While():
                     return
@@ -308,7 +308,7 @@ class Kept(KeptIndexes):
         found = self.evaluator.values(node.target, self.evaluator.calls.plain_frame(module, module.walk.scope_at(node)))
         return any(isinstance(alt.const, int | float) for alt in found)
 
-    def _out_of_lambda(self, search: Search, module: Module, node: cst.Lambda, going: Going) -> None:
+    def _out_of_lambda(self, search: KeptSearch, module: Module, node: cst.Lambda, going: Going) -> None:
         """What a function without a name gives: to its calls by the name that it is bound to, or to the call that maps it."""
         holder = module.walk.parents.get(node)
         if search.inside is not None or going.depth >= DEEPEST:
@@ -326,7 +326,7 @@ class Kept(KeptIndexes):
                     if any(isinstance(alt.value, FunctionRef) and alt.value.scope.node is node for alt in called):
                         self.climb(search, module, call, replace(deeper, many=going.many or self.repeats(module, call), since=call))
 
-    def picked(self, search: Search, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
+    def picked(self, search: KeptSearch, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
         if search.inside is not None or going.part or going.in_object or (going.many and going.gathered is None):
             return  # what each round reads again is not all of it; nor is what an object gives, but one of many objects is a part
@@ -347,7 +347,7 @@ class Kept(KeptIndexes):
             known = self._given[node] = bool(self.returned(module, node, collected=True, sure=True))
         return known
 
-    def _rounds(self, search: Search, module: Module, loop: cst.For | cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
+    def _rounds(self, search: KeptSearch, module: Module, loop: cst.For | cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
         """A loop goes through the value: each round, ``target`` is an element of it."""
         if isinstance(loop, cst.CompFor):
             self._comprehension(search, module, loop, target, going)
@@ -358,7 +358,7 @@ class Kept(KeptIndexes):
         for name in _elements(loop, target):
             self.follow_name(search, module, scope, name, loop.target, replace(going.named(name).element(), part=True, mixed=mixed, keys=()))
 
-    def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
+    def _gone_through(self, search: KeptSearch, module: Module, loop: cst.For, going: Going) -> None:
         """A loop that runs a model goes through the value."""
         who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not going.in_object else ""
         if who:
@@ -368,7 +368,7 @@ class Kept(KeptIndexes):
             self._lives(search, module, taken, going, f"which {who} goes through", evaluated=who == EVALUATION)
 
     @staticmethod
-    def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str, *, evaluated: bool) -> None:
+    def _lives(search: KeptSearch, module: Module, node: cst.BaseExpression, going: Going, why: str, *, evaluated: bool) -> None:
         words = f"`{' '.join(module.code(node).split())}`, {why}"
         if not any(one.live and (one.evaluated, one.opened) == (evaluated, going.opened) and one.passed == going.passed for one in search.found):
             search.found.append(replace(going.kept_by(module, node, words, live=True), evaluated=evaluated))
@@ -388,7 +388,7 @@ class Kept(KeptIndexes):
             return going
         return None
 
-    def _of_holder(self, search: Search, module: Module, call: cst.Call, node: cst.CSTNode, going: Going) -> Going | None:
+    def _of_holder(self, search: KeptSearch, module: Module, call: cst.Call, node: cst.CSTNode, going: Going) -> Going | None:
         """What a method gives of a container whose elements hold the value: all of them, or one that it takes out."""
         method = node.attr.value if isinstance(node, cst.Attribute) else ""
         if method not in OF_CONTAINERS or going.in_object:
@@ -430,10 +430,10 @@ class Kept(KeptIndexes):
         if isinstance(key, cst.Name) and self.counts(module, node, key.value):
             return replace(going, part=True)
         if not going.part and self.permutes(module, key):
-            going = going.doing(Does.COPIES, module, node)
+            going = going.doing(DataTransform.COPIES, module, node)
         return replace(going, index=None, some=going.some or self.draws(module, key))
 
-    def _comprehension(self, search: Search, module: Module, loop: cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
+    def _comprehension(self, search: KeptSearch, module: Module, loop: cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
         """``[f(x) for x in value]``: each element goes where its name goes."""
         holder: cst.CSTNode = loop
         while isinstance(holder, cst.CompFor):
@@ -454,7 +454,7 @@ def _elements(loop: cst.For | cst.CompFor, target: cst.BaseExpression) -> list[s
     return [name for name in names_of(target) if name not in counts]
 
 
-def _is_line(search: Search, node: cst.Subscript, going: Going) -> bool:
+def _is_line(search: KeptSearch, node: cst.Subscript, going: Going) -> bool:
     """Whether a number picks one line, or one word, of the text of the file that the search has started at."""
     if not isinstance(search.start, cst.Call) or names.last_name(search.start.func) != "open" or going.collected or going.rebuilt:
         return False
@@ -468,7 +468,7 @@ def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, g
     outer = node
     while isinstance(outer.operator, _ARITHMETIC) and isinstance(above := module.walk.parents.get(outer), cst.BinaryOperation):
         outer = above
-    return going.doing(Does.COMPUTES, module, outer) if outer is not node and isinstance(outer.operator, _ARITHMETIC) else going
+    return going.doing(DataTransform.COMPUTES, module, outer) if outer is not node and isinstance(outer.operator, _ARITHMETIC) else going
 
 
 def kept_of(project: Project) -> Kept:
@@ -476,4 +476,4 @@ def kept_of(project: Project) -> Kept:
     return project.shared(Kept)
 
 
-__all__ = ["Does", "Keeper", "Kept", "kept_of"]
+__all__ = ["DataTransform", "Keeper", "Kept", "kept_of"]

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from oomlint.api_names import CONTAINERS, PUTS_IN, REDUCTIONS, RUNS_JOBS, SCALARS, SHARES, STACKS, TENSOR_TYPES, WRAPPERS
 from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
-from oomlint.memory.arrays.kept_state import DEEPEST, EACH, Does, Given, Going, Keeper, Search
+from oomlint.memory.arrays.kept_state import DEEPEST, EACH, DataTransform, Given, Going, Keeper, KeptSearch
 from oomlint.memory.datasets.serving import Entered
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class KeptCalls(KeptNames):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._passes: Memory[tuple[Scope, str, tuple[str, ...], bool], tuple[tuple[Given, ...], tuple[Passed, ...]]] = Memory(project.readings)
-        self._stores: Memory[tuple[Scope, str, tuple[str, ...], bool], tuple[Given, ...]] = Memory(project.readings)
+        self._passes: AnswerMemory[tuple[Scope, str, tuple[str, ...], bool], tuple[tuple[Given, ...], tuple[Passed, ...]]] = AnswerMemory(project.readings)
+        self._stores: AnswerMemory[tuple[Scope, str, tuple[str, ...], bool], tuple[Given, ...]] = AnswerMemory(project.readings)
 
     def of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
         """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
@@ -112,7 +112,7 @@ class KeptCalls(KeptNames):
         puts = isinstance(put, cst.Call) and isinstance(put.func, cst.Attribute) and put.func.attr.value in PUTS_IN
         return (puts or isinstance(holder, cst.ListComp | cst.DictComp)) and self.gathering(module, call) is not None
 
-    def follow_argument(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+    def follow_argument(self, search: KeptSearch, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
         last = names.last_name(call.func)
         going = replace(going, cut=True) if last in _PICKS else going
@@ -161,13 +161,13 @@ class KeptCalls(KeptNames):
         if listed and call.args and call.args[0] is arg and self.joins(module, call):
             # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
             shown = isinstance(arg.value, cst.List | cst.Tuple)
-            does = Does.JOINS if going.many or not shown else Does.COPIES
+            does = DataTransform.JOINS if going.many or not shown else DataTransform.COPIES
             few = going.part or going.some or last in MAKES
-            going = replace(going if does is Does.COPIES and few else going.doing(does, module, call), listed=False)
+            going = replace(going if does is DataTransform.COPIES and few else going.doing(does, module, call), listed=False)
             if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
                 search.joined.append(going.kept_by(module, call, f"what `{names.dotted(call.func)}` makes", live=True))
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
-            going = going.doing(Does.COPIES, module, call)
+            going = going.doing(DataTransform.COPIES, module, call)
         if search.inside is not None:  # an object is something else than what it was made of
             return self._inside(module, call, arg, going, pools=search.pools)
         frame = self.evaluator.calls.plain_frame(module, walk.scope_at(call))
@@ -190,9 +190,9 @@ class KeptCalls(KeptNames):
                 if value.name in _DRAWS and call.args and call.args[0] is arg:
                     self.picked(search, module, call, going)
                 if _WIDENS.match(value.name) and not going.retyped and _interpolates(call):
-                    going = going.doing(Does.SCALES, module, call)
+                    going = going.doing(DataTransform.SCALES, module, call)
                 if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
-                    going = going.doing(Does.READS, module, call)
+                    going = going.doing(DataTransform.READS, module, call)
                 if value.name.startswith("torch.") and not going.part and self.moves(module, call):
                     going = self.moved_by(search, module, call, going)
                 return self._given_by(going, call, known=_keeps_size(value.name))
@@ -227,11 +227,11 @@ class KeptCalls(KeptNames):
         return replace(going, index=None, hazy=True)
 
     @staticmethod
-    def moved_by(search: Search, module: Module, call: cst.Call, going: Going) -> Going:
+    def moved_by(search: KeptSearch, module: Module, call: cst.Call, going: Going) -> Going:
         """The value after a call that puts it on an accelerator."""
         if not (going.some or going.cut or going.fields or going.hazy or going.index is not None):
             search.moves.append(going.kept_by(module, call, f"`{' '.join(module.code(call).split())}`", live=True))
-        return going.doing(Does.MOVES, module, call)
+        return going.doing(DataTransform.MOVES, module, call)
 
     @staticmethod
     def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going:
@@ -260,7 +260,7 @@ class KeptCalls(KeptNames):
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         return any(isinstance(alt.value, FunctionRef) for alt in self.evaluator.values(call.func, frame)[:3])
 
-    def _saved(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> None:
+    def _saved(self, search: KeptSearch, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> None:
         """What many reads brought into a container is written at once, when all of it is there."""
         if not going.many or going.part or going.fields or going.gathered is None or self.is_repeated(module, call):
             return
@@ -273,7 +273,7 @@ class KeptCalls(KeptNames):
             going = replace(going, collected=going.collected or going.rebuilt)
             search.found.append(going.kept_by(module, call, words, live=True, saver=saver))
 
-    def _into(self, search: Search, module: Module, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+    def _into(self, search: KeptSearch, module: Module, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""
         name = parameter_of(function, call, arg, _part(arg, going))
         if arg.star == "**":
@@ -304,7 +304,7 @@ class KeptCalls(KeptNames):
         known = self._passes.get(key)
         if known is None:
             self._passes.assume(key, ((Given(None, going.fields, going.opened, hazy=True),), ()))  # a function that calls itself
-            search = Search(inside=function.scope, parts=True)
+            search = KeptSearch(inside=function.scope, parts=True)
             self.follow_name(search, function.module, function.scope, name, None, Going(fields=going.fields, opened=going.opened))
             self.run(search)
             gives = tuple(search.gives)
@@ -334,7 +334,7 @@ class KeptCalls(KeptNames):
         known = self._stores.get(key)
         if known is None:
             self._stores.assume(key, ())
-            search = Search(inside=found.scope)
+            search = KeptSearch(inside=found.scope)
             self.follow_name(search, found.module, found.scope, name, None, Going(fields=going.fields, opened=going.opened))
             self.run(search)
             known = self._stores[key] = tuple(search.stores)
@@ -350,7 +350,7 @@ class KeptCalls(KeptNames):
             return arg.keyword.value if arg.keyword is not None else ""
         return fields[place][0]
 
-    def _made(self, search: Search, module: Module, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+    def _made(self, search: KeptSearch, module: Module, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a class: a dataset keeps it, any other object is followed itself."""
         found = self.evaluator.method(_instance(cls), "__init__")
         name = parameter_of(found, call, arg, _part(arg, going)) if found is not None else None

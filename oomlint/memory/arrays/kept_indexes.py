@@ -10,24 +10,24 @@ from oomlint.memory.arrays.kept_calls import KeptCalls
 from oomlint.memory.arrays.kept_forms import makes_array
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.shared.array_bytes import allocated
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
 
 if TYPE_CHECKING:
-    from oomlint.memory.arrays.kept_state import Search
+    from oomlint.memory.arrays.kept_state import KeptSearch
     from oomlint.model.project import Module
 
 _DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
 _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
-_ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})
-_SINGLE: Final = frozenset({Kind.SCALAR, Kind.TEXT})
+_ARRAYS: Final = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.ARRAYS, PayloadKind.TENSORS})
+_SINGLE: Final = frozenset({PayloadKind.SCALAR, PayloadKind.TEXT})
 
 
 class KeptIndexes(KeptCalls):
     """Answers for the indexes of a value."""
 
-    def picks_number(self, search: Search, module: Module, node: cst.Subscript) -> bool:
+    def picks_number(self, search: KeptSearch, module: Module, node: cst.Subscript) -> bool:
         """Whether an index of each axis picks one number of the array that the search has started at: ``made[i][j]``."""
         start = search.start
         if not isinstance(start, cst.Call) or not makes_array(start):

@@ -22,7 +22,7 @@ from oomlint.memory.arrays.kept_forms import (
     shadowed,
     stands_in,
 )
-from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Given, Going, Keeping, Search
+from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Given, Going, Keeping, KeptSearch
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External, FunctionRef
@@ -32,7 +32,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.calls import Site
+    from oomlint.model.calls import CallSite
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -52,7 +52,7 @@ class KeptNames(Keeping):
         self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
         self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
 
-    def follow_target(self, search: Search, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going) -> None:
+    def follow_target(self, search: KeptSearch, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going) -> None:
         """The value is put into ``target``."""
         walk = module.walk
         scope = walk.scope_at(statement)
@@ -84,7 +84,7 @@ class KeptNames(Keeping):
             if method is not None:
                 self.follow_attribute(search, module, statement, method, target.attr.value, going)
 
-    def _pooled(self, search: Search, module: Module, scope: Scope, statement: cst.CSTNode, name: str, going: Going) -> None:
+    def _pooled(self, search: KeptSearch, module: Module, scope: Scope, statement: cst.CSTNode, name: str, going: Going) -> None:
         """Rounds of a loop have put many values into one list or dictionary, which was made once, outside of the loop, and which no round empties."""
         if search.found or going.gathered is None or going.part or going.in_object or going.hazy:
             return
@@ -108,7 +108,7 @@ class KeptNames(Keeping):
                 return False
         return any(order.get(loop, -1) > first and self.serving.trains(module, loop) for loop in module.root.loops)
 
-    def _handed_in(self, search: Search, module: Module, scope: Scope, name: str, going: Going) -> None:
+    def _handed_in(self, search: KeptSearch, module: Module, scope: Scope, name: str, going: Going) -> None:
         """The value is put into a container that is a parameter: it is in what the callers hand over from then on."""
         if search.inside is not None or going.depth >= DEEPEST or not any(param.name.value == name for param in names.parameters(scope)):
             return
@@ -129,7 +129,7 @@ class KeptNames(Keeping):
                 now = now.gathered_by(self.gathering(site.module, site.call), site.module, site.call)
             self.follow_target(search, site.module, site.call, given.node.value, now)
 
-    def follow_attribute(self, search: Search, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
+    def follow_attribute(self, search: KeptSearch, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
         """The value is kept on ``self``."""
         owner = scope.parent
         if owner is None or not owner.is_class or going.part:
@@ -185,7 +185,7 @@ class KeptNames(Keeping):
                 if not isinstance(holder, cst.AssignTarget):
                     yield node
 
-    def follow_name(self, search: Search, module: Module, scope: Scope, name: str, definition: cst.CSTNode | None, going: Going) -> None:
+    def follow_name(self, search: KeptSearch, module: Module, scope: Scope, name: str, definition: cst.CSTNode | None, going: Going) -> None:
         """Follow every use of a name that its definition reaches."""
         key = (scope, name, definition, going.part, going.many, going.passed, going.keys, going.fields)
         if key in search.seen:
@@ -281,7 +281,7 @@ class KeptNames(Keeping):
 
     # -- out of functions ----------------------------------------------------------------------------------------------
 
-    def follow_out(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
+    def follow_out(self, search: KeptSearch, module: Module, scope: Scope, going: Going) -> None:
         """The value comes out of a function."""
         if search.inside is not None:
             kept = not going.part and (search.parts or not (going.collected or going.rebuilt)) and not (search.sure and going.hazy)
@@ -298,7 +298,7 @@ class KeptNames(Keeping):
             return  # what came in by an argument goes back to the call that gave it, which is followed there, and to no other
         self._sites(search, module, scope, replace(going, depth=going.depth + 1, entered=None, into=None))
 
-    def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
+    def _sites(self, search: KeptSearch, module: Module, scope: Scope, going: Going) -> None:
         key = ("sites", scope, going.index, going.passed, going.keys, going.fields)
         if key in search.seen:
             return
@@ -320,7 +320,7 @@ class KeptNames(Keeping):
                 if any(isinstance(alt.value, FunctionRef) and alt.value.scope is scope for alt in found):
                     yield call
 
-    def _of_another_program(self, search: Search, site: Site) -> bool:
+    def _of_another_program(self, search: KeptSearch, site: CallSite) -> bool:
         """Whether a call stands in what only another file runs when it is started, and that file does not import the one that reads."""
         if search.origin is None or not in_main(site.module, site.call):
             return False

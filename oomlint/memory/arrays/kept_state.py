@@ -16,7 +16,7 @@ from oomlint.api_names import WRAPPERS
 from oomlint.memory.datasets.serving import Entered, serving_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, External, ExternalCall, Unknown
@@ -36,7 +36,7 @@ _DEEPEST_FIELDS: Final = 6  # objects and containers around a value
 _FILES: Final = re.compile(r"path|file|glob|listdir|walk|iterdir|\bfn|fname|json|scandir")
 
 
-class Does(Enum):
+class DataTransform(Enum):
     """What is done with the data on its way."""
 
     JOINS = "a list of it becomes one array"
@@ -48,13 +48,13 @@ class Does(Enum):
     READS = "what was only opened is read"
 
 
-COMPUTED: Final = frozenset({Does.SCALES, Does.COMPUTES})
+COMPUTED: Final = frozenset({DataTransform.SCALES, DataTransform.COMPUTES})
 
 
 class Passed(Struct, frozen=True):
     """One thing that is done with the data on its way."""
 
-    does: Does
+    does: DataTransform
     module: Module
     node: cst.BaseExpression
 
@@ -112,7 +112,7 @@ class Going(Struct, frozen=True):
         """Whether it is all of the data, in one array, as far as anybody knows."""
         return not (self.part or self.some or self.cut or self.listed or self.fields or self.hazy)
 
-    def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
+    def doing(self, does: DataTransform, module: Module, node: cst.BaseExpression) -> Going:
         """The same after something was done with it."""
         done = Passed(does, module, node)
         return self if done in self.passed else replace(self, passed=(*self.passed, done))
@@ -130,7 +130,7 @@ class Going(Struct, frozen=True):
         """The same after a statement in a loop has put it, or a ``part`` of it, into a container: what made one array of it made one of many then."""
         if loop is None:
             return self
-        passed = self.passed if part else tuple(one for one in self.passed if one.does is not Does.JOINS)
+        passed = self.passed if part else tuple(one for one in self.passed if one.does is not DataTransform.JOINS)
         return replace(self, gathered=loop, put=self.put or (module, node), passed=passed)
 
     @property
@@ -183,7 +183,7 @@ class Met(Struct, frozen=True):
     going: Going
 
 
-class Search(Struct):
+class KeptSearch(Struct):
     """One search: what it has found and what it has seen."""
 
     found: list[Keeper] = field(default_factory=list)
@@ -226,15 +226,15 @@ class Keeping(ABC):
         self.serving = serving_of(project)
 
     @abstractmethod
-    def run(self, search: Search) -> None:
+    def run(self, search: KeptSearch) -> None:
         """Follow what is still to be followed."""
 
     @abstractmethod
-    def picked(self, search: Search, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
+    def picked(self, search: KeptSearch, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
         """A part of the value is taken: by an index, or drawn by a call."""
 
     @staticmethod
-    def climb(search: Search, module: Module, node: cst.CSTNode, going: Going) -> None:
+    def climb(search: KeptSearch, module: Module, node: cst.CSTNode, going: Going) -> None:
         """Follow the value of ``node`` next."""
         search.todo.append((module, node, going))
 
@@ -261,7 +261,7 @@ class Keeping(ABC):
         """Whether an expression is a table of pandas, or a column of one."""
         frames = self.evaluator.calls.frames(module, module.walk.scope_at(node), most=2)
         parts = (node, node.value) if isinstance(node, cst.Subscript | cst.Attribute) else (node,)
-        return any(self.constructions.contents.of(part, frame).kind is Kind.FRAME for frame in frames for part in parts)
+        return any(self.constructions.contents.of(part, frame).kind is PayloadKind.FRAME for frame in frames for part in parts)
 
     @staticmethod
     def loop_of(module: Module, node: cst.CSTNode) -> cst.For | cst.CompFor | None:

@@ -12,7 +12,7 @@ from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Instance, Unknown
 from oomlint.syntax.edits import Text
 
@@ -35,7 +35,7 @@ class LetGo:
         self.project = project
         self.evaluator = evaluator_of(project)
         self.constructions = constructions_of(project)
-        self._building: Memory[tuple[Scope, str], bool] = Memory(project.readings)
+        self._building: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
 
     def is_let_go(self, keeper: Keeper) -> bool:
         """Whether the object has lost the attribute once it is built: ``del self.rows``, or ``None`` in its place, behind the statement that keeps it."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Consequence, Message, Multiplier, Role, Severity, Weighs
-from oomlint.memory.arrays.kept import Does
+from oomlint.memory.arrays.kept import DataTransform
 from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.piecewise import Taken
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.shared.array_bytes import commented
-from oomlint.memory.shared.content_kinds import Kind
-from oomlint.memory.shared.known_reads import LAZY, Reads
+from oomlint.memory.shared.content_kinds import PayloadKind
+from oomlint.memory.shared.known_reads import LAZY, KnownRead
 from oomlint.model import names
 from oomlint.syntax.nodes import path_of
 
@@ -80,9 +80,9 @@ def related(load: Load) -> list[Place]:
         place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else keeps)
         if keeper not in load.joined and (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
             found.append(place)
-        told = {Does.JOINS: "joined into one array: all of it is in memory twice here"}
+        told = {DataTransform.JOINS: "joined into one array: all of it is in memory twice here"}
         if load.read is not None and load.read.origin in LAZY:
-            told[Does.READS] = "what was only opened is read into memory here"
+            told[DataTransform.READS] = "what was only opened is read into memory here"
         spots = (done.module.place(done.node, told[done.does]) for done in keeper.passed if done.does in told)
         found.extend(spot for spot in spots if spot not in found and (spot.path, spot.cell, spot.row) != (own.path, own.cell, own.row))
     # Who keeps it says more than what else is read.
@@ -129,10 +129,10 @@ _PIECES: Final = {
 }
 ONE_BY_ONE: Final = "store one file per sample, or HDF5, and read it in `__getitem__`"
 _REMEDIES: Final = {
-    Reads.ARCHIVE: "store `.npy` files, which can be memory-mapped, or read each sample in `__getitem__`",
-    Reads.OBJECT: ONE_BY_ONE,
+    KnownRead.ARCHIVE: "store `.npy` files, which can be memory-mapped, or read each sample in `__getitem__`",
+    KnownRead.OBJECT: ONE_BY_ONE,
 }
-_OBJECTS: Final = frozenset({Reads.OBJECT, Reads.RECORDS, Reads.TEXT})
+_OBJECTS: Final = frozenset({KnownRead.OBJECT, KnownRead.RECORDS, KnownRead.TEXT})
 STREAMS: Final = "write one sample after the other, with HDF5 or `np.lib.format.open_memmap`"
 
 
@@ -187,6 +187,6 @@ def _becomes_tensor(keeper: Keeper) -> bool:
         for effect in scope.effects.get(names.self_name(scope) or "", ()) if scope.is_function else ():
             if effect.kind == "assign" and effect.path == (("attr", keeper.attribute),) and effect.value is not None and not effect.index:
                 frame = datasets.evaluator.calls.plain_frame(keeper.owner.module, scope)
-                if datasets.contents.of(effect.value, frame).kind is Kind.TENSOR:
+                if datasets.contents.of(effect.value, frame).kind is PayloadKind.TENSOR:
                     return True
     return False

@@ -9,8 +9,8 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import TENSOR_TYPES
-from oomlint.memory.arrays.full_reads import Store, whole_reads_of
-from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
+from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
@@ -26,13 +26,13 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import few_a_sample
 from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, Reads
+from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Instance, is_usual
 from oomlint.syntax.nodes import descend, orders, path_of
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from oomlint.memory.arrays.full_reads import WholeRead
     from oomlint.memory.arrays.kept import Keeper
-    from oomlint.memory.arrays.read_calls import Read
-    from oomlint.model.calls import Site
+    from oomlint.memory.arrays.read_calls import FileRead
+    from oomlint.model.calls import CallSite
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -52,7 +52,9 @@ _MAKES_TENSORS: Final = TENSOR_TYPES | {"from_numpy", "as_tensor", "tensor"}
 _MOST_CALLERS: Final = 16
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
-_FILES_OF_SAMPLES: Final = frozenset({Reads.SAMPLE, Reads.ARRAY, Reads.ARCHIVE, Reads.OBJECT})  # where there are many; files of tensors may be models
+_FILES_OF_SAMPLES: Final = frozenset(
+    {KnownRead.SAMPLE, KnownRead.ARRAY, KnownRead.ARCHIVE, KnownRead.OBJECT}
+)  # where there are many; files of tensors may be models
 _SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
 
 
@@ -65,7 +67,7 @@ class Load(Struct, frozen=True, eq=False):
     words: str  # what is read
     keepers: tuple[Keeper, ...]
     many: bool  # of many files
-    read: Read | None = None  # by a library or a function of the project
+    read: FileRead | None = None  # by a library or a function of the project
     whole: WholeRead | None = None  # of an HDF5 file
     beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same dataset
     joined: tuple[Keeper, ...] = ()  # calls that make one array of a list of it, which nobody has to keep
@@ -93,10 +95,10 @@ class Arrays:
         self.constructions = constructions_of(project)
         self.let_go = let_go_of(project)
         self.whole = whole_passes_of(project)
-        self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
-        self._handed: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
-        self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
-        self._sliced: Memory[Scope, frozenset[tuple[str, bool]]] = Memory(project.readings)
+        self._memo: AnswerMemory[Module, tuple[Load, ...]] = AnswerMemory(project.readings)
+        self._handed: AnswerMemory[Module, tuple[Load, ...]] = AnswerMemory(project.readings)
+        self._h5: AnswerMemory[Module, tuple[Load, ...]] = AnswerMemory(project.readings)
+        self._sliced: AnswerMemory[Scope, frozenset[tuple[str, bool]]] = AnswerMemory(project.readings)
 
     # -- HDF5 ----------------------------------------------------------------------------------------------------------
 
@@ -115,7 +117,7 @@ class Arrays:
             if scope.is_class or self.constructions.per_item(module, scope):
                 continue
             for one in reads.in_scope(module, scope):
-                if one.what.store is Store.MEMMAP or self._chosen(module, one):
+                if one.what.store is ArrayPlace.MEMMAP or self._chosen(module, one):
                     continue
                 said = small_key(one.what.key)
                 if isinstance(one.node, cst.Call) and one.node.args and names.last_name(one.node.func) == "read_direct":
@@ -202,7 +204,7 @@ class Arrays:
             if scope.is_class or self.constructions.per_item(module, scope):
                 continue
             for read in self.reads.in_scope(module, scope):
-                known = read.kind is Reads.SAMPLE
+                known = read.kind is KnownRead.SAMPLE
                 if self._handed_on(read) is not handed or self._stays_open(module, read):
                     continue
                 said = not known and (of_small_file(read) or small_name(read.name))
@@ -217,7 +219,7 @@ class Arrays:
                     found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
                     keepers = self._large(tuple(k for k in found if not self._emptied(k, read)), read.kind)
                 joined: tuple[Keeper, ...] = ()
-                if read.kind in {Reads.SAMPLE, Reads.ARRAY} and not said:
+                if read.kind in {KnownRead.SAMPLE, KnownRead.ARRAY} and not said:
                     # A script makes one array of what it has read, whatever it does with it then.
                     found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
                     joined = self._large(tuple(k for k in found if k.many and not k.hazy and self._is_read(read, k)), read.kind)
@@ -245,17 +247,17 @@ class Arrays:
                     yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
 
     @staticmethod
-    def _is_read(read: Read, keeper: Keeper) -> bool:
+    def _is_read(read: FileRead, keeper: Keeper) -> bool:
         """Whether what is kept is in memory: not where the file is only open."""
         if keeper.opened:
             return False
-        if read.origin not in LAZY or any(done.does is Does.READS for done in keeper.passed):
+        if read.origin not in LAZY or any(done.does is DataTransform.READS for done in keeper.passed):
             return True
         holder = read.module.walk.parents.get(read.node)
         target = names.dotted(holder.targets[0].target) if isinstance(holder, cst.Assign) else ""
         return bool(target) and any(names.dotted(call.func) == f"{target}.{READS_IN_PLACE}" for call in read.scope.calls)
 
-    def _emptied(self, keeper: Keeper, read: Read) -> bool:
+    def _emptied(self, keeper: Keeper, read: FileRead) -> bool:
         """Whether the rounds that read also empty the object that keeps it, or make another."""
         cls = keeper.module.walk.scope_at(keeper.node).parent
         if cls is None or not cls.is_class or not keeper.attribute:
@@ -267,7 +269,7 @@ class Arrays:
         return emptied_by_round(ClassRef(keeper.module, cls), keeper.attribute, read.module, read.node, self.evaluator)
 
     @staticmethod
-    def _made_by_round(site: Site, read: Read) -> bool:
+    def _made_by_round(site: CallSite, read: FileRead) -> bool:
         """Whether a round of a loop that reads makes an object of its own, which nothing holds but a name that the next round sets."""
         walk, holder = site.module.walk, site.module.walk.parents.get(site.call)
         target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
@@ -279,12 +281,12 @@ class Arrays:
         used = all(isinstance(one, cst.Attribute) and names.dotted(one.value) == target.value for one in above)
         return used and not rounds.isdisjoint(walk.ancestors(site.call))
 
-    def _stays_open(self, module: Module, read: Read) -> bool:
+    def _stays_open(self, module: Module, read: FileRead) -> bool:
         """Whether the call opens a file that is read later: a lazy image, an archive."""
         opening = openings_of(self.project).at(module, read.node) if isinstance(read.node, cst.Call) else None
         return opening is not None and keeps_many(opening, self.project)
 
-    def _mapped_otherwise(self, module: Module, scope: Scope, read: Read) -> bool:
+    def _mapped_otherwise(self, module: Module, scope: Scope, read: FileRead) -> bool:
         """Whether the other side of a test maps the same file, unless the test is known to lead to this one: whoever runs it has the choice."""
         path = module.code(read.path) if read.path is not None else ""
         inner: cst.CSTNode = read.node
@@ -304,31 +306,31 @@ class Arrays:
         opening, asked = openings_of(self.project).at(module, node), arguments.named(node, "mmap")
         return (opening is not None and opening.kind is Opens.MEMMAP) or (asked is not None and names.dotted(asked) != "False")
 
-    def _handed_on(self, read: Read) -> bool:
+    def _handed_on(self, read: FileRead) -> bool:
         """Whether the function that the read stands in is a reader itself: its callers are the place."""
-        return read.kind is not Reads.TORCH and self.reads.reader(read.module, read.scope) is not None and not self.kept.repeats(read.module, read.node)
+        return read.kind is not KnownRead.TORCH and self.reads.reader(read.module, read.scope) is not None and not self.kept.repeats(read.module, read.node)
 
-    def _counts(self, read: Read, keeper: Keeper) -> bool:
+    def _counts(self, read: FileRead, keeper: Keeper) -> bool:
         """Whether what is kept may be the samples of a dataset."""
         if keeper.saver:
             # Of records and tables a script takes the few values that it needs, and of objects, unless it keeps them as they are; it needs what it decodes.
-            whole = read.kind is Reads.OBJECT and keeper.many and not keeper.collected
-            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.origin == "numpy.load" or whole)
+            whole = read.kind is KnownRead.OBJECT and keeper.many and not keeper.collected
+            return not keeper.hazy and (read.kind is KnownRead.SAMPLE or read.origin == "numpy.load" or whole)
         if (
             read.kind not in WHOLE
-            and (read.kind is not Reads.SAMPLE or keeper.hazy)
+            and (read.kind is not KnownRead.SAMPLE or keeper.hazy)
             and len(keeper.names) > (_LONGEST if keeper.owner is not None else _LONGEST // 2)
         ):
             return False
         if keeper.many:
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
-            if read.kind is Reads.RECORDS or read.origin.startswith("pandas."):
+            if read.kind is KnownRead.RECORDS or read.origin.startswith("pandas."):
                 index = keeper.owner is not None and datasets_of(self.project).opens_files(keeper.owner)
                 return chosen_by_loop(read) and self.kept.over_many(read.module, read.node) and not index
-            return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
+            return read.kind is not KnownRead.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
             return False
-        if read.kind not in WHOLE or (keeper.collected and read.kind is Reads.OBJECT):
+        if read.kind not in WHOLE or (keeper.collected and read.kind is KnownRead.OBJECT):
             return False
         if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
             return True
@@ -362,13 +364,13 @@ class Arrays:
                         if path is not None and path[0] == this and path[1] and path[1][0][0] == "attr":
                             yield str(path[1][0][1]), _becomes_tensor(cls.module, node)
 
-    def _large(self, keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY, *, said: bool = False) -> tuple[Keeper, ...]:
+    def _large(self, keepers: tuple[Keeper, ...], kind: KnownRead = KnownRead.ARRAY, *, said: bool = False) -> tuple[Keeper, ...]:
         """Those of whom nothing says that what they keep is small, no use, no comment and, where nobody knows what it is, no name, nor that it is gone at once.
 
         What a key or the name of a file has ``said`` to be small counts where it is seen to have rows.
         Those first that keep it for longer than their object is built; of these, the most axes.
         """
-        known = kind is Reads.SAMPLE
+        known = kind is KnownRead.SAMPLE
         found = (k for k in keepers if ((known and not k.hazy) or not self._says_small(k)) and not few_a_sample(k.module, k.node))
         large = [k for k in found if not self.let_go.is_let_go(k) and not (said and not axes_of(self.project, k).has_rows)]
         return tuple(sorted(large, key=lambda k: (self.let_go.is_for_building(k), -max(axes_of(self.project, k).least, ROWS))))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.arrays.full_reads import Store, whole_reads_of
+from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.reads_per_sample import item_reads_of
 from oomlint.memory.arrays.said_small import said_small
@@ -33,7 +33,7 @@ def map_copies(module: Module, project: Project) -> Iterator[tuple[WholeRead, Ke
         if scope.is_class or built.per_item(module, scope):
             continue
         for read in reads.in_scope(module, scope):
-            if read.what.store is not Store.MEMMAP or _is_made_here(read) or _is_small(read, project):
+            if read.what.store is not ArrayPlace.MEMMAP or _is_made_here(read) or _is_small(read, project):
                 continue
             keepers = [k for k in kept.of(module, read.node) if not said_small(project, k)]
             if keepers and not any(one.read.node is read.node for one in item_reads_of(project).of(module)):

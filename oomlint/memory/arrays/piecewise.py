@@ -9,13 +9,13 @@ import libcst as cst
 from msgspec import Struct, field
 
 from oomlint.api_names import COLLECTIONS, FACTS, GOES_OVER, LOOKS, OF_ARRAYS
-from oomlint.memory.arrays.full_reads import Store, whole_reads_of
+from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.kept_forms import is_key
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.datasets.serving import is_target, picks_some
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.known_reads import Reads
+from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.model import names
 from oomlint.model.values import External
 from oomlint.scout.telling_names import ADDS
@@ -24,7 +24,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.arrays.read_calls import Read
+    from oomlint.memory.arrays.read_calls import FileRead
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -71,10 +71,10 @@ class Piecewise(Struct, frozen=True):
     place: cst.CSTNode
 
 
-def piecewise(project: Project, read: Read) -> Piecewise | None:
+def piecewise(project: Project, read: FileRead) -> Piecewise | None:
     """How what a call reads is used up part by part in the function that it stands in; ``None`` where something needs all of it, or nobody knows."""
     name, statement = _bound(read)
-    if name is None or statement is None or read.kind not in {Reads.ARRAY, Reads.OBJECT, Reads.ARCHIVE}:
+    if name is None or statement is None or read.kind not in {KnownRead.ARRAY, KnownRead.OBJECT, KnownRead.ARCHIVE}:
         return None
     entry = not isinstance(statement, cst.Assign) or statement.value is not read.node
     use = _Use()
@@ -83,12 +83,12 @@ def piecewise(project: Project, read: Read) -> Piecewise | None:
         return None
     if entry:  # of an archive, which reads all of an array whatever is taken of it
         return Piecewise(Taken.ENTRIES, use.parts[0]) if use.images and use.parts and not use.written else None
-    if read.kind is Reads.ARRAY:
+    if read.kind is KnownRead.ARRAY:
         plain = read.name == "numpy.load" and not use.written and not use.keys
         through = (part for part in use.parts if use.dimensions >= _DIMENSIONS and _goes_through(read.module, part, use.named))
         where = use.streamed or next(through, None)
         return Piecewise(Taken.SLICES, where) if plain and where is not None else None
-    if use.written or not use.parts or read.kind is Reads.ARCHIVE:
+    if use.written or not use.parts or read.kind is KnownRead.ARCHIVE:
         return None
     if use.arrays:
         return Piecewise(Taken.ELEMENTS, use.parts[0])
@@ -106,7 +106,7 @@ def _goes_through(module: Module, part: cst.CSTNode, named: set[str]) -> bool:
     return False
 
 
-def _bound(read: Read) -> tuple[str | None, cst.CSTNode | None]:
+def _bound(read: FileRead) -> tuple[str | None, cst.CSTNode | None]:
     """The one name that the result of a read, or one entry of an archive, gets, and the statement that gives it."""
     holder = read.module.walk.parents.get(read.node)
     if isinstance(holder, cst.Subscript) and holder.value is read.node and is_key(holder) and read.name == "numpy.load":
@@ -226,7 +226,7 @@ class _Uses:
         """Whether an array is one of a file: a memory map, a dataset of HDF5."""
         frame = self.evaluator.calls.plain_frame(self.module, self.module.walk.scope_at(node))
         what = whole_reads_of(self.project).dataset(node, frame)
-        return what is not None and what.store in {Store.MEMMAP, Store.H5, Store.ZARR}
+        return what is not None and what.store in {ArrayPlace.MEMMAP, ArrayPlace.H5, ArrayPlace.ZARR}
 
     def _attribute(self, scope: Scope, node: cst.Attribute, definition: cst.CSTNode, depth: int) -> None:
         walk, use, name = self.module.walk, self.use, node.attr.value

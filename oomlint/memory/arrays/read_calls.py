@@ -14,11 +14,11 @@ from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, Reads, known_read
+from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling_names import ELEMENTWISE
 from oomlint.syntax.nodes import descend, path_of
@@ -38,10 +38,10 @@ _OF_PATHS: Final = SAME_PATH | frozenset("open join format GzipFile ZipFile".spl
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 
 
-class Read(Struct, frozen=True, eq=False):
+class FileRead(Struct, frozen=True, eq=False):
     """One expression that brings the content of a file into memory."""
 
-    kind: Reads
+    kind: KnownRead
     name: str  # what is called, for a message
     module: Module
     scope: Scope
@@ -63,10 +63,10 @@ class Read(Struct, frozen=True, eq=False):
         return self.by or self.name
 
 
-class Reader(Struct, frozen=True):
+class ReadingFunction(Struct, frozen=True):
     """A function of the project that reads a file whose path it is given."""
 
-    kind: Reads
+    kind: KnownRead
     places: frozenset[int | None]
     by: str  # the library's function that reads
     where: tuple[tuple[Module, cst.CSTNode], ...]  # where it is called
@@ -79,16 +79,16 @@ class ReadCalls:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator = evaluator_of(project)
-        self._scopes: Memory[Scope, tuple[Read, ...]] = Memory(project.readings)
-        self._readers: Memory[Scope, Reader | None] = Memory(project.readings)
-        self._items: Memory[Scope, Reader | None] = Memory(project.readings)
+        self._scopes: AnswerMemory[Scope, tuple[FileRead, ...]] = AnswerMemory(project.readings)
+        self._readers: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
+        self._items: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
 
-    def of(self, module: Module) -> Iterator[Read]:
+    def of(self, module: Module) -> Iterator[FileRead]:
         """All reading calls of a module, library's and project's."""
         for scope in module.walk.scopes:
             yield from self.in_scope(module, scope)
 
-    def in_scope(self, module: Module, scope: Scope) -> tuple[Read, ...]:
+    def in_scope(self, module: Module, scope: Scope) -> tuple[FileRead, ...]:
         """Reading calls that stand in the code of a scope."""
         known = self._scopes.get(scope)
         if known is None:
@@ -97,7 +97,7 @@ class ReadCalls:
             known = self._scopes[scope] = (*found, *self._taken(module, scope))
         return known
 
-    def _taken(self, module: Module, scope: Scope) -> Iterator[Read]:
+    def _taken(self, module: Module, scope: Scope) -> Iterator[FileRead]:
         """Samples that a loop takes from a dataset that reads a file for each: ``[scans[k] for k in range(len(scans))]``, ``for image, label in images``."""
         if scope.is_class or not (scope.loops or scope.rows):
             return
@@ -108,11 +108,11 @@ class ReadCalls:
                 indexed = isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and not is_target(module, node)
                 reader = self._sampler(module, scope, node.value) if indexed and kept.repeats(module, node) else None
                 if reader is not None:
-                    yield Read(reader.kind, reader.name, module, scope, node, None, reader.places, reader.by, reader.where)
+                    yield FileRead(reader.kind, reader.name, module, scope, node, None, reader.places, reader.by, reader.where)
             elif isinstance(node, cst.For | cst.CompFor) and node not in runs:
                 yield from self._gone_through(module, scope, node)
 
-    def _gone_through(self, module: Module, scope: Scope, loop: cst.For | cst.CompFor) -> Iterator[Read]:
+    def _gone_through(self, module: Module, scope: Scope, loop: cst.For | cst.CompFor) -> Iterator[FileRead]:
         """The variables of a loop that stand for samples."""
         iterated: cst.BaseExpression = loop.iter
         target: cst.BaseExpression = loop.target
@@ -128,9 +128,9 @@ class ReadCalls:
             if place is not None and isinstance(target, cst.Tuple | cst.List):
                 one = target.elements[place].value if place < len(target.elements) else target
             if reader is not None and isinstance(one, cst.Name) and kept_of(self.project).repeats(module, one):
-                yield Read(reader.kind, reader.name, module, scope, one, None, frozenset({None if one is not target else place}), reader.by, reader.where)
+                yield FileRead(reader.kind, reader.name, module, scope, one, None, frozenset({None if one is not target else place}), reader.by, reader.where)
 
-    def _sampler(self, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> Reader | None:
+    def _sampler(self, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> ReadingFunction | None:
         """What an expression gives for an index, or in each round: a dataset that decodes a file for each sample, or a loader of one."""
         frames = self.evaluator.calls.frames(module, scope, most=2) or [self.evaluator.calls.plain_frame(module, scope)]
         for value in (alt.value for frame in frames for alt in self.evaluator.values(node, frame)[:2]):
@@ -139,13 +139,13 @@ class ReadCalls:
             if isinstance(value, ExternalCall):
                 name = names.canonical(value.name)
                 if name in SAMPLERS:
-                    return Reader(Reads.SAMPLE, frozenset({0}), name, (), name)
+                    return ReadingFunction(KnownRead.SAMPLE, frozenset({0}), name, (), name)
                 given = [arg for arg in value.call.args if arg.keyword is None or arg.keyword.value in {"dataset", "collate_fn"}]
                 if name in _HAND_ON and given and depth < _LONGEST_WAY and not any(a.keyword is not None and a.keyword.value == "collate_fn" for a in given):
                     return self._sampler(value.frame.module, value.frame.scope, given[0].value, depth + 1)
         return None
 
-    def _item(self, value: Instance) -> Reader | None:
+    def _item(self, value: Instance) -> ReadingFunction | None:
         """What an object gives for an index, where it decodes that from a file."""
         method = self.evaluator.method(value, "__getitem__")
         if method is None:
@@ -153,22 +153,22 @@ class ReadCalls:
         if method.scope not in self._items:
             self._items.assume(method.scope, None)
             kept = kept_of(self.project)
-            read = [one for one in self.in_scope(method.module, method.scope) if one.kind is Reads.SAMPLE]
+            read = [one for one in self.in_scope(method.module, method.scope) if one.kind is KnownRead.SAMPLE]
             gives = [(one, frozenset(place for index in one.places for place in kept.returned(method.module, one.node, index))) for one in read]
             places = frozenset(place for _, found in gives for place in found)
             where = tuple(spot for one, found in gives if found for spot in (one.within or ((method.module, one.node),)))
             by = next((one.origin for one, found in gives if found), "")
-            self._items[method.scope] = Reader(Reads.SAMPLE, places, by, where, value.cls.scope.name) if places else None
+            self._items[method.scope] = ReadingFunction(KnownRead.SAMPLE, places, by, where, value.cls.scope.name) if places else None
         return self._items[method.scope]
 
-    def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+    def _library(self, module: Module, scope: Scope, call: cst.Call) -> FileRead | None:
         last = names.last_name(call.func)
         if last in ELEMENTWISE or last in JOBS:
             return self._called_by(module, scope, call)
         if last == "read" and isinstance(call.func, cst.Attribute) and self._is_video(module, scope, call.func.value):
-            return Read(Reads.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
+            return FileRead(KnownRead.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
         if last in TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
-            return Read(Reads.TEXT, f"{last}()", module, scope, call, None)
+            return FileRead(KnownRead.TEXT, f"{last}()", module, scope, call, None)
         if last not in LAST and _original_name(module, scope, call.func) not in LAST:
             imported = isinstance(call.func, cst.Name) and any(e.kind == "from" for e in module.root.effects.get(last, ()))
             if not imported:
@@ -181,10 +181,10 @@ class ReadCalls:
             if known is not None and known[1] == "PIL.Image.open" and _as_it_is(module, call):
                 return None  # nothing is decoded
             if known is not None:
-                return Read(*known, module, scope, call, next(iter(arguments.plain(told)), None))
+                return FileRead(*known, module, scope, call, next(iter(arguments.plain(told)), None))
         return None
 
-    def _known(self, module: Module, frame: Frame, function: Value, call: cst.Call) -> tuple[Reads, str] | None:
+    def _known(self, module: Module, frame: Frame, function: Value, call: cst.Call) -> tuple[KnownRead, str] | None:
         """What a function of a library reads with the arguments of a call, and how to call it; ``None`` for what reads nothing, or little."""
         kind = known_read(function.name) if isinstance(function, External) else None
         if kind is None or not isinstance(function, External):
@@ -201,7 +201,7 @@ class ReadCalls:
                 return None
             path = next(iter(arguments.plain(call)), None)
             if path is not None and ".npz" in module.code(path):
-                kind = Reads.ARCHIVE
+                kind = KnownRead.ARCHIVE
         if name in LAZY and self._preloads(call, frame):
             name = f"{name}({PRELOADS}=True)"
         return kind, name
@@ -233,7 +233,7 @@ class ReadCalls:
 
     # -- functions of the project that read a file whose path they are given ---------------------------------------------
 
-    def _called_by(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+    def _called_by(self, module: Module, scope: Scope, call: cst.Call) -> FileRead | None:
         """``map(np.load, paths)``, ``frame["path"].apply(np.load)``, ``submit(read, path)``."""
         function = kept_of(self.project).mapped(module, call)
         each = function is not None
@@ -247,14 +247,14 @@ class ReadCalls:
             told = call.with_changes(args=sorted((*given, *filter(_is_named, call.args)), key=_is_named))
             known = self._known(module, frame, mapped, told)
             if known is not None:
-                return Read(*known, module, scope, call, None, each=each)
+                return FileRead(*known, module, scope, call, None, each=each)
             if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):
                 reader = self.reader(mapped.module, mapped.scope)
                 if reader is not None:
-                    return Read(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by, reader.where, each)
+                    return FileRead(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by, reader.where, each)
         return None
 
-    def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+    def _own(self, module: Module, scope: Scope, call: cst.Call) -> FileRead | None:
         if not isinstance(call.func, cst.Name | cst.Attribute | cst.Call) or not call.args:
             return None
         if _original_name(module, scope, call.func) not in reading_functions(self.project, module.path):
@@ -264,18 +264,18 @@ class ReadCalls:
             value, _ = _unpacked(alt.value)
             if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda):
                 reader = self.reader(value.module, value.scope)
-                if reader is not None and reader.kind is not Reads.TORCH:
-                    return Read(reader.kind, value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
+                if reader is not None and reader.kind is not KnownRead.TORCH:
+                    return FileRead(reader.kind, value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
         return None
 
-    def reader(self, module: Module, scope: Scope) -> Reader | None:
+    def reader(self, module: Module, scope: Scope) -> ReadingFunction | None:
         """What a function returns, where it reads that from a file that is one of its parameters; ``None`` for other functions."""
         if scope not in self._readers:
             self._readers.assume(scope, None)
             self._readers[scope] = self._judge(module, scope)
         return self._readers[scope]
 
-    def _judge(self, module: Module, scope: Scope) -> Reader | None:
+    def _judge(self, module: Module, scope: Scope) -> ReadingFunction | None:
         if not isinstance(scope.node, cst.FunctionDef) or (scope.name.startswith("__") and scope.name.endswith("__")):
             return None
         if not scope.yields and not any(one.value is not None and not _plain(one.value) for one in scope.returns):
@@ -285,11 +285,11 @@ class ReadCalls:
             return None
         paths = self._paths(scope, given)
         kept = kept_of(self.project)
-        gives: dict[Reads, frozenset[int | None]] = {}
-        by: dict[Reads, str] = {}
-        where: dict[Reads, list[tuple[Module, cst.CSTNode]]] = {}
+        gives: dict[KnownRead, frozenset[int | None]] = {}
+        by: dict[KnownRead, str] = {}
+        where: dict[KnownRead, list[tuple[Module, cst.CSTNode]]] = {}
         for one in self.in_scope(module, scope):
-            if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not chosen_by_loop(one):
+            if one.kind is not KnownRead.TEXT and one.path is not None and self._speaks(one.path, paths) and not chosen_by_loop(one):
                 places = frozenset(place for index in one.places for place in kept.returned(module, one.node, index))
                 if places:
                     gives[one.kind] = gives.get(one.kind, frozenset()) | places
@@ -297,18 +297,18 @@ class ReadCalls:
                     by.setdefault(one.kind, f"{one.origin}().read" if read else one.origin)  # what it opens lazily it may read before it gives it back
                     where.setdefault(one.kind, []).extend(one.within or [(module, one.node)])
         if gives:
-            kind = min(gives, key=list(Reads).index)
-            return Reader(kind, gives[kind], by[kind], tuple(where[kind]))
+            kind = min(gives, key=list(KnownRead).index)
+            return ReadingFunction(kind, gives[kind], by[kind], tuple(where[kind]))
         # `with open(path) as f:` and a parser of its own.
         opened = [c for c in scope.calls if names.last_name(c.func) == "open" and c.args and self._speaks(c.args[0].value, paths) and not _writes(c)]
         # The open file itself, as an opener gives it, holds nothing of what is in it.
         places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True) - kept.returned(module, c, sure=True))
         if places:
             parsed = any(names.last_name(c.func) in {"load", "loads", "reader", "DictReader"} for c in scope.calls)
-            return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places, "open", ((module, opened[0]),))
+            return ReadingFunction(KnownRead.RECORDS if parsed else KnownRead.NUMBERS, places, "open", ((module, opened[0]),))
         return None
 
-    def gives_it(self, read: Read) -> bool:
+    def gives_it(self, read: FileRead) -> bool:
         """Whether a call gives what is read, and not what a function that nobody knows has made of it."""
         kept = kept_of(self.project)
         return not read.within or any(isinstance(node, cst.BaseExpression) and kept.returned(module, node, sure=True) for module, node in read.within)
@@ -389,7 +389,7 @@ def runs_models(project: Project, module: Module) -> frozenset[cst.CSTNode]:
     return frozenset(loop.node for record in runs_of(project).of(module) for event in record.forwards for loop in event.loops)
 
 
-def chosen_by_loop(read: Read) -> bool:
+def chosen_by_loop(read: FileRead) -> bool:
     """Whether a loop around a read says which file it is: the code reads many."""
     module, node = read.module, read.node
     if isinstance(node, cst.Call) and read.path is None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Fix, Safety
-from oomlint.memory.arrays.full_reads import Form, Store, whole_reads_of
+from oomlint.memory.arrays.full_reads import ArrayPlace, FullReadForm, whole_reads_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.reads_per_sample import item_reads_of
 from oomlint.memory.fixes.rewrites import imported_as
@@ -48,7 +48,7 @@ def row_reads(module: Module, project: Project) -> Iterator[RowRead]:
             continue
         for read in reads.in_scope(module, scope):
             case = _case(module, read)
-            if case is None or read.what.store is not Store.H5 or _is_small(read) or _is_small_target(module, case.node):
+            if case is None or read.what.store is not ArrayPlace.H5 or _is_small(read) or _is_small_target(module, case.node):
                 continue
             if told is None:
                 told = {one.read.node for one in item_reads_of(project).of(module)} | {load.node for load in arrays_of(project).h5(module)}
@@ -57,9 +57,9 @@ def row_reads(module: Module, project: Project) -> Iterator[RowRead]:
 
 
 def _case(module: Module, read: WholeRead) -> RowRead | None:
-    if read.form is Form.TENSOR and isinstance(read.node, cst.Call):
+    if read.form is FullReadForm.TENSOR and isinstance(read.node, cst.Call):
         return RowRead(read, read.node)
-    if read.form is not Form.LIST or (isinstance(read.node, cst.ListComp) and not _gives_rows(read.node)):
+    if read.form is not FullReadForm.LIST or (isinstance(read.node, cst.ListComp) and not _gives_rows(read.node)):
         return None
     holder = module.walk.parents.get(read.node)
     call = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
@@ -99,7 +99,7 @@ def read_at_once(case: RowRead) -> Fix | None:
         return None  # `[:]` behind it would take a part of it
     if "#" in module.code(node) or "\n" in module.code(node):
         return None
-    if case.read.form is Form.LIST:
+    if case.read.form is FullReadForm.LIST:
         library = module.code(node.func).rpartition(".")[0]
         made = {*(n.value for n in [node.func.value] if isinstance(n, cst.Name))} if isinstance(node.func, cst.Attribute) else set()
         numpy = imported_as(module, "numpy")

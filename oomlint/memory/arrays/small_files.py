@@ -14,7 +14,7 @@ from oomlint.model import arguments, names
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from oomlint.memory.arrays.read_calls import Read
+    from oomlint.memory.arrays.read_calls import FileRead
     from oomlint.model.project import Module
     from oomlint.syntax.scopes import Scope
 
@@ -35,7 +35,7 @@ def opened(module: Module, scope: Scope, path: cst.BaseExpression | None) -> cst
     return before[-1].value if before else path
 
 
-def of_small_file(read: Read) -> bool:
+def of_small_file(read: FileRead) -> bool:
     """Whether the path that a call is given says that the file has one small value a sample, or a summary."""
     path = opened(read.module, read.scope, read.path)
     if read.by and isinstance(path, cst.Name | cst.Attribute) and not _PATH_WORDS.intersection(_words(names.last_name(path))[-1:]):

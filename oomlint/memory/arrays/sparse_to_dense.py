@@ -15,7 +15,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.torch_tables import REDUCTIONS
-from oomlint.model.values import Element, ExternalCall, FunctionRef, Instance, Written
+from oomlint.model.values import Element, ExternalCall, FunctionRef, Instance, SourceExpression
 from oomlint.scout.telling_names import DENSE
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _of_value(project: Project, value: Value, frame: Frame) -> str:
     name = value.name if isinstance(value, ExternalCall) else value.whole.name if isinstance(value, Element) else ""
     if name.startswith(_SPARSE):
         return "" if name.rpartition(".")[2] in REDUCTIONS else _SPARSE[0]
-    if isinstance(value, Written) and isinstance(value.node, cst.Call):
+    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call):
         return _of_call(project, value.node, value.frame or frame)
     return ""
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from oomlint.api_names import H5_FILES, SHARES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
-from oomlint.model.readings import Memory, finder
-from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, Unknown, Written
+from oomlint.model.readings import AnswerMemory, finder
+from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, SourceExpression, Unknown
 from oomlint.syntax.nodes import UNKNOWN_KEY, path_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _IMPORTS: Final = re.compile(rb"\b(?:import|from)\b[^\n]*")
 
 
-class Store(Enum):
+class ArrayPlace(Enum):
     """Where the array stays, in the words of a message."""
 
     H5 = "HDF5 dataset"
@@ -44,7 +44,7 @@ class Store(Enum):
 class H5Object(Struct, frozen=True):
     """A file, a group or an array of one, as it is named at ``node``."""
 
-    store: Store
+    store: ArrayPlace
     call: cst.Call  # opens the file
     module: Module  # of ``call``
     opened_in: Scope  # whose code ``call`` is part of
@@ -68,7 +68,7 @@ class H5Object(Struct, frozen=True):
     @property
     def is_array(self) -> bool:
         """Whether it can be read whole: an HDF5 file itself cannot."""
-        return self.store is not Store.H5 or bool(self.keys)
+        return self.store is not ArrayPlace.H5 or bool(self.keys)
 
 
 _LONGEST: Final = 60
@@ -80,17 +80,17 @@ _MOST: Final = 6
 _OPENERS: Final = {
     name: store
     for store, listed in (
-        (Store.H5, " ".join(H5_FILES | {"z5py.File"})),
-        (Store.ZARR, "zarr.open zarr.open_array zarr.open_group zarr.open_consolidated zarr.convenience.open zarr.Group zarr.Array zarr.group"),
-        (Store.MEMMAP, "numpy.memmap numpy.lib.format.open_memmap numpy.load"),
+        (ArrayPlace.H5, " ".join(H5_FILES | {"z5py.File"})),
+        (ArrayPlace.ZARR, "zarr.open zarr.open_array zarr.open_group zarr.open_consolidated zarr.convenience.open zarr.Group zarr.Array zarr.group"),
+        (ArrayPlace.MEMMAP, "numpy.memmap numpy.lib.format.open_memmap numpy.load"),
     )
     for name in listed.split()
 }
 # What a text has to say before anything in it can be one of these.
 _SIGNS: Final = {
-    Store.H5: (b"h5py", b"h5pickle", b"tables", b"netCDF4", b"z5py"),
-    Store.ZARR: (b"zarr",),
-    Store.MEMMAP: (b"mmap_mode", b"memmap"),
+    ArrayPlace.H5: (b"h5py", b"h5pickle", b"tables", b"netCDF4", b"z5py"),
+    ArrayPlace.ZARR: (b"zarr",),
+    ArrayPlace.MEMMAP: (b"mmap_mode", b"memmap"),
 }
 _AROUND: Final = frozenset({"root", "variables", "_v_children"})  # attributes on the way into a file
 _MAKES_LISTS: Final = frozenset({"list", "tuple", "sorted", "set", "reversed", "iter", "int", "str", "float"})
@@ -114,15 +114,15 @@ def _takes_all(part: cst.BaseSlice) -> bool:
     return isinstance(inner, cst.Ellipsis) or (isinstance(inner, cst.Tuple) and not inner.elements)
 
 
-class Stored:
+class StoredArrays:
     """Answers what stays in a file. It remembers."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
-        self._objects: Memory[tuple[cst.CSTNode, Frame], H5Object | None] = Memory(project.readings)
-        self._signed: dict[str, frozenset[Store]] | None = None
-        self._around: Memory[Module, frozenset[Store]] = Memory(project.readings)
+        self._objects: AnswerMemory[tuple[cst.CSTNode, Frame], H5Object | None] = AnswerMemory(project.readings)
+        self._signed: dict[str, frozenset[ArrayPlace]] | None = None
+        self._around: AnswerMemory[Module, frozenset[ArrayPlace]] = AnswerMemory(project.readings)
         self._active: set[tuple[str, cst.CSTNode, Frame]] = set()
         self._spent = 0  # questions since the outermost one
         self._cuts = 0  # questions that were not answered
@@ -172,7 +172,7 @@ class Stored:
         if isinstance(node, cst.Call) and names.last_name(node.func) in SHARES:
             # Of a memory map these give the map again, or a tensor of it, unless they are told to convert it.
             inner = self.stored(node.args[0].value, frame) if len(node.args) == 1 and not node.args[0].star else None
-            return inner if inner is not None and inner.store is Store.MEMMAP else None
+            return inner if inner is not None and inner.store is ArrayPlace.MEMMAP else None
         if not isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.IfExp | cst.NamedExpr) or self._is_list(node, frame):
             return None
         return self._named(node, frame)
@@ -205,10 +205,10 @@ class Stored:
             return self._opened(value)
         if isinstance(value, Element):
             inner = self._opened(value.whole)
-            return None if inner is None or inner.store is Store.MEMMAP else self._deeper(inner, value.accessors)
+            return None if inner is None or inner.store is ArrayPlace.MEMMAP else self._deeper(inner, value.accessors)
         if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
             return self._each(value.iterable, value.index, value.frame)
-        if isinstance(value, Written) and value.node is not None and value.frame is not None and isinstance(value.node, cst.Subscript | cst.Call):
+        if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and isinstance(value.node, cst.Subscript | cst.Call):
             return self.stored(value.node, value.frame)
         del frame
         return None
@@ -243,7 +243,7 @@ class Stored:
                 keys.append(str(name))
             elif isinstance(name, str):
                 keys.append(name)
-            elif name is UNKNOWN_KEY and not keys and inner.store is Store.H5:
+            elif name is UNKNOWN_KEY and not keys and inner.store is ArrayPlace.H5:
                 keys.append(None)
             else:
                 return None
@@ -251,7 +251,7 @@ class Stored:
 
     def _subscript(self, node: cst.Subscript, frame: Frame) -> H5Object | None:
         inner = self.stored(node.value, frame)
-        if inner is not None and inner.store is Store.MEMMAP:
+        if inner is not None and inner.store is ArrayPlace.MEMMAP:
             return inner if is_full(node) else None  # slices of a map are maps; only the whole one counts
         if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
             return None
@@ -262,17 +262,17 @@ class Stored:
                 return None
         text, doubt = self._as_key(key, frame)
         if doubt is None:
-            if inner.keys or inner.store is Store.ZARR or isinstance(key, cst.Integer | cst.Ellipsis | cst.Tuple):
+            if inner.keys or inner.store is ArrayPlace.ZARR or isinstance(key, cst.Integer | cst.Ellipsis | cst.Tuple):
                 return None  # a row, as far as anybody knows
             doubt = 0
-        if not inner.keys and inner.store is Store.H5:
+        if not inner.keys and inner.store is ArrayPlace.H5:
             doubt = 0  # a file takes nothing but names
         return replace(inner, keys=(*inner.keys, text), doubt=inner.doubt + doubt)
 
     def _group(self, node: cst.Subscript, frame: Frame) -> H5Object | None:
         """What ``group[key]`` is where a name is looked up in it: another group, whatever is known of ``key``."""
         inner = self.stored(node.value, frame) or (self._group(node.value, frame) if isinstance(node.value, cst.Subscript) else None)
-        if inner is None or inner.store is Store.MEMMAP or len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        if inner is None or inner.store is ArrayPlace.MEMMAP or len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
             return None
         return replace(inner, keys=(*inner.keys, None))
 
@@ -296,7 +296,7 @@ class Stored:
                 and self._gives_keys(value.iterable, value.index, value.frame)
             ):
                 return None, 0
-            if isinstance(value, Written) and isinstance(value.node, cst.FormattedString | cst.Call | cst.BinaryOperation) and value.frame is not None:
+            if isinstance(value, SourceExpression) and isinstance(value.node, cst.FormattedString | cst.Call | cst.BinaryOperation) and value.frame is not None:
                 return None, self._as_key(value.node, value.frame)[1]
         written = node.value if isinstance(node, cst.Subscript) else node
         return None, 1 if _KEY_NAME.search(names.last_name(written).lower()) else None
@@ -333,19 +333,19 @@ class Stored:
         if (iterable.func.attr.value, index) not in {("items", (1,)), ("values", ())}:
             return None
         inner = self.stored(iterable.func.value, frame)
-        return replace(inner, keys=(*inner.keys, None)) if inner is not None and inner.store is not Store.MEMMAP else None
+        return replace(inner, keys=(*inner.keys, None)) if inner is not None and inner.store is not ArrayPlace.MEMMAP else None
 
     def _method(self, node: cst.Call, func: cst.Attribute, frame: Frame) -> H5Object | None:
         """``group.get(key)``, ``file.get_node(key)``, and what gives the same dataset in another form."""
         name = func.attr.value
         if name in {"get", "get_node"} and node.args and node.args[0].keyword is None:
             inner = self.stored(func.value, frame)
-            if inner is None or inner.store is Store.MEMMAP:
+            if inner is None or inner.store is ArrayPlace.MEMMAP:
                 return None
             return replace(inner, keys=(*inner.keys, self._as_key(node.args[0].value, frame)[0]))
         if name in _VIEWS or name == "astype":
             inner = self.stored(func.value, frame)
-            return inner if inner is not None and inner.store is Store.H5 and inner.keys else None
+            return inner if inner is not None and inner.store is ArrayPlace.H5 and inner.keys else None
         return None
 
     def definitions(self, node: cst.BaseExpression, frame: Frame) -> Iterator[tuple[cst.BaseExpression, Frame]]:
@@ -393,16 +393,16 @@ class Stored:
                 return found
         return None
 
-    def speaks_of(self, module: Module) -> frozenset[Store]:
+    def speaks_of(self, module: Module) -> frozenset[ArrayPlace]:
         """What kinds of files the code of a module may read: those that its text speaks of, or a class of it may get from a neighbour."""
         text = self.project.raw(module.path)
         return self._signs(module) if _WHOLE.search(text) and _CLASS.search(text) else _spoken_of(text)
 
     def speaks_of_maps(self, module: Module) -> bool:
         """Whether the text of the module itself speaks of memory maps."""
-        return Store.MEMMAP in _spoken_of(self.project.raw(module.path))
+        return ArrayPlace.MEMMAP in _spoken_of(self.project.raw(module.path))
 
-    def _signs(self, module: Module) -> frozenset[Store]:
+    def _signs(self, module: Module) -> frozenset[ArrayPlace]:
         """What kinds of files a module's text speaks of, or that of a file that imports it or is imported by it: nobody else can hand it an array."""
         told = self.project.search(_signs_and_imports, (), module.path)
         if self._signed is None:
@@ -421,7 +421,7 @@ class Stored:
 
 
 @lru_cache(maxsize=1024)  # many files ask the same of their neighbours
-def _spoken_of(text: bytes) -> frozenset[Store]:
+def _spoken_of(text: bytes) -> frozenset[ArrayPlace]:
     return frozenset(store for store, signs in _SIGNS.items() if any(sign in text for sign in signs))
 
 

@@ -17,7 +17,7 @@ from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
@@ -56,7 +56,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             if told and not told.isdisjoint((what, *descend(what))):
                 continue
             content = operand(project, module, scope, what)
-            if content is None or (content.kind is Kind.FRAME and names.last_name(call.func) == "list"):
+            if content is None or (content.kind is PayloadKind.FRAME and names.last_name(call.func) == "list"):
                 continue  # a list of a table has the names of its columns
             if _counts_samples(content.node):
                 continue

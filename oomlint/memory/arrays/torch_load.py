@@ -29,7 +29,7 @@ _NUMBERS = re.compile(
 )
 
 
-class Loaded(Struct, frozen=True):
+class LoadedCheckpoint(Struct, frozen=True):
     """What becomes of a loaded checkpoint."""
 
     checkpoint: bool = False  # a part of it goes to ``load_state_dict``, or is taken by a name that checkpoints have
@@ -42,12 +42,12 @@ def is_section(key: object) -> bool:
     return isinstance(key, str) and _SECTIONS.search(key.lower()) is not None and not (_NUMBERS.match(key) and not re.search(r"optim", key))
 
 
-def loaded(module: Module, scope: Scope, call: cst.Call) -> Loaded:
+def loaded(module: Module, scope: Scope, call: cst.Call) -> LoadedCheckpoint:
     """What becomes of the result of a ``torch.load``."""
     return _followed(module, scope, call, 0)
 
 
-def _followed(module: Module, scope: Scope, node: cst.BaseExpression, depth: int) -> Loaded:
+def _followed(module: Module, scope: Scope, node: cst.BaseExpression, depth: int) -> LoadedCheckpoint:
     """What becomes of an expression: handed to ``load_state_dict``, a part taken out, bound to a name, or anything else."""
     parents = module.walk.parents
     holder = parents.get(node)
@@ -63,33 +63,33 @@ def _followed(module: Module, scope: Scope, node: cst.BaseExpression, depth: int
             if holder.attr.value in {"get", "pop"} and outer.args:
                 return _part(module, scope, outer, constant_key(outer.args[0].value), depth)
             if holder.attr.value == "keys":
-                return Loaded()
+                return LoadedCheckpoint()
             if holder.attr.value in {"items", "values"}:
-                return Loaded(_feeds_states(module, scope, node), only_states=False)
-        return Loaded(only_states=False)
+                return LoadedCheckpoint(_feeds_states(module, scope, node), only_states=False)
+        return LoadedCheckpoint(only_states=False)
     if isinstance(holder, cst.ComparisonTarget | cst.Comparison):
-        return Loaded(_names_section(holder))
+        return LoadedCheckpoint(_names_section(holder))
     if isinstance(holder, cst.Assign | cst.AnnAssign | cst.NamedExpr):
         bound = [path_of(holder.target)] if not isinstance(holder, cst.Assign) else [path_of(t.target) for t in holder.targets]
         return _bound(module, scope, holder, bound, depth)
     if isinstance(holder, cst.Del | cst.Expr):
-        return Loaded()
-    return Loaded(only_states=False)
+        return LoadedCheckpoint()
+    return LoadedCheckpoint(only_states=False)
 
 
-def _handed(module: Module, call: cst.Call, arg: cst.Arg) -> Loaded:
+def _handed(module: Module, call: cst.Call, arg: cst.Arg) -> LoadedCheckpoint:
     written = names.last_name(call.func)
     if written.endswith("load_state_dict"):
         if isinstance(call.func, cst.Attribute) and _WITHOUT_TENSORS.search(names.last_name(call.func.value)):
-            return Loaded()
+            return LoadedCheckpoint()
         keeps = arguments.has(call, "assign")
-        return Loaded(checkpoint=True, only_states=not keeps and not arg.star, restores=True)
+        return LoadedCheckpoint(checkpoint=True, only_states=not keeps and not arg.star, restores=True)
     if written in {"len", "type", "isinstance", "print", "list", "sorted", "hasattr"}:
-        return Loaded(only_states=written != "print")
+        return LoadedCheckpoint(only_states=written != "print")
     # `model.load_state_dict(renamed(torch.load(path)))`
     above = module.walk.parents.get(module.walk.parents.get(call, call))
     inside = isinstance(above, cst.Call) and names.last_name(above.func).endswith("load_state_dict")
-    return Loaded(checkpoint=inside, only_states=False, restores=inside)
+    return LoadedCheckpoint(checkpoint=inside, only_states=False, restores=inside)
 
 
 def _feeds_states(module: Module, scope: Scope, node: cst.CSTNode) -> bool:
@@ -113,25 +113,25 @@ def _key(node: cst.Subscript) -> object:
     return constant_key(node.slice[0].slice.value) if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index) else UNKNOWN_KEY
 
 
-def _part(module: Module, scope: Scope, node: cst.BaseExpression, key: object, depth: int) -> Loaded:
+def _part(module: Module, scope: Scope, node: cst.BaseExpression, key: object, depth: int) -> LoadedCheckpoint:
     """What becomes of one entry of the checkpoint."""
     if isinstance(key, str) and _NUMBERS.match(key) and not re.search(r"optim", key):
-        return Loaded()
+        return LoadedCheckpoint()
     section = isinstance(key, str) and _SECTIONS.search(key.lower()) is not None
     if isinstance(module.walk.parents.get(node), cst.Subscript | cst.Attribute) and not section:
-        return Loaded(only_states=False)
+        return LoadedCheckpoint(only_states=False)
     further = _followed(module, scope, node, depth + 1)
-    return Loaded(section or further.checkpoint, further.only_states, further.restores)
+    return LoadedCheckpoint(section or further.checkpoint, further.only_states, further.restores)
 
 
 def _names_section(holder: cst.CSTNode) -> bool:
     return any(isinstance(n, cst.SimpleString) and isinstance(n.evaluated_value, str) and _SECTIONS.search(n.evaluated_value.lower()) for n in descend(holder))
 
 
-def _bound(module: Module, scope: Scope, holder: cst.CSTNode, bound: list[tuple[str, tuple[tuple[str, object], ...]] | None], depth: int) -> Loaded:
+def _bound(module: Module, scope: Scope, holder: cst.CSTNode, bound: list[tuple[str, tuple[tuple[str, object], ...]] | None], depth: int) -> LoadedCheckpoint:
     """What becomes of the names that the value is bound to, each of them used anywhere in its scope."""
     if depth > 3 or any(path is None for path in bound):  # noqa: PLR2004
-        return Loaded(only_states=False)
+        return LoadedCheckpoint(only_states=False)
     checkpoint, only, restores = False, True, False
     for path in bound:
         if path is None or (path[1] and path[0] in {"self", "cls"}):
@@ -142,7 +142,7 @@ def _bound(module: Module, scope: Scope, holder: cst.CSTNode, bound: list[tuple[
             checkpoint = checkpoint or one.checkpoint
             only = only and one.only_states
             restores = restores or one.restores
-    return Loaded(checkpoint, only, restores)
+    return LoadedCheckpoint(checkpoint, only, restores)
 
 
 def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tuple[tuple[str, object], ...]]) -> Iterator[cst.BaseExpression]:

@@ -11,9 +11,9 @@ from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.arrays.small_files import of_small_file
-from oomlint.memory.arrays.stored_arrays import Store
+from oomlint.memory.arrays.stored_arrays import ArrayPlace
 from oomlint.memory.buffers.cached_payload import Heavy
-from oomlint.memory.buffers.caches import Cache
+from oomlint.memory.buffers.caches import SampleCache
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 
-def whole_caches(module: Module, project: Project) -> Iterator[Cache]:
+def whole_caches(module: Module, project: Project) -> Iterator[SampleCache]:
     """Whole reads of the module that an attribute of a dataset keeps from the first sample on."""
     seen: set[tuple[Scope, str]] = set()
     for node, words, index in _whole(module, project):
@@ -52,7 +52,7 @@ def whole_caches(module: Module, project: Project) -> Iterator[Cache]:
             if found and not all(one.without_workers for one in found):
                 doubt = 0 if any(one.most is not None for one in found) else 1
                 heavy = Heavy(f"all of {words}", doubt, read=True)
-                yield Cache(node, f"`{keeper.attribute}`", heavy, (keeper.module, keeper.node), tuple(found), doubt, module, keeper.attribute, whole=True)
+                yield SampleCache(node, f"`{keeper.attribute}`", heavy, (keeper.module, keeper.node), tuple(found), doubt, module, keeper.attribute, whole=True)
 
 
 def _whole(module: Module, project: Project) -> Iterator[tuple[cst.BaseExpression, str, int | None]]:
@@ -61,7 +61,7 @@ def _whole(module: Module, project: Project) -> Iterator[tuple[cst.BaseExpressio
         if not scope.is_function or not constructions_of(project).per_item(module, scope):
             continue
         for one in whole_reads_of(project).in_scope(module, scope):
-            if one.what.store is not Store.MEMMAP and not small_key(one.what.key):
+            if one.what.store is not ArrayPlace.MEMMAP and not small_key(one.what.key):
                 yield one.node, one.what.words, None
         for read in read_calls_of(project).in_scope(module, scope):
             if read.kind in WHOLE and not of_small_file(read) and not small_name(read.name):

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -19,7 +19,7 @@ class WholePasses:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._networks: Memory[Module, frozenset[cst.CSTNode]] = Memory(project.readings)
+        self._networks: AnswerMemory[Module, frozenset[cst.CSTNode]] = AnswerMemory(project.readings)
 
     def take(self, module: Module, node: cst.BaseExpression) -> bool:
         """Whether a network is given all of what an expression reads, which is read once; not what was gathered of its parts."""

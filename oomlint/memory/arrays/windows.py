@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES
-from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import KEEPS
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.model import names
@@ -115,7 +115,7 @@ def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpr
         return False
     what = operand(project, module, scope, node)
     if what is not None:
-        return what.kind is Kind.ARRAY
+        return what.kind is PayloadKind.ARRAY
     evaluator = evaluator_of(project)
     every = (alt.value for frame in evaluator.calls.frames(module, scope, most=2) for alt in evaluator.values(node, frame)[:2])
     return any(isinstance(one, ExternalCall) and one.name.startswith("numpy.") and one.name.rpartition(".")[2] in _ROWS for one in every)
@@ -184,7 +184,7 @@ def gathered(module: Module, project: Project) -> Iterator[tuple[cst.Call, cst.S
             if window is None or _is_small(project, module, scope, window.value):
                 continue
             for keeper in kept.filled(module, window):
-                join = next((one.node for one in keeper.passed if one.does is Does.JOINS and one.module is module and not keeper.hazy), None)
+                join = next((one.node for one in keeper.passed if one.does is DataTransform.JOINS and one.module is module and not keeper.hazy), None)
                 if isinstance(join, cst.Call) and join not in seen:
                     seen.add(join)
                     yield join, window, keeper

@@ -19,11 +19,11 @@ from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.known_reads import Reads
+from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
-from oomlint.model.held import Graph
+from oomlint.model.tensor_state import Graph
 from oomlint.model.values import External
 from oomlint.syntax.nodes import descend
 
@@ -129,7 +129,7 @@ def _read(module: Module, project: Project) -> Iterator[cst.Call]:
         if scope.is_class or built.per_item(module, scope):
             continue
         for read in reads.in_scope(module, scope):
-            large = read.kind in {Reads.ARRAY, Reads.ARCHIVE} and not of_small_file(read)
+            large = read.kind in {KnownRead.ARRAY, KnownRead.ARCHIVE} and not of_small_file(read)
             if isinstance(read.node, cst.Call) and large and not _each_round(module, read.node, project):
                 yield read.node
 

@@ -57,7 +57,7 @@ class Is(Enum):
     OTHER = auto()
 
 
-class Kept(Struct, frozen=True):
+class ContextTensor(Struct, frozen=True):
     """A tensor on the context."""
 
     statement: cst.CSTNode
@@ -75,7 +75,7 @@ def functions_of(module: Module, project: Project) -> Iterator[Scope]:
             yield scope
 
 
-def kept_by(module: Module, cls: Scope, project: Project) -> list[Kept]:
+def kept_by(module: Module, cls: Scope, project: Project) -> list[ContextTensor]:
     """What the class keeps as attributes of ``ctx`` until the graph is gone, one for each statement."""
     setup = cls.child("setup_context")
     scope = setup or cls.child("forward")
@@ -85,7 +85,7 @@ def kept_by(module: Module, cls: Scope, project: Project) -> list[Kept]:
     ctx = params[0].name.value
     reader = _Reader(module, scope, project, ctx)
     given_back = _outputs(cls, params if setup is not None else [])
-    found: dict[cst.CSTNode, Kept] = {}
+    found: dict[cst.CSTNode, ContextTensor] = {}
     for effect in scope.effects.get(ctx, ()):
         if effect.kind != "assign" or len(effect.path) != 1 or effect.value is None or effect.statement in found:
             continue
@@ -102,7 +102,7 @@ def kept_by(module: Module, cls: Scope, project: Project) -> list[Kept]:
         if role == "input" and isinstance(node, cst.Name) and _LONG_LIVED.match(node.value):
             continue
         constant = role == "input" and isinstance(node, cst.Name) and node.value in reader.constants
-        found[effect.statement] = Kept(effect.statement, attribute, node, role, constant)
+        found[effect.statement] = ContextTensor(effect.statement, attribute, node, role, constant)
     return list(found.values())
 
 

@@ -9,9 +9,9 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.model import names
-from oomlint.model.counters import Spot, counts, spots_of, switched
+from oomlint.model.counters import TestSpot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Const, ExternalCall, Unknown, Written
+from oomlint.model.values import Const, ExternalCall, SourceExpression, Unknown
 from oomlint.syntax.nodes import block_of, constant_key, descend
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def stops(loop: Loop) -> bool:
         return True
     if loop.steps or isinstance(node, cst.FunctionDef | cst.CompFor):
         return False
-    spot = Spot(loop.module, loop.scope, node, node)
+    spot = TestSpot(loop.module, loop.scope, node, node)
     return any(
         isinstance(part, cst.If) and any(isinstance(end, cst.Break) for end in block_of(part.body)) and _limits(part.test, spot, wanted=False)
         for part in block_of(node.body)
     )
 
 
-def _limits(test: cst.BaseExpression, spot: Spot, *, wanted: bool) -> bool:
+def _limits(test: cst.BaseExpression, spot: TestSpot, *, wanted: bool) -> bool:
     """Whether a test that came out as ``wanted`` says that a count is small."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         if wanted and isinstance(test.expression, cst.Name | cst.Attribute):
@@ -176,7 +176,7 @@ def _is_later_axis(node: cst.CSTNode) -> bool:
 def _origins(found: Iterable[Alternative]) -> set[cst.CSTNode]:
     """Where the numbers come from that an expression can be: the literal, the option of the command line; nothing where one of them is worked out."""
     known = list(found)
-    if any(isinstance(alt.value, Written) or not isinstance(alt.value, Const | Unknown) for alt in known):
+    if any(isinstance(alt.value, SourceExpression) or not isinstance(alt.value, Const | Unknown) for alt in known):
         return set()
     ends = (alt.story[-1].node for alt in known if alt.story and isinstance(alt.value, Const))
     return {node for node in ends if node is not None}

@@ -13,10 +13,10 @@ from oomlint.memory.arrays.kept import READING
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import Content, Kind
+from oomlint.memory.shared.content_kinds import Content, PayloadKind
 from oomlint.memory.shared.known_reads import LAZY
 from oomlint.model import names
-from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, Written
+from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, SourceExpression
 from oomlint.syntax.nodes import descend
 from oomlint.weighing import HELD
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from oomlint.model.project import Project
     from oomlint.model.values import Frame, Value
 
-_LARGE = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.OBJECT_ARRAY, Kind.TENSOR, Kind.TENSORS, Kind.FRAME, Kind.BLOB})
+_LARGE = frozenset(
+    {PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.OBJECT_ARRAY, PayloadKind.TENSOR, PayloadKind.TENSORS, PayloadKind.FRAME, PayloadKind.BLOB}
+)
 _READS = (
     "numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt", "torch.load", "PIL.Image.open", "cv2.imread", "cv2.imdecode", "imageio.",
     "skimage.io.",
@@ -93,7 +95,7 @@ def _held_already(value: Value, project: Project) -> bool:
         return _held_already(value.whole, project)
     if isinstance(value, ExternalCall):
         return value.frame.scope.name == "__init__" or not value.frame.scope.is_function
-    if isinstance(value, Written) and isinstance(value.node, cst.Subscript) and value.frame is not None:
+    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Subscript) and value.frame is not None:
         return any(_held_already(alt.value, project) for alt in evaluator_of(project).values(value.node.value, value.frame)[:4])
     return False
 
@@ -113,20 +115,20 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
         return heavy(value.call.args[0].value, value.frame, project, depth + 1)
     if isinstance(value, Display) and value.node is not node:
         return heavy(value.node, value.frame, project, depth + 1)
-    if isinstance(value, Written) and isinstance(value.node, cst.Call) and value.frame is not None:
+    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and value.frame is not None:
         found = _chain(value.node, value.frame, project, depth)
         if found is not None:
             return found
     content = datasets_of(project).contents.of_value(value)
     made = value.whole if isinstance(value, Element) and all(how == "item" for how, _ in value.accessors) else value
-    if content.kind is Kind.UNKNOWN and isinstance(made, ExternalCall) and made.name.startswith("torch.") and is_computing(made.name):
+    if content.kind is PayloadKind.UNKNOWN and isinstance(made, ExternalCall) and made.name.startswith("torch.") and is_computing(made.name):
         array = computed(made.name.rpartition(".")[2], made.call, before=1) is Computed.ARRAY
         return Heavy("a tensor", 1, of=Resource.TENSORS) if array else None
     return _content(content, value)
 
 
 def _content(content: Content, value: Value) -> Heavy | None:
-    if content.kind is Kind.TEXT and content.words == "the text of a file":
+    if content.kind is PayloadKind.TEXT and content.words == "the text of a file":
         return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
     if content.kind not in _LARGE or content.doubt > 1:
         return None

@@ -13,10 +13,10 @@ from oomlint.api_names import TAKES_OUT
 from oomlint.finding import DatasetFact, StoreFact, StoreKind
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.datasets.dataset_classes import datasets_of
-from oomlint.memory.datasets.sample_callers import Reader, readers
+from oomlint.memory.datasets.sample_callers import SampleReader, readers
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
@@ -37,19 +37,19 @@ _DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.def
 _BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)
 _PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
 _TAKE_OUT = TAKES_OUT | {"move_to_end"}
-_SMALL = frozenset({Kind.SCALAR, Kind.TEXT, Kind.PATHS, Kind.SMALL, Kind.HANDLE, Kind.H5})
+_SMALL = frozenset({PayloadKind.SCALAR, PayloadKind.TEXT, PayloadKind.PATHS, PayloadKind.SMALL, PayloadKind.HANDLE, PayloadKind.H5})
 _NO_LIMIT = 10_000  # what a file was decoded into, so many times, is most of a dataset
 _PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")
 
 
-class Cache(Struct, frozen=True, eq=False):
+class SampleCache(Struct, frozen=True, eq=False):
     """Something that keeps what each sample needs, without an end."""
 
     place: cst.CSTNode
     words: str  # how it is called in a message
     what: Heavy
     made: tuple[Module, cst.CSTNode] | None
-    readers: tuple[Reader, ...]
+    readers: tuple[SampleReader, ...]
     doubt: int
     module: Module  # of ``place``
     name: str  # what keeps it, as it is written
@@ -58,7 +58,7 @@ class Cache(Struct, frozen=True, eq=False):
     limit: int = 0  # how many it keeps at most, where that bounds nothing
 
 
-def facts_of(cache: Cache) -> tuple[Fact, ...]:
+def facts_of(cache: SampleCache) -> tuple[Fact, ...]:
     """The store, the datasets whose samples fill it, and their loaders."""
     found: list[Fact] = [StoreFact(cache.module.place(cache.place), cache.name, StoreKind.ITEM)]
     for one in cache.readers:
@@ -67,7 +67,7 @@ def facts_of(cache: Cache) -> tuple[Fact, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def caches(module: Module, project: Project) -> Iterator[Cache]:
+def caches(module: Module, project: Project) -> Iterator[SampleCache]:
     """Unbounded caches that a module fills while samples are read."""
     for scope in module.walk.scopes:
         if isinstance(scope.node, cst.FunctionDef) and scope.name not in {"__init__", "__setstate__", "__setitem__"}:
@@ -77,7 +77,7 @@ def caches(module: Module, project: Project) -> Iterator[Cache]:
 # -- dictionaries and lists -----------------------------------------------------------------------------------------------
 
 
-def _stores(module: Module, project: Project, scope: Scope) -> Iterator[Cache]:
+def _stores(module: Module, project: Project, scope: Scope) -> Iterator[SampleCache]:
     seen: set[tuple[object, ...]] = set()
     for root, effects in list(scope.effects.items()):
         for effect in effects:
@@ -111,7 +111,7 @@ def _holder(effect: Effect, scope: Scope, root: str) -> str | None:
     return "" if all(kind == "item" for kind, _ in path) and (not bound_here or root in scope.outer) else None
 
 
-def _store(module: Module, project: Project, scope: Scope, effect: Effect, holder: str) -> Cache | None:
+def _store(module: Module, project: Project, scope: Scope, effect: Effect, holder: str) -> SampleCache | None:
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(module, scope)
     adds = effect.kind == "append"
@@ -133,10 +133,10 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
     words = module.code(_base(effect)).strip()
     doubt = what.doubt + _by_flag(effect, module, scope)
     limit = max((_lets_in(test, words, module, evaluator) for test in _size_tests(effect, module, scope)), default=0)
-    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), doubt, module, words, adds=adds, limit=limit)
+    return SampleCache(_place(effect), f"`{words}`", what, made, tuple(found), doubt, module, words, adds=adds, limit=limit)
 
 
-def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> Cache | None:
+def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> SampleCache | None:
     """A method that fills what it is handed, where that is an attribute of the object: ``self.load(path, self.cache)``."""
     filled = effect.kind == "assign" and effect.path == (("item", UNKNOWN_KEY),) and isinstance(effect.node, cst.Subscript)
     if not filled or effect.value is None or not names.is_method(scope) or all(p.name.value != effect.root for p in names.parameters(scope)):
@@ -157,7 +157,7 @@ def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> C
         what = heavy(effect.value, evaluator.calls.plain_frame(module, scope), project)
         found = readers(project, module, scope) if what is not None else []
         if what is not None and found and not all(one.without_workers for one in found):
-            return Cache(_place(effect), f"`{this}.{attribute}`", what, made, tuple(found), what.doubt, module, f"{this}.{attribute}")
+            return SampleCache(_place(effect), f"`{this}.{attribute}`", what, made, tuple(found), what.doubt, module, f"{this}.{attribute}")
     return None
 
 

@@ -10,8 +10,8 @@ from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.growing_loops import is_flushed, is_renewed
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.training_loops import rounds
-from oomlint.model.held import MAP, Device, Graph, Mode, Size
 from oomlint.model.rounds import is_chained
+from oomlint.model.tensor_state import MAP, Device, Graph, Mode, SampleSize
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Store
@@ -26,7 +26,9 @@ def keeps_each_state(store: Store, record: Record) -> Loop | None:
     loop = store.loops[-1]
     if not isinstance(loop.node, cst.For) or loop.batches or store.kind not in {"append", "extend"} or store.mode is not Mode.OFF:
         return None
-    large = [leaf for leaf in store.value.leaves() if leaf.tensorlike and leaf.device is Device.ACCELERATOR and leaf.size is Size.DENSE and leaf.dims >= MAP]
+    large = [
+        leaf for leaf in store.value.leaves() if leaf.tensorlike and leaf.device is Device.ACCELERATOR and leaf.size is SampleSize.DENSE and leaf.dims >= MAP
+    ]
     if not large or store.value.carries is not Graph.NO or is_renewed(store, record, loop):
         return None
     chained = any(loop in event.loops and is_chained(loop, event) for event in record.forwards)

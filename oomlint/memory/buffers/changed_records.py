@@ -8,11 +8,11 @@ import libcst as cst
 
 from oomlint.api_names import TAKES_OUT
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
-from oomlint.memory.buffers.caches import Cache, bounded_here
+from oomlint.memory.buffers.caches import SampleCache, bounded_here
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
 from oomlint.syntax.nodes import UNKNOWN_KEY, descend
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _ONCE: Final = frozenset({"__init__", "__setstate__", "__setitem__"})
-_RECORDS: Final = frozenset({Kind.OBJECTS, Kind.PATHS, Kind.BLOB})  # containers whose elements are Python objects, or files' names
+_RECORDS: Final = frozenset({PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.BLOB})  # containers whose elements are Python objects, or files' names
 _LENGTHENS: Final = frozenset({"append", "extend"})
 _LISTS: Final = frozenset({"builtins.list", "builtins.sorted", "glob.glob"})
 
 
-def written_records(module: Module, project: Project) -> Iterator[Cache]:
+def written_records(module: Module, project: Project) -> Iterator[SampleCache]:
     """Statements of a module that leave in a dataset's own records what a sample needed, one for each attribute and method."""
     for scope in module.walk.scopes:
         own = names.self_name(scope) if isinstance(scope.node, cst.FunctionDef) and names.is_method(scope) and scope.name not in _ONCE else None
@@ -87,7 +87,7 @@ def _alias(root: str, own: str, scope: Scope) -> cst.Subscript | None:
     return value if isinstance(value, cst.Subscript) and _is_element(value, own) else None
 
 
-def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module: Module, scope: Scope, project: Project) -> Cache | None:
+def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module: Module, scope: Scope, project: Project) -> SampleCache | None:
     _, container, inside = held
     evaluator = evaluator_of(project)
     if effect.value is None or bounded_here(effect, module, scope, evaluator) or _taken_out(effect.root, scope):
@@ -95,7 +95,7 @@ def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module:
     frame = evaluator.calls.plain_frame(module, scope)
     content = datasets_of(project).contents.of(container, frame)
     longer = effect.kind in _LENGTHENS
-    known = content.kind in _RECORDS and not (content.kind is Kind.PATHS and inside) and not content.doubt
+    known = content.kind in _RECORDS and not (content.kind is PayloadKind.PATHS and inside) and not content.doubt
     if not known and (not _is_list(container, frame, project) or (inside and not longer)):
         return None
     what = heavy(effect.value, frame, project) or (Heavy("more elements") if longer else None)
@@ -105,7 +105,7 @@ def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module:
     made = (content.module, content.node) if content.module is not None and content.node is not None else None
     words = module.code(container).strip()
     place = effect.call if effect.call is not None else effect.statement
-    return Cache(place, f"`{words}`", what, made, tuple(found), what.doubt, module, words, adds=longer)
+    return SampleCache(place, f"`{words}`", what, made, tuple(found), what.doubt, module, words, adds=longer)
 
 
 def _is_list(node: cst.BaseExpression, frame: Frame, project: Project) -> bool:

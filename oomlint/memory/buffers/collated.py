@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.datasets.samples import batches_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.seen_axes import SAME_AXES
-from oomlint.memory.shared.shaped import Array, Group
+from oomlint.memory.shared.shaped import ShapedArray, ShapedGroup
 from oomlint.model import names
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
@@ -27,7 +27,7 @@ _AS_LARGE: Final = SAME_AXES | {"tolist"}
 
 def gives_tensor(project: Project, loops: Sequence[Loop], expression: cst.BaseExpression) -> bool:
     """Whether a part of a batch is a tensor, by what ``__getitem__`` of all datasets of the loader returns and how that is collated."""
-    return any(bool(ways) and all(isinstance(part, Array) and part.of == "torch" for part in ways) for ways in parts_given(project, loops, expression))
+    return any(bool(ways) and all(isinstance(part, ShapedArray) and part.of == "torch" for part in ways) for ways in parts_given(project, loops, expression))
 
 
 def parts_given(project: Project, loops: Sequence[Loop], expression: cst.BaseExpression) -> Iterator[list[Part]]:
@@ -50,7 +50,7 @@ def parts_given(project: Project, loops: Sequence[Loop], expression: cst.BaseExp
         yield found
         return
     for part in found:
-        yield from ([value] for _, value in (part.parts if isinstance(part, Group) else ()))
+        yield from ([value] for _, value in (part.parts if isinstance(part, ShapedGroup) else ()))
 
 
 def _named(expression: cst.BaseExpression, loop: Loop) -> cst.BaseExpression:
@@ -80,7 +80,7 @@ def _whose_value(loop: Loop, expression: cst.BaseExpression) -> cst.BaseExpressi
 
 def _at(part: Part, keys: Keys) -> Part:
     for key in keys:
-        part = part.at(key) if isinstance(part, Group) else None
+        part = part.at(key) if isinstance(part, ShapedGroup) else None
     return part
 
 

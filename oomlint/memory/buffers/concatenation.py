@@ -14,7 +14,7 @@ from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
 from oomlint.memory.buffers.concatenation_scalars import adds_few, scalars
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import batch_loader, loops_around
 from oomlint.memory.shared.training_loops import SHORT, along_axis, made_anew, rounds, says_first, within
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.shared.training_loops import Loop, Path
-    from oomlint.model.calls import Site
+    from oomlint.model.calls import CallSite
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -42,7 +42,7 @@ _LONG = 1000  # rounds that are many, whatever the loop is about
 _SIZE = re.compile(r"\blen\(|\.size|\.shape|\.numel|max|limit|capacity|budget|(^|_)n_|num_|count|total", re.IGNORECASE)
 
 
-class Growth(Struct, frozen=True, eq=False):
+class SelfConcatenation(Struct, frozen=True, eq=False):
     """A statement that replaces a thing by itself with more at its end, and the loop that it stands in."""
 
     statement: cst.Assign
@@ -56,11 +56,11 @@ class Growth(Struct, frozen=True, eq=False):
     over: str  # how the loop is called in a message
     known: bool  # whether what the loop goes over is known, not only named so
     scope: Scope
-    site: Site | None = None  # the call in the loop, where a method grows what its object has
+    site: CallSite | None = None  # the call in the loop, where a method grows what its object has
     few: bool = False  # a round adds a few numbers for each sample
 
 
-def growths(module: Module, project: Project) -> Iterator[Growth]:
+def growths(module: Module, project: Project) -> Iterator[SelfConcatenation]:
     """Self-concatenations of a module, in loops that go round often."""
     if not any(name in module.source.text for name in ("append", "stack", "cat", "r_[", "c_[")):
         return
@@ -85,7 +85,7 @@ def _joins(module: Module) -> Iterator[tuple[Join, Scope]]:
                 yield node, module.walk.scope_at(node)
 
 
-def _growth(module: Module, project: Project, statement: cst.Assign, call: Join, scope: Scope) -> Growth | None:
+def _growth(module: Module, project: Project, statement: cst.Assign, call: Join, scope: Scope) -> SelfConcatenation | None:
     target = statement.targets[0].target
     path = path_of(target)
     if path is None or not _is_value(statement, call, path, module):
@@ -103,10 +103,10 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
     function = function.rpartition(".")[2]
     if next(loops_around(statement, module, scope), None) is None:
         called = _called(module, project, statement, call, path, added, scope)
-        return Growth(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
+        return SelfConcatenation(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
     where = _loop(module, project, statement, call, path, target, added, scope)
     few = where is not None and adds_few(project, added, scope, module, flat=_flattens(call))
-    return Growth(statement, call, library, function, written, path, added, *where, scope, few=few) if where is not None else None
+    return SelfConcatenation(statement, call, library, function, written, path, added, *where, scope, few=few) if where is not None else None
 
 
 def _is_value(statement: cst.Assign, call: Join, path: Path, module: Module) -> bool:
@@ -243,7 +243,7 @@ def _over_batches(project: Project, loop: Loop, module: Module, scope: Scope) ->
 
 def _called(
     module: Module, project: Project, statement: cst.Assign, call: Join, path: Path, added: tuple[cst.BaseExpression, ...], scope: Scope
-) -> tuple[Loop, str, bool, Site] | None:
+) -> tuple[Loop, str, bool, CallSite] | None:
     """The loop that calls the method in which the statement stands."""
     growing = {statement, *_other_growing(scope, path, module)}
     if _in_bounds(statement, scope.node, path, module):
@@ -398,6 +398,6 @@ def _arrays(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop,
             given = inside[0] if len(inside) == 1 and inside[0] is not None else node
         if not isinstance(given, cst.Call) or not any(isinstance(a.value, FunctionRef) for a in evaluator.values(given.func, frame)[:2]):
             continue
-        if datasets_of(project).contents.of(given, frame).kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS}:
+        if datasets_of(project).contents.of(given, frame).kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.TENSOR, PayloadKind.TENSORS}:
             return True
     return False

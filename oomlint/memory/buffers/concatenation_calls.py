@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.shared.training_loops import Loop, Path
-    from oomlint.model.calls import Site
+    from oomlint.model.calls import CallSite
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
 _SETS: Final = frozenset({"assign", "unknown", "clear", "pop", "delete"})
 
 
-def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], module: Module, scope: Scope) -> Iterator[tuple[Site, Loop]]:
+def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], module: Module, scope: Scope) -> Iterator[tuple[CallSite, Loop]]:
     """Calls of a method in loops, where its object lives longer than a round and is not made to start again in it."""
     cls = scope.parent
     if cls is None or names.self_name(scope) != path[0] or len(path[1]) != 1 or _starts_anew(scope, path, growing, module):
@@ -44,7 +44,7 @@ def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], modul
             yield site, loop
 
 
-def given_at(project: Project, site: Site, node: cst.BaseExpression, scope: Scope) -> cst.BaseExpression:
+def given_at(project: Project, site: CallSite, node: cst.BaseExpression, scope: Scope) -> cst.BaseExpression:
     """What a call gives for a parameter of the method; another expression is itself."""
     if isinstance(node, cst.Name):
         frame = evaluator_of(project).calls.plain_frame(site.module, site.scope)

@@ -11,8 +11,8 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.content_kinds import Kind
-from oomlint.memory.shared.known_reads import Reads
+from oomlint.memory.shared.content_kinds import PayloadKind
+from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, within
 from oomlint.model import names
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _DEEPEST: Final = 6  # names between what is added and what was read
 _AXES: Final = 3  # of an array in which each sample is more than a row of numbers
 _REDUCED: Final = REDUCTIONS | PAIRS | PLAIN_METHODS | (SMALL_METHODS - {"long", "short", "byte"}) | {"len", "str", "average", "percentile"}
-_ARRAYS: Final = frozenset(Reads) - {Reads.TEXT, Reads.RECORDS, Reads.OBJECT}
+_ARRAYS: Final = frozenset(KnownRead) - {KnownRead.TEXT, KnownRead.RECORDS, KnownRead.OBJECT}
 _OFTEN: Final = 1000  # rounds that are many where each adds a part of what is there
 
 
@@ -98,12 +98,12 @@ class _Round:
         rows = node.slice[0].slice
         index = rows.value if self.often and self.per_sample and isinstance(rows, cst.Index) else None
         arrays = datasets_of(self.project).contents
-        return index is not None and self._varies(index) and arrays.of(index, self.frame).kind in {Kind.ARRAY, Kind.TENSOR}
+        return index is not None and self._varies(index) and arrays.of(index, self.frame).kind in {PayloadKind.ARRAY, PayloadKind.TENSOR}
 
     def _from_hdf5(self, node: cst.Subscript) -> bool:
         """Whether it is read from a file that the round opens: ``f["x"][:]``."""
         contents = datasets_of(self.project).contents
-        return contents.of(node.value, self.frame).kind is Kind.H5 and contents.of(node, self.frame).kind is Kind.ARRAY
+        return contents.of(node.value, self.frame).kind is PayloadKind.H5 and contents.of(node, self.frame).kind is PayloadKind.ARRAY
 
     def _varies(self, node: cst.BaseExpression) -> bool:
         """Whether an expression names what the loop sets in each round."""

@@ -11,12 +11,12 @@ from oomlint.api_names import AS_ARRAY, REDUCTIONS
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
-from oomlint.model.held import MAP, Size
+from oomlint.model.tensor_state import MAP, SampleSize
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop, Path
-    from oomlint.model.held import Held
     from oomlint.model.project import Module, Project
+    from oomlint.model.tensor_state import TensorState
     from oomlint.syntax.scopes import Effect, Scope
 
 _SCALAR_NAME = re.compile(
@@ -28,7 +28,7 @@ _NUMBERS = frozenset({"float", "int", "len", "time", "perf_counter"})
 _REDUCTIONS = REDUCTIONS | {"nanmean"}
 
 
-def _parts(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> list[Held]:
+def _parts(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> list[TensorState]:
     """What a round adds, by the run of the function; nothing where that does not tell how much each is for a sample."""
     found = [held for node in added if (held := runs_of(project).part(node, module, scope)) is not None and held.tensorlike]
     return found if len(found) == len(added) and all(not held.is_vague for held in found) else []
@@ -39,14 +39,14 @@ def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Sco
     parts = _parts(project, added, scope, module)
     if flat:
         return all(held.dims < MAP for held in parts)
-    return bool(parts) and all(held.size is Size.SMALL and 0 < held.dims < MAP for held in parts)
+    return bool(parts) and all(held.size is SampleSize.SMALL and 0 < held.dims < MAP for held in parts)
 
 
 def scalars(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
     """Whether a round adds no more than a few numbers; where no run tells, by names."""
     parts = _parts(project, added, scope, module)
     if parts:
-        return all(held.size is Size.SCALAR for held in parts)
+        return all(held.size is SampleSize.SCALAR for held in parts)
     if epochs and _SCALAR_NAME.search(str(into[1][-1][1]) if into[1] else into[0]):
         return True
     return all(_scalar(node, loop, scope, module, 0, epochs=epochs) for node in added)

@@ -16,7 +16,7 @@ from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
-from oomlint.model.held import Graph, Mode
+from oomlint.model.tensor_state import Graph, Mode
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MOST_SITES: Final = 4
 
 
-class Evaluation(Struct, frozen=True):
+class GradEvaluation(Struct, frozen=True):
     """A loop that runs a module in grad mode for nothing."""
 
     loop: Loop
@@ -63,11 +63,11 @@ class Evaluations:
         self.project = project
         self.runs = runs_of(project)
 
-    def of(self, module: Module) -> list[Evaluation]:
+    def of(self, module: Module) -> list[GradEvaluation]:
         """Evaluation loops of a module that record a graph."""
         if holds_tests(module):
             return []
-        judged: dict[cst.CSTNode, Evaluation | None] = {}
+        judged: dict[cst.CSTNode, GradEvaluation | None] = {}
         for record in self.runs.of(module):
             for loop in record.loops:
                 if loop.module is not module or not loop.batches:
@@ -162,7 +162,7 @@ class Evaluations:
                     found = found or (site.module.place(site.call, "called in each round"), site.module, here)
         return found
 
-    def _judge(self, loop: Loop, record: Record) -> Evaluation | None:
+    def _judge(self, loop: Loop, record: Record) -> GradEvaluation | None:
         inside = [event for event in record.forwards if loop in event.loops and event.trainable]
         live = [event for event in inside if event.mode is Mode.ON]
         if not live or not is_evaluation(record, loop) or not record.complete:
@@ -179,7 +179,7 @@ class Evaluations:
         sure = loop.proven and all(event.evaluating for event in live)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
-        return Evaluation(loop, record, tuple(live), confidence)
+        return GradEvaluation(loop, record, tuple(live), confidence)
 
     def _caller_switches_off(self, record: Record) -> bool:
         """Whether some call of the function stands where nothing is recorded."""
@@ -190,7 +190,7 @@ class Evaluations:
         return any(mode is not Mode.ON for mode in modes)
 
 
-def _runs(other: Evaluation, found: Evaluation) -> bool:
+def _runs(other: GradEvaluation, found: GradEvaluation) -> bool:
     """Whether each pass of an evaluation is one that the rounds of another lead to by a call of its function."""
     ways = ((event, event.via[len(other.loop.via) :]) for event in other.forwards)
     called = {event.node for event, way in ways if any(via.callee is found.loop.scope for via in way)}

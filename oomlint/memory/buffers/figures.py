@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.shared.training_loops import Loop
-    from oomlint.model.calls import Site
+    from oomlint.model.calls import CallSite
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -58,7 +58,7 @@ class _Way(Struct, frozen=True):
     gives: bool = True  # whether what it gives is the figure
 
 
-class Figures:
+class UnclosedFigures:
     """Finds them, module by module."""
 
     def __init__(self, project: Project) -> None:
@@ -119,7 +119,7 @@ class Figures:
             found = found or self._repeated([*way, _Way(site.module, site.scope, site.call, here.gives and self._returns(here))])
         return found
 
-    def _comes_to(self, site: Site, way: _Way) -> bool:
+    def _comes_to(self, site: CallSite, way: _Way) -> bool:
         """Whether a call of a function, by what it gives the function's tests, comes to where the figure is made."""
         outer = self.evaluator.calls.plain_frame(site.module, site.scope)
         frame = Frame(way.module, way.scope, (Bound(site.args, outer, site.call),), site.this)
@@ -137,7 +137,7 @@ class Figures:
                     return True
         return False
 
-    def _sites(self, way: _Way) -> list[Site]:
+    def _sites(self, way: _Way) -> list[CallSite]:
         """The calls of a function, and of the methods of base classes that it takes the place of."""
         found = self.evaluator.calls.sites(way.module, way.scope, most=_MOST_SITES)
         owner = way.scope.parent
@@ -264,6 +264,6 @@ def _targets(node: cst.CSTNode, module: Module) -> list[cst.BaseExpression]:
     return [one.value for one in target.elements] if isinstance(target, cst.Tuple) else [target]
 
 
-def figures_of(project: Project) -> Figures:
+def figures_of(project: Project) -> UnclosedFigures:
     """The figures of a project."""
-    return project.shared(Figures)
+    return project.shared(UnclosedFigures)

@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import SCALARS
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
-from oomlint.memory.buffers.caches import Cache
+from oomlint.memory.buffers.caches import SampleCache
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
@@ -27,7 +27,7 @@ _LOADS = re.compile(r"load|read|decode|fetch|open|image|img|frame|sample|item|vi
 _SMALL_RETURNS = SCALARS | {"Path", "None"}
 
 
-def cached_functions(module: Module, project: Project) -> Iterator[Cache]:
+def cached_functions(module: Module, project: Project) -> Iterator[SampleCache]:
     """Functions of a module with an unbounded cache, that run for each sample or read files."""
     if "cache" not in module.source.text:
         return
@@ -68,7 +68,7 @@ def _is_external(node: cst.BaseExpression, wanted: str, frame: Frame, evaluator:
     return any(isinstance(a.value, External) and a.value.name == wanted for a in evaluator.values(node, frame)[:2])
 
 
-def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) -> Cache | None:
+def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) -> SampleCache | None:
     """A cached function that gives an array, a tensor or a sample for each of many arguments."""
     node = scope.node
     if not isinstance(node, cst.FunctionDef) or names.is_property(scope):
@@ -91,7 +91,7 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
         return None
     words = f"The cache of `{scope.name}`"
     kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)
-    return Cache(place, words, kept, None, tuple(found), what.doubt + (not found), home, scope.name)
+    return SampleCache(place, words, kept, None, tuple(found), what.doubt + (not found), home, scope.name)
 
 
 def _uses_torch(module: Module) -> bool:

@@ -14,7 +14,7 @@ from oomlint.memory.buffers.recurrent_state import bodies_of, callees, forward_o
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model import arguments, names
-from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, Options, Written
+from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, ParsedOptions, SourceExpression
 from oomlint.syntax.nodes import children_of, descend
 from oomlint.syntax.scopes import DEFINES
 
@@ -51,7 +51,7 @@ _TENSOR_METHODS: Final = frozenset(
     "backward sigmoid softmax tanh relu detach matmul mm bmm expand repeat index_select gather chunk split narrow select "
     "masked_fill clamp sqrt item dot mul add div sub".split(),
 )
-_SAFE: Final = (Const, ModuleRef, External, FunctionRef, ClassRef, Instance, Options, Element)
+_SAFE: Final = (Const, ModuleRef, External, FunctionRef, ClassRef, Instance, ParsedOptions, Element)
 
 
 def made_in(loss: cst.BaseExpression, region: Region, project: Project) -> bool | None:
@@ -219,7 +219,7 @@ class _Tracer:
         return bool(known) and all(
             isinstance(v, _SAFE)
             or (isinstance(v, ExternalCall) and not _records(v))
-            or (isinstance(v, Written) and v.frame is not None and depth < _DEEPEST and self._is_derived(v.node, v.frame, depth))
+            or (isinstance(v, SourceExpression) and v.frame is not None and depth < _DEEPEST and self._is_derived(v.node, v.frame, depth))
             for v in known
         )
 

@@ -10,9 +10,9 @@ from oomlint.frameworks import LOSS_METHODS
 from oomlint.memory.buffers.buffer_readers import mentions
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind as Content
+from oomlint.memory.shared.content_kinds import PayloadKind as Content
 from oomlint.model import names
-from oomlint.model.held import Kind
+from oomlint.model.tensor_state import ValueKind
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def has_new_key(store: Store, loop: Loop) -> bool:
         key = target.value.slice[0].slice  # `table[key]["scores"] = v`: one for each row of the table
         if not isinstance(key, cst.Index):
             return False
-    elif store.before.kind is not Kind.PACK or store.before.moved == "list":
+    elif store.before.kind is not ValueKind.PACK or store.before.moved == "list":
         return False
     parts = [element.value for element in key.value.elements] if isinstance(key.value, cst.Tuple) else [key.value]
     places = [part for part in parts if not any(map(_wraps, descend(part)))]

@@ -29,9 +29,9 @@ from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
-from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.rounds import dependents
+from oomlint.model.tensor_state import MAP, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind
 from oomlint.model.values import Absent, Const
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Buffers:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.runs = runs_of(project)
-        self._found: Memory[str, list[Growth]] = Memory(project.readings)
+        self._found: AnswerMemory[str, list[Growth]] = AnswerMemory(project.readings)
 
     def of(self, module: Module) -> list[Growth]:
         """All that grows in a module, one entry for each loop and rule."""
@@ -204,7 +204,7 @@ class Buffers:
         seen = evaluation or record.backwards or handed or loop.evaluating
         if not seen and (tag in record.returned.all_tags or not loop.batches or escapes(store, loop)):
             return None  # neither an evaluation nor a backward pass in sight: whoever calls this may differentiate the result
-        if store.kind == "augment" or (store.kind == "concat" and store.value.size is Size.SCALAR):
+        if store.kind == "augment" or (store.kind == "concat" and store.value.size is SampleSize.SCALAR):
             code = "OOM201"
         elif store.kind == "concat":
             return None
@@ -266,7 +266,7 @@ class Buffers:
             return None
         leaves = [leaf for leaf in store.value.leaves() if leaf.tensorlike]
         if not leaves and loop.batches and joined_later(store, loop, self.runs.evaluator):
-            leaves = [leaf for leaf in store.value.leaves() if leaf.kind is Kind.UNKNOWN and leaf.size is Size.DENSE]  # tensors, as it turns out
+            leaves = [leaf for leaf in store.value.leaves() if leaf.kind is ValueKind.UNKNOWN and leaf.size is SampleSize.DENSE]  # tensors, as it turns out
         if not leaves:
             return None
         if _loaded_here(store, self.project):
@@ -280,7 +280,7 @@ class Buffers:
             return None
         off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
-        dense = [leaf for leaf in leaves if leaf.size is Size.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
+        dense = [leaf for leaf in leaves if leaf.size is SampleSize.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
         of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
         if one_sample or of_batch or parts_of_one(loop) or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
@@ -298,7 +298,7 @@ class Buffers:
             host = all(leaf.device is Device.HOST for leaf in dense)
             maps = maps or (store.expression is not None and of_same(store.module, store.scope, store.expression).least >= MAP)
             return Growth("OOM219", Severity.WARNING if maps else Severity.NOTE, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
-        views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
+        views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not SampleSize.SCALAR]
         if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
@@ -319,7 +319,7 @@ class Buffers:
         count = rounds(self.project, loop.node, loop.module, loop.scope)
         return count is not None and (count <= _FEW_ROUNDS or constructions_of(self.project).is_written_out(loop.module, loop.node.iter))
 
-    def _may_go(self, store: Store, record: Record, loop: Loop, dense: list[Held]) -> bool:
+    def _may_go(self, store: Store, record: Record, loop: Loop, dense: list[TensorState]) -> bool:
         """Whether what is kept need not be there: it ends on the host, or maps of all samples wait until the end for what each step could do."""
         evaluator = self.runs.evaluator
         if read_on_host(store, loop, evaluator):
@@ -327,7 +327,7 @@ class Buffers:
         maps = any(leaf.dims >= MAP for leaf in dense)  # the classes of a sample are few numbers
         return maps and joined_later(store, loop, evaluator) and not used_on_device(store, record, loop, evaluator)
 
-    def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
+    def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[TensorState]) -> Growth | None:
         loop = next((loop for loop in reversed(store.loops) if isinstance(loop.loader, LoaderLike)), None)
         if loop is None:
             return None

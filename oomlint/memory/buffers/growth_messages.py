@@ -111,7 +111,7 @@ def related(growth: Growth, module: Module) -> list[Place]:
     return found
 
 
-class Told(TypedDict):
+class GrowthMessages(TypedDict):
     """What the findings of all rules on growth say in the same way."""
 
     place: Place
@@ -121,9 +121,9 @@ class Told(TypedDict):
     facts: list[Fact]
 
 
-def told(growth: Growth, module: Module) -> Told:
+def told(growth: Growth, module: Module) -> GrowthMessages:
     """Where a growth is, how grave and how sure that is, what belongs to it, and what is known of it."""
-    return Told(
+    return GrowthMessages(
         place=module.place(growth.node),
         severity=growth.severity,
         confidence=growth.confidence,

@@ -11,7 +11,7 @@ from oomlint.api_names import PUTS_IN, REDUCTIONS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.events import Hooked
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.torch_tables import PLAIN_ATTRIBUTES
 from oomlint.model.values import Bound, FunctionRef, Partial
 from oomlint.syntax.nodes import descend, path_of
@@ -46,7 +46,7 @@ class Hook(Struct, frozen=True):
     made_by: cst.Call | None = None  # the call of the factory that returned it
 
 
-class Stored(Struct, frozen=True):
+class HookStore(Struct, frozen=True):
     """A statement of a hook that puts something into a container from outside."""
 
     hook: Hook
@@ -95,7 +95,7 @@ class Hooks:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._filled: Memory[str, tuple[Hooked, ...]] = Memory(project.readings)
+        self._filled: AnswerMemory[str, tuple[Hooked, ...]] = AnswerMemory(project.readings)
 
     def of(self, module: Module) -> tuple[Hooked, ...]:
         """What a pass of a module puts aside by the hooks of a file."""
@@ -138,7 +138,7 @@ def _function(value: Value) -> FunctionRef | None:
     return value if isinstance(value, FunctionRef) else None
 
 
-def stored_by(hook: Hook, *, keys: bool = False) -> Iterator[Stored]:
+def stored_by(hook: Hook, *, keys: bool = False) -> Iterator[HookStore]:
     """What the hook appends to containers that are not its own, or puts there under ``keys``, where it may be a tensor."""
     scope = hook.scope
     for node in scope.nodes(inner=False):
@@ -154,7 +154,7 @@ def stored_by(hook: Hook, *, keys: bool = False) -> Iterator[Stored]:
         if path is None or not _is_outside(path[0], scope) or is_small(value, scope) or not _is_of_hook(value, scope):
             continue
         attributes = tuple(step for step in path[1] if step[0] == "attr")
-        yield Stored(hook, node, value, path[0], attributes)
+        yield HookStore(hook, node, value, path[0], attributes)
 
 
 def _data(scope: Scope) -> set[str]:
@@ -219,7 +219,7 @@ def is_small(node: cst.BaseExpression, scope: Scope, depth: int = 0) -> bool:
     return word in _PASSES_ON and owner is not None and is_small(owner, scope, depth)
 
 
-def container_of(stored: Stored, module: Module, scope: Scope, project: Project) -> tuple[Scope, str] | None:
+def container_of(stored: HookStore, module: Module, scope: Scope, project: Project) -> tuple[Scope, str] | None:
     """Scope and name of a container that a name holds, through the factory's parameter where the hook has it from there."""
     root, hook = stored.root, stored.hook
     if hook.made_by is not None and hook.scope.parent is not None:

@@ -22,7 +22,7 @@ from oomlint.syntax.nodes import descend, path_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.buffers.hooks import Stored
+    from oomlint.memory.buffers.hooks import HookStore
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -84,7 +84,7 @@ def loops_in(scope: Scope) -> Iterator[Loop]:
 # -- containers --------------------------------------------------------------------------------------------------------------
 
 
-def grows(stored: Stored, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
+def grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
     """The loop (or class) over which the container grows; ``None`` where it is bounded, or nobody knows."""
     if stored.attribute:
         return _attribute_grows(stored, call, module, scope, project)
@@ -135,7 +135,7 @@ def _cleared(name: str, owner: Scope, born: list[Effect], module: Module) -> boo
     return False
 
 
-def _collected(stored: Stored, name: str, loop: Loop, scope: Scope, module: Module, project: Project) -> bool:
+def _collected(stored: HookStore, name: str, loop: Loop, scope: Scope, module: Module, project: Project) -> bool:
     """Whether the container is meant to hold the whole pass, without graph, and is put together behind the loop."""
     code = stored.hook.module.code(stored.hook.scope.node)
     free = re.search(r"detach|\.data\b|numpy|no_grad", code) is not None or not records_graph(loop.body, module, scope, project)
@@ -152,7 +152,7 @@ def _collected(stored: Stored, name: str, loop: Loop, scope: Scope, module: Modu
     return any(r.value is not None and name in {n.value for n in descend(r.value) if isinstance(n, cst.Name)} for r in scope.returns)
 
 
-def _attribute_grows(stored: Stored, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
+def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
     """The loop over which a list on ``self`` grows: where the object is made, or inside its methods."""
     cls = _class_of(stored)
     if cls is None or stored.hook.module is not module or len(stored.path) != 1:
@@ -190,7 +190,7 @@ def _attribute_grows(stored: Stored, call: cst.Call, module: Module, scope: Scop
     return cls.node if runs else None
 
 
-def _class_of(stored: Stored) -> Scope | None:
+def _class_of(stored: HookStore) -> Scope | None:
     """The class whose object holds the container: the hook is its method, or a function inside one."""
     scope: Scope | None = stored.hook.scope
     while scope is not None:

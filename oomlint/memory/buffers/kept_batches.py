@@ -14,10 +14,10 @@ from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.seen_axes import of_same
-from oomlint.memory.shared.shaped import Array
+from oomlint.memory.shared.shaped import ShapedArray
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
-from oomlint.model.held import MAP, Device, Storage
+from oomlint.model.tensor_state import MAP, Device, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,4 +102,4 @@ def _has_maps(project: Project, store: Store, loop: Loop) -> bool:
 
 
 def _is_map(part: object) -> bool:
-    return isinstance(part, Array) and part.shape is not None and len(part.shape) >= MAP
+    return isinstance(part, ShapedArray) and part.shape is not None and len(part.shape) >= MAP

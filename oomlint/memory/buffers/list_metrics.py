@@ -12,7 +12,7 @@ from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import kept
 from oomlint.memory.facts import growth_facts
 from oomlint.memory.fixes.growth_fixes import suffixed
-from oomlint.model.held import Graph, Held, Kind
+from oomlint.model.tensor_state import Graph, TensorState, ValueKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def _fed(store: Store, module: Module, words: str, confidence: Confidence, facts
     return Fed(call, module.code(func).strip(), words, confidence, _fix(call, store.value, module), facts)
 
 
-def _fix(call: cst.Call, value: Held, module: Module) -> Fix | None:
+def _fix(call: cst.Call, value: TensorState, module: Module) -> Fix | None:
     """``.detach()`` on each argument that carries a graph."""
     held = [value] if len(call.args) == 1 else [item for _, item in value.items]
     if len(held) != len(call.args):
@@ -60,7 +60,7 @@ def _fix(call: cst.Call, value: Held, module: Module) -> Fix | None:
     for arg, one in zip(call.args, held, strict=True):
         if one.carries is not Graph.YES:
             continue
-        if one.kind not in {Kind.TENSOR, Kind.OPAQUE} or arg.star:
+        if one.kind not in {ValueKind.TENSOR, ValueKind.OPAQUE} or arg.star:
             return None
         if not one.sure:
             safety = Safety.UNSAFE

@@ -16,7 +16,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.freezing import frozen_by, switches_gradients
-from oomlint.model.held import Graph, Kind, Mode
+from oomlint.model.tensor_state import Graph, Mode, ValueKind
 from oomlint.model.values import ClassRef, External, ExternalCall
 from oomlint.scout.telling_names import IN_PLACE, STATES
 from oomlint.syntax.nodes import descend
@@ -33,7 +33,7 @@ _ANY: Final = "*"  # an attribute whose name is computed
 _CUTS: Final = frozenset({"detach_", "set_"})
 
 
-class Written(Struct, frozen=True):
+class WrittenBuffer(Struct, frozen=True):
     """A tensor of a module that grows a graph by one part in each forward pass."""
 
     name: str  # of the attribute; empty where it is computed
@@ -43,7 +43,7 @@ class Written(Struct, frozen=True):
     fix: Fix | None
 
 
-def written_states(module: Module, project: Project) -> Iterator[Written]:
+def written_states(module: Module, project: Project) -> Iterator[WrittenBuffer]:
     """Statements of a module that write such a tensor; one case a statement, with those of the same function behind the first."""
     if holds_tests(module):
         return
@@ -57,7 +57,7 @@ def written_states(module: Module, project: Project) -> Iterator[Written]:
         cases.sort(key=lambda case: module.tree.span(case[1].node))
         if cases:
             name, store, cls = cases[0]
-            yield Written("" if name == _ANY else name, store, cls, tuple(other for _, other, _ in cases[1:]), _fix(cases, module, project))
+            yield WrittenBuffer("" if name == _ANY else name, store, cls, tuple(other for _, other, _ in cases[1:]), _fix(cases, module, project))
 
 
 def _forwards(module: Module, project: Project) -> Iterator[tuple[ClassRef, Scope]]:
@@ -133,7 +133,7 @@ def _stores(cls: ClassRef, forward: Scope, project: Project) -> Iterator[tuple[s
     record = runs_of(project).step(cls.module, forward)
     own = (0, names.self_name(forward))
     for store in (*(one for one in record.stores if one.kind == "augment"), *record.writes):
-        if store.mode is Mode.OFF or store.value.carries is not Graph.YES or store.before.kind is Kind.PACK or store.path[:1] != (own,):
+        if store.mode is Mode.OFF or store.value.carries is not Graph.YES or store.before.kind is ValueKind.PACK or store.path[:1] != (own,):
             continue
         name = store.path[1] if len(store.path) > 1 else None
         if (

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.events import AS_JSON
-from oomlint.model.held import Kind
+from oomlint.model.tensor_state import ValueKind
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.shared.flow_runs import Runs
     from oomlint.model.events import Loop, Record, Store
-    from oomlint.model.held import Held
+    from oomlint.model.tensor_state import TensorState
     from oomlint.syntax.scopes import Scope
     from oomlint.syntax.walk import Walk
 
@@ -60,9 +60,9 @@ def written_as_json(store: Store, record: Record, runs: Runs) -> bool:
     return any(id(store.node) in _as_they_are(use.value) for use in uses)
 
 
-def _as_they_are(held: Held) -> Iterator[int]:
+def _as_they_are(held: TensorState) -> Iterator[int]:
     """Statements that stored what a container holds, other than the numbers that were worked out of it."""
-    if not all(leaf.kind is Kind.PLAIN for leaf in held.leaves()):
+    if not all(leaf.kind is ValueKind.PLAIN for leaf in held.leaves()):
         yield from held.tags
         for part in (*(part for _, part in held.items), held.inside):
             yield from _as_they_are(part) if part is not None else ()

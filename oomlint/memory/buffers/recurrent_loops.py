@@ -23,7 +23,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oomlint.memory.buffers.recurrent_state import Step
+    from oomlint.memory.buffers.recurrent_state import RecurrentStep
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -36,7 +36,7 @@ _ENVIRONMENT: Final = re.compile(r"^envs?$|_envs?$|^episodes?$|^rollouts?$")
 class Carried(Struct, frozen=True):
     """A state that enters each batch with the graph of the ones before."""
 
-    step: Step
+    step: RecurrentStep
     loop: Loop | None  # None: over the calls of a method
     trains: bool  # whether a backward runs for each batch
 
@@ -65,7 +65,7 @@ def carried_in(module: Module, project: Project) -> Iterator[Carried]:
 # -- loops ---------------------------------------------------------------------------------------------------------------
 
 
-def _over_loops(step: Step, module: Module, scope: Scope, project: Project) -> Carried | None:
+def _over_loops(step: RecurrentStep, module: Module, scope: Scope, project: Project) -> Carried | None:
     for loop in loops_around(step.statement, module, scope):
         if any(_is_cut(step, effect, loop, module) for root, _ in step.paths for effect in scope.effects.get(root, ())) or _cuts(step, loop, module):
             return None
@@ -107,7 +107,7 @@ def _takes_window(loop: cst.For, own: cst.Call | None) -> bool:
     return False
 
 
-def _is_cut(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
+def _is_cut(step: RecurrentStep, effect: Effect, loop: Loop, module: Module) -> bool:
     """Whether the loop gives the state a new value that does not come from the recurrent call."""
     if effect.statement is step.statement or not _concerns(step, effect) or effect.kind in {"append", "extend", "pop", "update"}:
         return False
@@ -115,11 +115,11 @@ def _is_cut(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
     return inside and not _only_first(step, effect, loop, module) and not _hands_on(step, effect, module)
 
 
-def _concerns(step: Step, effect: Effect) -> bool:
+def _concerns(step: RecurrentStep, effect: Effect) -> bool:
     return any(effect.root == root and effect.path[: len(path)] == path[: len(effect.path)] for root, path in step.paths)
 
 
-def _only_first(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
+def _only_first(step: RecurrentStep, effect: Effect, loop: Loop, module: Module) -> bool:
     """Whether a test lets the state start again only in the first round, or where the size of the batch changes."""
     roots = {root for root, _ in step.paths} - {"self"}
     if effect.value is not None and any(isinstance(n, cst.Name) and n.value in roots for n in descend(effect.value)):
@@ -136,7 +136,7 @@ def _only_first(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
     return False
 
 
-def _hands_on(step: Step, effect: Effect, module: Module) -> bool:
+def _hands_on(step: RecurrentStep, effect: Effect, module: Module) -> bool:
     """Whether the assignment is another call that takes the state beside its input and gives it back."""
     call = effect.value
     if not isinstance(call, cst.Call) or len(call.args) < 2 or not effect.index:  # noqa: PLR2004 - an input and a state
@@ -145,7 +145,7 @@ def _hands_on(step: Step, effect: Effect, module: Module) -> bool:
     return any(state in given for state in step.states) and not any(isinstance(n, cst.Attribute) and n.attr.value in _DETACHES for n in descend(call))
 
 
-def _cuts(step: Step, loop: Loop, module: Module) -> bool:
+def _cuts(step: RecurrentStep, loop: Loop, module: Module) -> bool:
     """Whether the loop cuts the graph in place (``h.detach_()``), or gives the state to somebody who may."""
     roots = {root for root, _ in step.paths}
     for node in descend(loop.body, into_scopes=False):
@@ -166,7 +166,7 @@ def _may_cut(call: cst.Call) -> bool:
 # -- attributes ------------------------------------------------------------------------------------------------------------
 
 
-def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> Carried | None:
+def _over_calls(step: RecurrentStep, module: Module, scope: Scope, project: Project) -> Carried | None:
     """A state on ``self`` that a method takes up where its last call left it."""
     own = names.self_name(scope)
     cls = scope.parent
@@ -193,7 +193,7 @@ def _called_per_batch(module: Module, scope: Scope, project: Project) -> bool:
     return False
 
 
-def _set_elsewhere(attribute: str, step: Step, scope: Scope, cls: Scope, module: Module, project: Project) -> bool:
+def _set_elsewhere(attribute: str, step: RecurrentStep, scope: Scope, cls: Scope, module: Module, project: Project) -> bool:
     """Whether anybody sets, resets or detaches the attribute, except ``__init__`` and what only ``__init__`` calls."""
     for other in [module, *project.mentioning([attribute.encode()], module.path)]:
         for where in other.walk.scopes:

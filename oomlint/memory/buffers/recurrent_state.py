@@ -12,7 +12,7 @@ from oomlint.api_names import SAME_MODEL
 from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
-from oomlint.model.values import ExternalCall, FunctionRef, Instance, Unknown, Written
+from oomlint.model.values import ExternalCall, FunctionRef, Instance, SourceExpression, Unknown
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _DEEPEST: Final = 4
 _RELEASES: Final = frozenset({"detach", "detach_", "data", "no_grad", "inference_mode", "repackage_hidden", "stop_gradient"})
 
 
-class Step(Struct, frozen=True):
+class RecurrentStep(Struct, frozen=True):
     """A call that takes a state and gives the next one: ``out, h = rnn(x, h)``."""
 
     statement: cst.Assign
@@ -47,9 +47,9 @@ class Step(Struct, frozen=True):
     known: bool  # whether the recurrent module was found
 
 
-def steps_of(module: Module, scope: Scope, project: Project, matters: Callable[[cst.Assign, Iterable[str]], bool]) -> list[Step]:
+def steps_of(module: Module, scope: Scope, project: Project, matters: Callable[[cst.Assign, Iterable[str]], bool]) -> list[RecurrentStep]:
     """The recurrent calls of a scope, in order, where the statement and the states that it sets matter: what is called may be far away."""
-    found: list[Step] = []
+    found: list[RecurrentStep] = []
     for call in scope.calls:
         statement = module.walk.parents.get(call)
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or len(call.args) < 2:  # noqa: PLR2004 - an input and a state
@@ -85,7 +85,7 @@ def _rows(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [node]
 
 
-def _step(statement: cst.Assign, call: cst.Call, states: dict[str, cst.BaseExpression], module: Module, scope: Scope, project: Project) -> Step | None:
+def _step(statement: cst.Assign, call: cst.Call, states: dict[str, cst.BaseExpression], module: Module, scope: Scope, project: Project) -> RecurrentStep | None:
     several = isinstance(statement.targets[0].target, cst.Tuple | cst.List)
     words = [path_of(node)[1][-1][1] if isinstance(node, cst.Attribute) else module.code(node) for node in states.values()]  # type: ignore[index]
     paths = tuple(path for node in states.values() if (path := path_of(node)) is not None)
@@ -97,7 +97,7 @@ def _step(statement: cst.Assign, call: cst.Call, states: dict[str, cst.BaseExpre
                 continue  # loaded or made by somebody else: judged by its name
             if kind not in _RECURRENT or (not several and kind not in _CELLS):
                 return None
-            return Step(statement, call, codes, paths, "names" if len(codes) > 1 else "tuple" if kind in _PAIRS else "tensor", known=True)
+            return RecurrentStep(statement, call, codes, paths, "names" if len(codes) > 1 else "tuple" if kind in _PAIRS else "tensor", known=True)
         method = forward_of(value, project)
         if method is not None:
             taken = {p.name.value for p in names.parameters(method.scope)}
@@ -107,13 +107,13 @@ def _step(statement: cst.Assign, call: cst.Call, states: dict[str, cst.BaseExpre
             inside = _inside(method, project)
             if not several and not inside:
                 return None
-            return Step(statement, call, codes, paths, "names" if len(codes) > 1 else inside, known=True)
+            return RecurrentStep(statement, call, codes, paths, "names" if len(codes) > 1 else inside, known=True)
         if not isinstance(value, Unknown):
             return None
     plain = isinstance(call.func, cst.Name) or (isinstance(call.func, cst.Attribute) and names.dotted(call.func).startswith("self."))
     if not several or not plain or not _MODEL.search(names.last_name(call.func)) or not all(_STATE.search(str(word)) for word in words):
         return None
-    return Step(statement, call, codes, paths, "names" if len(codes) > 1 else "", known=False)
+    return RecurrentStep(statement, call, codes, paths, "names" if len(codes) > 1 else "", known=False)
 
 
 def callees(node: cst.BaseExpression, module: Module, scope: Scope, project: Project) -> list[Value]:
@@ -132,10 +132,10 @@ def modules_of(node: cst.BaseExpression, frame: Frame, project: Project, depth: 
     for alt in evaluator.values(node, frame)[:3]:
         value = alt.value
         inner: cst.BaseExpression | None = None
-        where = value.frame if isinstance(value, ExternalCall | Written) else None
+        where = value.frame if isinstance(value, ExternalCall | SourceExpression) else None
         if isinstance(value, ExternalCall) and value.call.args and value.name.rpartition(".")[2] in _WRAPPERS:
             inner = value.call.args[0].value
-        elif isinstance(value, Written) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute):
+        elif isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute):
             inner = value.node.func.value if value.node.func.attr.value in SAME_MODEL else None
         if inner is not None and where is not None and depth < _DEEPEST:
             found.extend(modules_of(inner, where, project, depth + 1))

@@ -11,12 +11,12 @@ from msgspec import Struct
 from oomlint.amounts import readable
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.qualified_names import MODULES
 from oomlint.model import names
 from oomlint.model.values import Const, ExternalCall, FunctionRef, Instance
-from oomlint.source import Kind as Source
+from oomlint.source import FileKind as Source
 from oomlint.syntax.nodes import block_of, descend, path_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _RERAISED = re.compile(r"\b(ExceptionGroup|BaseExceptionGroup)\(")
 # -- exceptions ----------------------------------------------------------------------------------------------------------
 
 
-class Kept(Struct, frozen=True):
+class RetainedException(Struct, frozen=True):
     """An exception that outlives its handler: the statement that stores it, and the call whose frames it keeps."""
 
     node: cst.CSTNode
@@ -44,7 +44,7 @@ class Kept(Struct, frozen=True):
     raiser: cst.Call
 
 
-def kept_exceptions(module: Module, project: Project) -> Iterator[Kept]:
+def kept_exceptions(module: Module, project: Project) -> Iterator[RetainedException]:
     """Exceptions that a loop stores whole, raised by code that runs a model."""
     tries = [(scope, node) for scope in module.walk.scopes if not scope.is_class and scope.loops for node in scope.tries]
     if not tries or _RERAISED.search(module.source.text):
@@ -53,7 +53,7 @@ def kept_exceptions(module: Module, project: Project) -> Iterator[Kept]:
         yield from _in_try(module, project, scope, node)
 
 
-def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> Iterator[Kept]:
+def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> Iterator[RetainedException]:
     loop = next(iter(loops_around(node, module, scope)), None) if any(handler.name is not None for handler in node.handlers) else None
     if loop is None or _is_short(module, project, scope, loop):
         return
@@ -68,7 +68,7 @@ def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> It
             raiser = _runs_a_model(module, project, scope, node.body)
             if raiser is not None:
                 spot = statement.value if isinstance(statement, cst.Expr) else statement
-                yield Kept(spot, caught.value, container, raiser)
+                yield RetainedException(spot, caught.value, container, raiser)
 
 
 def _is_short(module: Module, project: Project, scope: Scope, loop: cst.For | cst.While) -> bool:
@@ -191,14 +191,14 @@ def _shown(module: Module, project: Project, node: cst.BaseExpression) -> Shown 
     big = content.size.exact is not None and content.size.exact >= _BIG
     size = readable(content.size.exact) if content.size.exact is not None else content.words
     if isinstance(node, cst.Name):
-        if content.kind not in {Kind.TENSOR, Kind.ARRAY, Kind.TENSORS, Kind.ARRAYS} or (content.size.exact is not None and not big):
+        if content.kind not in {PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.TENSORS, PayloadKind.ARRAYS} or (content.size.exact is not None and not big):
             return None
         later = _deleted(module, node)
         return Shown(node, f"`del {node.value}` does not free it ({size})", later) if later is not None else None
     if not isinstance(node, cst.Call):
         return None
-    if big and content.kind in {Kind.TENSOR, Kind.ARRAY}:
-        return Shown(node, f"IPython keeps this {'tensor' if content.kind is Kind.TENSOR else 'array'} ({size}) until the kernel ends")
+    if big and content.kind in {PayloadKind.TENSOR, PayloadKind.ARRAY}:
+        return Shown(node, f"IPython keeps this {'tensor' if content.kind is PayloadKind.TENSOR else 'array'} ({size}) until the kernel ends")
     if any(_is_model(project, alt.value) for alt in evaluator.values(node.func, frame)):
         return Shown(node, "IPython keeps it with the graph and the activations of the forward pass")
     return None

@@ -15,8 +15,8 @@ from oomlint.memory.buffers.bounds import counted
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
 from oomlint.model.events import Store
-from oomlint.model.held import Graph, Kind, Mode, Size
 from oomlint.model.reach import path_conditions
+from oomlint.model.tensor_state import Graph, Mode, SampleSize, ValueKind
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import descend
 
@@ -194,7 +194,9 @@ def _made_once(cls: ClassRef, name: str) -> bool:
 
 def _matters(store: Store) -> bool:
     """Whether what is added is more than a number."""
-    return any(leaf.tensorlike and (leaf.size is not Size.SCALAR or leaf.graph is Graph.YES or leaf.kind is Kind.TENSOR) for leaf in store.value.leaves())
+    return any(
+        leaf.tensorlike and (leaf.size is not SampleSize.SCALAR or leaf.graph is Graph.YES or leaf.kind is ValueKind.TENSOR) for leaf in store.value.leaves()
+    )
 
 
 def _emptied(project: Project, cls: ClassRef, name: str) -> bool:

@@ -12,7 +12,7 @@ from oomlint.api_names import SAME_MODEL
 from oomlint.frameworks import HUGGING_FACE_TRAINERS, LIGHTNING_TRAINER
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
-from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, Written
+from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, SourceExpression
 from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _HANDS_ON = frozenset(
 _DEEPEST = 6
 
 
-class Evaluation(Struct, frozen=True):
+class TrainerEvaluation(Struct, frozen=True):
     """A trainer that keeps all predictions of an evaluation: its call, where its arguments are made, what one prediction is."""
 
     call: cst.Call
@@ -58,7 +58,7 @@ def _is_stepped(module: Module) -> bool:
     return _STEPPED.search(text) is not None and _STEPPED.search(_COMMENT.sub("", text)) is not None
 
 
-def whole_evaluations(module: Module, project: Project) -> Iterator[Evaluation]:
+def whole_evaluations(module: Module, project: Project) -> Iterator[TrainerEvaluation]:
     """Hugging Face trainers of the module that keep the logits of the whole evaluation set on the device."""
     evaluator = evaluator_of(project)
     if "compute_metrics" not in module.source.text or _is_stepped(module):
@@ -93,7 +93,7 @@ def _trainer(evaluator: Evaluator, call: cst.Call, frame: Frame) -> str:
     return ""
 
 
-def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseExpression], frame: Frame, trainer: str) -> Evaluation | None:
+def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseExpression], frame: Frame, trainer: str) -> TrainerEvaluation | None:
     if any(isinstance(a.value, Const) for a in evaluator.values(given["compute_metrics"], frame)):
         return None
     positional = arguments.plain(call)
@@ -113,7 +113,7 @@ def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseE
         return None
     asked = any(names.last_name(c.func) in {"evaluate", "predict"} for c, _ in frame.module.walk.calls)
     planned = any(options[name] not in {"", "no"} for name in ("eval_strategy", "evaluation_strategy"))
-    return Evaluation(call, (made.frame.module, made.call), head, what) if asked or (planned and "eval_dataset" in given) else None
+    return TrainerEvaluation(call, (made.frame.module, made.call), head, what) if asked or (planned and "eval_dataset" in given) else None
 
 
 def _head(evaluator: Evaluator, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> str:
@@ -142,7 +142,7 @@ def _class_of(evaluator: Evaluator, value: Value, depth: int) -> str:
         value = value.func
     if isinstance(value, FunctionRef):  # model_init
         return next((found for a in evaluator.returned(value, (), ()) if (found := _class_of(evaluator, a.value, depth + 1))), "")
-    if isinstance(value, Written) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute) and value.frame is not None:
+    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute) and value.frame is not None:
         return _head(evaluator, value.node.func.value, value.frame, depth + 1) if value.node.func.attr.value in SAME_MODEL else ""
     return ""
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES, TURNS
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates
-from oomlint.memory.shared.shaped import NUMBER, Array, broadcast, certain, combined, concatenated, group, nested, reshaped, stacked, times, with_axis
+from oomlint.memory.shared.shaped import NUMBER, ShapedArray, broadcast, certain, combined, concatenated, group, nested, reshaped, stacked, times, with_axis
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External, ExternalCall
 
@@ -83,7 +83,7 @@ class ArrayCalls(ABC):
 
     # -- methods -----------------------------------------------------------------------------------------------------------
 
-    def method(self, name: str, base: Array, call: cst.Call, frame: Frame, first: int = 0) -> Part:
+    def method(self, name: str, base: ShapedArray, call: cst.Call, frame: Frame, first: int = 0) -> Part:
         """What a method of an array gives; ``first`` is the place of its first argument where it is called as a function."""
         plain = arguments.plain(call)[first:]
         if name in _SAME:
@@ -91,7 +91,7 @@ class ArrayCalls(ABC):
         if name == "numpy":
             return replace(base, of="numpy")
         if name in _FLOATING:
-            return combined(base, Array((), "float64", "python"))
+            return combined(base, ShapedArray((), "float64", "python"))
         if name in _CASTS and not first:
             return base.cast(_CASTS[name])
         if name in {"astype", "to", "type"}:
@@ -113,7 +113,7 @@ class ArrayCalls(ABC):
         found = [alt.value for alt in self.usual(node, frame)]
         return all(isinstance(one, Const) or (isinstance(one, ExternalCall) and one.name == "torch.device") for one in found)
 
-    def _reduced(self, name: str, base: Array, call: cst.Call, frame: Frame, plain: Sequence[cst.BaseExpression]) -> Part:
+    def _reduced(self, name: str, base: ShapedArray, call: cst.Call, frame: Frame, plain: Sequence[cst.BaseExpression]) -> Part:
         """A sum, a mean, a largest value: of all of it, or along axes."""
         kept = names.dotted(arguments.named(call, "keepdim", "keepdims")) == "True"
         dtype = "int64" if name.startswith("arg") else "bool" if name in {"any", "all"} else base.dtype
@@ -122,7 +122,7 @@ class ArrayCalls(ABC):
         nodes = [*filter(None, [arguments.named(call, "dim", "axis")]), *plain][:1]
         axes = self.shape(nodes, frame) if nodes else tuple(range(len(base.shape or ())))
         if axes is None or not base.shape or len(certain(axes)) < len(axes):
-            return Array(() if not nodes else None, dtype, base.of)
+            return ShapedArray(() if not nodes else None, dtype, base.of)
         gone = {one % len(base.shape) for one in certain(axes)}
         found = replace(base, shape=tuple(1 if n in gone else one for n, one in enumerate(base.shape) if kept or n not in gone), dtype=dtype)
         return group([found, found.cast("int64")]) if name in SELECTS and base.of == "torch" and nodes else found
@@ -142,13 +142,13 @@ class ArrayCalls(ABC):
         if last in STACKS:
             axis = self.whole(arguments.argument_for(call, "dim", "axis", place=1), frame, {"hstack": 1, "dstack": 2}.get(last, 0))
             found = None if axis is None else stacked(base, axis) if last == "stack" else concatenated(base, axis)
-            return found or Array(None, "", of)
+            return found or ShapedArray(None, "", of)
         if of == "numpy" and _PYTHON.get(last, last) in ITEM_BYTES:  # `np.float32(x)`
-            return base.cast(_PYTHON.get(last, last), of) if isinstance(base, Array) else None
+            return base.cast(_PYTHON.get(last, last), of) if isinstance(base, ShapedArray) else None
         if last in AS_ARRAY | TENSOR_TYPES:
             return self._as_array(last, base, call, frame, of)
-        if not isinstance(base, Array) or base.shape is None:
-            return base if isinstance(base, Array) else None
+        if not isinstance(base, ShapedArray) or base.shape is None:
+            return base if isinstance(base, ShapedArray) else None
         if last == "cvtColor" and len(plain) > 1:
             channels = CHANNELS.get(names.last_name(plain[1]).rpartition("2")[2], "...")
             return base.shaped(*base.shape[:2], *((channels,) if channels != 1 else ()))
@@ -168,10 +168,10 @@ class ArrayCalls(ABC):
         if nodes:
             filled = arguments.argument_for(call, "fill_value", place=1) if last == "full" and dtype is None else None
             value = self.of(filled, frame) if filled is not None else None
-            default = default if filled is None else "" if not isinstance(value, Array) else value.dtype.replace("float64", default)
-            return Array(self.shape(nodes, frame), self.dtype(dtype, frame, default), of)
+            default = default if filled is None else "" if not isinstance(value, ShapedArray) else value.dtype.replace("float64", default)
+            return ShapedArray(self.shape(nodes, frame), self.dtype(dtype, frame, default), of)
         if last in TENSOR_TYPES and len(plain) > 1:
-            return Array(self.shape(plain, frame), _typed(last), of)
+            return ShapedArray(self.shape(plain, frame), _typed(last), of)
         if last in _RANGES and plain:
             sides = [self.number(one, frame) for one in plain[:3]]
             steps = arguments.argument_for(call, "num", "steps", place=2)
@@ -180,21 +180,21 @@ class ArrayCalls(ABC):
             if last == "arange" and len(known) == len(sides) and 0 not in known[2:]:
                 length = len(range(*known))
             default = "int64" if last != "linspace" and len(known) == len(sides) else "" if last == "arange" else "float32" if of == "torch" else "float64"
-            return Array((length,), self.dtype(kind, frame, default), of)
+            return ShapedArray((length,), self.dtype(kind, frame, default), of)
         if last in {"memmap", "open_memmap"}:
             shape = arguments.named(call, "shape")
             given = self.dtype(arguments.argument_for(call, "dtype", place=1), frame, "uint8")
-            return Array(self.shape([shape], frame) if shape is not None else None, given, of)
+            return ShapedArray(self.shape([shape], frame) if shape is not None else None, given, of)
         if last in {"frombuffer", "fromfile"}:
-            return Array(("...",), self.dtype(arguments.argument_for(call, "dtype", place=1), frame, "float64"), of)
-        return Array(("height", "width", 3), "uint8", of) if name == "cv2.imread" and len(plain) == 1 else None
+            return ShapedArray(("...",), self.dtype(arguments.argument_for(call, "dtype", place=1), frame, "float64"), of)
+        return ShapedArray(("height", "width", 3), "uint8", of) if name == "cv2.imread" and len(plain) == 1 else None
 
     def _as_array(self, last: str, base: Part, call: cst.Call, frame: Frame, of: str) -> Part:
         """An array of an array, of a picture, of numbers, or of a list of them."""
         base = nested(base)
         given = arguments.argument_for(call, "dtype", place=1)
-        if not isinstance(base, Array):
-            return Array(None, _typed(last) if last in TENSOR_TYPES else self.dtype(given, frame), of)
+        if not isinstance(base, ShapedArray):
+            return ShapedArray(None, _typed(last) if last in TENSOR_TYPES else self.dtype(given, frame), of)
         shape = base.shape
         if base.of == "picture" and shape is not None:  # one of one colour has no axis for it
             shape = shape[:2] if shape[2] == 1 else shape if isinstance(shape[2], int) else None
@@ -221,7 +221,7 @@ def _dtype(value: Value, dotted: str) -> str:
     return word if word in ITEM_BYTES else ""
 
 
-def _moved(name: str, base: Array, wanted: Shape, axis: int | None) -> Shape | None:
+def _moved(name: str, base: ShapedArray, wanted: Shape, axis: int | None) -> Shape | None:
     """The shape that a method gives which leaves the numbers as they are; ``None`` where nobody knows."""
     shape, given = base.shape or (), certain(wanted)
     count = len(shape)

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
-from oomlint.model.readings import FOUND, Memory, finder
+from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import ClassRef, Const, Frame
 from oomlint.syntax.nodes import descend
 
@@ -29,7 +29,7 @@ class Flags:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._evaluator = evaluator_of(project)
-        self._fixed: Memory[tuple[ClassRef, str], bool] = Memory(project.readings)
+        self._fixed: AnswerMemory[tuple[ClassRef, str], bool] = AnswerMemory(project.readings)
 
     def rule_out(self, node: cst.CSTNode, function: FunctionRef, instance: Instance) -> bool:
         """Whether control never comes to a node of a method of this object."""

@@ -12,12 +12,12 @@ from oomlint.memory.datasets.sample_body import SampleBody, item_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
-from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, PayloadKind, worst
 from oomlint.memory.shared.known_libraries import COCO_DATASETS, COCO_INDEX
 from oomlint.memory.shared.seen_axes import seen_axes_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import (
     Alternative,
     Bound,
@@ -28,7 +28,7 @@ from oomlint.model.values import (
     Frame,
     FunctionRef,
     Instance,
-    Written,
+    SourceExpression,
     is_usual,
 )
 
@@ -116,7 +116,7 @@ class Datasets:
         self.evaluator: Evaluator = evaluator_of(project)
         self.contents = Contents(self.evaluator)
         self.seen = seen_axes_of(project)
-        self._memo: Memory[object, Dataset | None] = Memory(project.readings)
+        self._memo: AnswerMemory[object, Dataset | None] = AnswerMemory(project.readings)
         self._active: set[object] = set()
 
     def of(self, loaders: Loaders, loader: Loader, frame: Frame) -> list[Dataset]:
@@ -145,7 +145,12 @@ class Datasets:
             return self._wrapper(value.whole, 0, depth)
         if isinstance(value, Display) and isinstance(value.node, cst.List | cst.Tuple | cst.ListComp):
             return self._plain(value, value.frame, value.node)
-        if isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add) and value.frame is not None:
+        if (
+            isinstance(value, SourceExpression)
+            and isinstance(value.node, cst.BinaryOperation)
+            and isinstance(value.node.operator, cst.Add)
+            and value.frame is not None
+        ):
             return self._joined([value.node.left, value.node.right], value.frame, value.node, depth)
         return None
 
@@ -165,8 +170,8 @@ class Datasets:
             holdings = []
             for arg in value.call.args:
                 content = self.contents.of(arg.value, value.frame)
-                if content.kind not in {Kind.TENSOR, Kind.SHARED}:
-                    content = Content(Kind.TENSOR, "a tensor", value.frame.module, value.call)
+                if content.kind not in {PayloadKind.TENSOR, PayloadKind.SHARED}:
+                    content = Content(PayloadKind.TENSOR, "a tensor", value.frame.module, value.call)
                 holdings.append(Holding("tensors", content, None, value.frame.module, read=True))
             return Dataset("`TensorDataset`", value.frame.module, value.call, None, tuple(holdings), (), frame=value.frame)
         if name in COCO_DATASETS:
@@ -188,7 +193,7 @@ class Datasets:
     @staticmethod
     def _coco(module: Module, node: cst.CSTNode) -> Holding:
         """The index of all annotations that the class of torchvision keeps as its attribute ``coco``."""
-        return Holding("coco", Content(Kind.OBJECTS, COCO_INDEX, module, node), None, module, read=True)
+        return Holding("coco", Content(PayloadKind.OBJECTS, COCO_INDEX, module, node), None, module, read=True)
 
     def _wrapper(self, value: ExternalCall, position: int, depth: int) -> Dataset | None:
         if len(value.call.args) <= position:
@@ -210,7 +215,7 @@ class Datasets:
 
     def _members(self, value: Value, depth: int) -> list[Dataset]:
         """Datasets in a list, appended ones included, and in what is made of lists: ``[first] * 100 + rest``."""
-        if isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add | cst.Multiply):
+        if isinstance(value, SourceExpression) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add | cst.Multiply):
             frame, sides = value.frame, (value.node.left, value.node.right)
             return [one for side in sides if frame for alt in self.evaluator.values(side, frame)[:2] for one in self._members(alt.value, depth)]
         if not isinstance(value, Display):
@@ -281,7 +286,7 @@ class Datasets:
         for holding in holdings:
             if (
                 holding.read
-                and holding.content.kind is Kind.DATASET
+                and holding.content.kind is PayloadKind.DATASET
                 and holding.content.dataset is not None
                 and holding.content.dataset.cls.scope is not cls.scope
             ):
@@ -291,7 +296,7 @@ class Datasets:
         inner += self._wrapped(value, holdings, depth)
         picklable = any(self.evaluator.method(value, name) is not None for name in ("__getstate__", "__reduce__", "__reduce_ex__"))
         local = cls.scope.parent is not None and cls.scope.parent.is_function
-        reads = body.reads_files or any(h.read and h.content.kind in {Kind.H5, Kind.HANDLE} for h in holdings)
+        reads = body.reads_files or any(h.read and h.content.kind in {PayloadKind.H5, PayloadKind.HANDLE} for h in holdings)
         return Dataset(
             f"`{cls.scope.name}`", cls.module, cls.scope.node, value, holdings, tuple(inner), iterable,
             reads or inherits == "library", body.works or inherits == "library", body.unknown, picklable, local,
@@ -299,7 +304,7 @@ class Datasets:
 
     def _wrapped(self, value: Instance, holdings: tuple[Holding, ...], depth: int) -> list[Dataset]:
         """Datasets in those of torch that hold others: as attributes, or given to the class of torch that it derives from."""
-        names_read = [one.name for one in holdings if one.read and one.content.kind is not Kind.DATASET]
+        names_read = [one.name for one in holdings if one.read and one.content.kind is not PayloadKind.DATASET]
         kept = (alt.value for name in names_read for alt in self.evaluator.attribute(value, name, ())[:3])
         found = [one for part in kept if _holds_others(part) and (one := self.of_value(part, depth + 1)) is not None]
         wrapper = self.evaluator.derives(value.cls, _SUBSET)
@@ -356,7 +361,7 @@ class Datasets:
                 if known is not None and self._open_or_read(known, Holding(name, content, effect, frame.module, read=False), frame):
                     content = NOTHING
                 # A later assignment replaces what an earlier one held, unless nothing is known of it; one that may not be reached only where it is graver.
-                elif known is not None and (content.kind in {Kind.UNKNOWN, Kind.SCALAR} or self._is_lighter(content, known, effect, frame)):
+                elif known is not None and (content.kind in {PayloadKind.UNKNOWN, PayloadKind.SCALAR} or self._is_lighter(content, known, effect, frame)):
                     continue
                 found[name] = Holding(name, content, effect, frame.module, read=name in body.attributes)
         return list(found.values())
@@ -392,7 +397,7 @@ class Datasets:
     def _open_or_read(self, first: Holding, second: Holding, frame: Frame) -> bool:
         """Whether an attribute is a dataset of an open HDF5 file or all that is in it, and nobody can tell which."""
         loaded = [one.effect for one in (first, second) if one.content.kind in IN_MEMORY and one.effect is not None]
-        if len(loaded) != 1 or Kind.H5 not in {first.content.kind, second.content.kind}:
+        if len(loaded) != 1 or PayloadKind.H5 not in {first.content.kind, second.content.kind}:
             return False
         tests = path_conditions(frame.module.walk, frame.scope, loaded[0].statement)
         return any({verdict for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)} != {wanted} for test, wanted in tests)
@@ -409,12 +414,21 @@ class Datasets:
         """The same, or what is small where it is one number a sample, or where nothing is seen of it and its name says so."""
         if content.size.known or content.count is not None:
             return content
-        if content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME}:
+        if content.kind in {
+            PayloadKind.OBJECTS,
+            PayloadKind.OBJECT_ARRAY,
+            PayloadKind.BLOB,
+            PayloadKind.ARRAY,
+            PayloadKind.ARRAYS,
+            PayloadKind.TENSOR,
+            PayloadKind.TENSORS,
+            PayloadKind.FRAME,
+        }:
             seen = self.seen.of_attribute(self.evaluator.lineage(cls), name)
             if seen.one_number or (small_by_name(name) and not seen.has_rows):
-                return replace(content, kind=Kind.SMALL)
-            if paths_by_name(name) and content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB}:
-                return replace(content, kind=Kind.PATHS)
+                return replace(content, kind=PayloadKind.SMALL)
+            if paths_by_name(name) and content.kind in {PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY, PayloadKind.BLOB}:
+                return replace(content, kind=PayloadKind.PATHS)
         return content
 
     def building_frames(self, value: Instance) -> list[Frame]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import is_zero, loaders_of
 from oomlint.memory.shared.start_methods import ALL, PORTABLE, StartMethods, methods_of, start_methods
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OTHER_LIBRARIES: Final = frozenset("h5py netCDF4 tensorflow tf datasets pyarrow
 _OWN_BASES: Final = frozenset({"torch.utils.data.IterDataPipe", "torch.utils.data.MapDataPipe", "torchdata.datapipes.iter.IterDataPipe"})
 
 
-class Reading(Struct, frozen=True, eq=False):
+class DatasetReader(Struct, frozen=True, eq=False):
     """A loader that reads an object of a class, in one frame."""
 
     loader: Loader
@@ -50,11 +50,11 @@ class Reading(Struct, frozen=True, eq=False):
 class Readers(Struct, frozen=True):
     """All that is known of the loaders over a class."""
 
-    readings: tuple[Reading, ...]
+    readings: tuple[DatasetReader, ...]
     unread: StartMethods  # what counts where no loader is seen
 
     @property
-    def busy(self) -> list[Reading]:
+    def busy(self) -> list[DatasetReader]:
         """Those that may have workers."""
         return [one for one in self.readings if not one.alone]
 
@@ -70,7 +70,7 @@ class Readers(Struct, frozen=True):
         return min(found, key=lambda one: (not (one.known and one.only_pickles), not one.pickles), default=self.unread)
 
     @property
-    def helped(self) -> Reading | None:
+    def helped(self) -> DatasetReader | None:
         """A loader that certainly has workers."""
         return next((one for one in self.busy if one.helped is not None), None)
 
@@ -121,14 +121,14 @@ class ReadersOf:
         self.loaders: Loaders = loaders_of(project)
         self.datasets = datasets_of(project)
         self.evaluator = self.loaders.evaluator
-        self._by_module: Memory[str, list[Reading]] = Memory(project.readings)
-        self._known: Memory[ClassRef, Readers] = Memory(project.readings)
+        self._by_module: AnswerMemory[str, list[DatasetReader]] = AnswerMemory(project.readings)
+        self._known: AnswerMemory[ClassRef, Readers] = AnswerMemory(project.readings)
 
     def of(self, cls: ClassRef) -> Readers:
         """The loaders over objects of the class, or of one that derives from it."""
         known = self._known.get(cls)
         if known is None:
-            found: list[Reading] = []
+            found: list[DatasetReader] = []
             for module in self.project.mentioning([b"Loader"], cls.module.path):
                 found.extend(one for one in self._in(module) if cls in self.evaluator.lineage(one.instance.cls))
             found.sort(key=lambda one: one.instance.cls != cls)  # its own loaders before those of derived classes
@@ -151,7 +151,7 @@ class ReadersOf:
                     return name, self.over(loader)
         return None
 
-    def _in(self, module: Module) -> list[Reading]:
+    def _in(self, module: Module) -> list[DatasetReader]:
         known = self._by_module.get(module.path)
         if known is None:
             known = []
@@ -161,7 +161,7 @@ class ReadersOf:
             self._by_module[module.path] = known
         return known
 
-    def _through(self, loader: Loader) -> Iterator[Reading]:
+    def _through(self, loader: Loader) -> Iterator[DatasetReader]:
         for use in self.loaders.uses(loader):
             workers = tuple(a for a in self.loaders.workers(loader, use.frame) if a.under(use.picks) is not None)
             methods: StartMethods | None = None
@@ -169,7 +169,7 @@ class ReadersOf:
                 for one in _flat(dataset):
                     if one.instance is not None:
                         methods = methods or start_methods(self.loaders, loader, use.frame)
-                        yield Reading(loader, use.frame, one.instance, workers, methods)
+                        yield DatasetReader(loader, use.frame, one.instance, workers, methods)
 
     def is_dataset(self, cls: ClassRef) -> bool:
         """Whether a loader reads objects of the class: by what it derives from, or because one is seen to."""

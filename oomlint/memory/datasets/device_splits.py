@@ -12,15 +12,15 @@ from oomlint.finding import Message
 from oomlint.memory.arrays.eager_loads import chosen_by_base
 from oomlint.memory.arrays.filled import rows_of_all, rows_of_loaders
 from oomlint.memory.arrays.inflation import passed
-from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import allocation_fact, keeper_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.attribute_names import small_name
-from oomlint.memory.shared.known_reads import Reads
+from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import names
-from oomlint.model.held import MAP
+from oomlint.model.tensor_state import MAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class Split(Struct, frozen=True):
 def moved(module: Module, project: Project) -> Iterator[Split]:
     """What is read for a dataset and moved before anybody takes a sample: one for a function."""
     groups: dict[Scope, list[tuple[cst.BaseExpression, Keeper]]] = {}
-    for node, load, keeper in passed(module, project, Does.MOVES):
+    for node, load, keeper in passed(module, project, DataTransform.MOVES):
         # What each round moves is all of it where the rounds put it into a container.
         if keeper.put is not None or (not load.many and not kept_of(project).repeats(module, node)):
             groups.setdefault(module.walk.scope_at(node), []).append((node, keeper))
@@ -64,7 +64,7 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
 def beside(module: Module, project: Project) -> Iterator[Split]:
     """What is moved whole beside the loader that gives the same by batches: the targets of a split, to compare all outputs with. One for a function."""
     arrays, kept = arrays_of(project), kept_of(project)
-    told: set[cst.CSTNode] = {node for node, _, _ in passed(module, project, Does.MOVES)}
+    told: set[cst.CSTNode] = {node for node, _, _ in passed(module, project, DataTransform.MOVES)}
     groups: dict[Scope, list[tuple[Keeper, Load, Keeper]]] = {}
     for load in arrays.files(module):
         for place in load.read.places if load.read is not None and not (load.many or chosen_by_base(load, project)) else ():
@@ -87,7 +87,7 @@ def _serving(load: Load, spot: Keeper, keepers: tuple[Keeper, ...]) -> Keeper | 
         return None
     if any(map(small_name, spot.names)) and of_use(module, module.walk.scope_at(spot.node), spot.node).least < MAP:
         return None
-    same = 1 if load.read is not None and load.read.kind in {Reads.ARRAY, Reads.NUMBERS, Reads.SAMPLE} else 2
+    same = 1 if load.read is not None and load.read.kind in {KnownRead.ARRAY, KnownRead.NUMBERS, KnownRead.SAMPLE} else 2
     return next((one for one in keepers if not one.saver and one.names[:same] == spot.names[:same]), None)
 
 

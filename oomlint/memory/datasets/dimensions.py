@@ -9,10 +9,10 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.memory.datasets.array_calls import ArrayCalls
-from oomlint.memory.shared.shaped import Array, Group, Least, Many, counted, elements, joined, smallest, stacked
+from oomlint.memory.shared.shaped import Least, Many, ShapedArray, ShapedGroup, counted, elements, joined, smallest, stacked
 from oomlint.model import names
 from oomlint.model.expressions import ARITHMETIC
-from oomlint.model.values import Const, Display, ExternalCall, Unknown, Written, assumptions
+from oomlint.model.values import Const, Display, ExternalCall, SourceExpression, Unknown, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Sizes(ArrayCalls):
         if isinstance(value, Const):
             return value.value if isinstance(value.value, int) else _REST
         self.left -= 1
-        if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
+        if isinstance(value, SourceExpression) and value.node is not None and value.node is not node and value.frame is not None:
             return self.length(value.node, value.frame)
         if isinstance(value, ExternalCall):
             node, frame = value.call, value.frame
@@ -96,7 +96,7 @@ class Sizes(ArrayCalls):
 
     def _side(self, array: cst.BaseExpression, axis: cst.BaseExpression, frame: Frame) -> int | None:
         one, place = self.of(array, frame), self.number(axis, frame)
-        shape = one.shape if isinstance(one, Array) and one.shape is not None else ()
+        shape = one.shape if isinstance(one, ShapedArray) and one.shape is not None else ()
         found = shape[place] if isinstance(place, int) and -len(shape) <= place < len(shape) else None
         return found if isinstance(found, int) else None
 
@@ -113,7 +113,7 @@ class Sizes(ArrayCalls):
                 return None
             case cst.Attribute(value=array, attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[]):
                 one = self.of(array, frame)
-                return one.shape if isinstance(one, Array) else None
+                return one.shape if isinstance(one, ShapedArray) else None
             case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):
                 number = self.length(node, frame)
                 a, b = (self._dimensions(one, frame, seen | {node}) for one in (left, right))
@@ -123,13 +123,13 @@ class Sizes(ArrayCalls):
             value = alt.value
             if isinstance(value, Display) and isinstance(value.node, cst.Tuple | cst.List):
                 found.append(self._listed(value.node, value.frame, seen | {node}))
-            elif isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
+            elif isinstance(value, SourceExpression) and value.node is not None and value.node is not node and value.frame is not None:
                 found.append(self._dimensions(value.node, value.frame, seen | {node}))
             else:
                 number = self._way(value, node, frame)
                 found.append((number,) if isinstance(number, int) else None)
-        one = joined([Array(shape) if shape is not None else None for shape in found])
-        return one.shape if isinstance(one, Array) else None
+        one = joined([ShapedArray(shape) if shape is not None else None for shape in found])
+        return one.shape if isinstance(one, ShapedArray) else None
 
     def _listed(self, node: cst.Tuple | cst.List, frame: Frame, seen: frozenset[cst.CSTNode]) -> Shape | None:
         sides: list[int | str] = []
@@ -142,7 +142,7 @@ class Sizes(ArrayCalls):
 
     # -- indices -----------------------------------------------------------------------------------------------------------
 
-    def indexed(self, base: Array, items: Sequence[cst.BaseSlice], frame: Frame) -> Array:
+    def indexed(self, base: ShapedArray, items: Sequence[cst.BaseSlice], frame: Frame) -> ShapedArray:
         """What an index leaves of an array."""
         unknown = replace(base, shape=None)
         if len(items) == 1 and isinstance(items[0], cst.Index) and isinstance(items[0].value, cst.Tuple):
@@ -176,9 +176,9 @@ class Sizes(ArrayCalls):
         if names.adds_axis(item.value):
             return "new"
         one: Part = self.of(item.value, frame)
-        one = stacked(one, 0) if isinstance(one, Group | Many) else one
-        whole = isinstance(one, Array) and one.shape is not None and len(one.shape) < len(("row", "column")) and one.dtype != "bool"
-        return one.shape if whole and isinstance(one, Array) and one.shape is not None else _REST
+        one = stacked(one, 0) if isinstance(one, ShapedGroup | Many) else one
+        whole = isinstance(one, ShapedArray) and one.shape is not None and len(one.shape) < len(("row", "column")) and one.dtype != "bool"
+        return one.shape if whole and isinstance(one, ShapedArray) and one.shape is not None else _REST
 
     def span(self, part: cst.Slice, size: int | str, frame: Frame) -> int | str:
         """How many elements a slice leaves."""
@@ -211,7 +211,7 @@ class Sizes(ArrayCalls):
         if isinstance(node, cst.Name) and depth < _DEEPEST:
             found = [alt.value for alt in self.usual(node, frame)]
             value = found[0] if len(found) == 1 else None
-            if isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) and value.frame == frame:
+            if isinstance(value, SourceExpression) and isinstance(value.node, cst.BinaryOperation) and value.frame == frame:
                 node = value.node
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract) and depth < _DEEPEST:
             total, right = self._terms(node.left, frame, depth + 1), self._terms(node.right, frame, depth + 1)

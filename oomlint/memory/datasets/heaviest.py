@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.facts import items_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.content_kinds import Content
@@ -32,7 +32,7 @@ def likely_bytes(content: Content) -> int:
 
 def _is_record(content: Content) -> bool:
     """Whether it is what was read from a file, an object of a class, or a container of dictionaries."""
-    return content.kind in {Kind.BLOB, Kind.DATASET} or items_of(content) == "dicts"
+    return content.kind in {PayloadKind.BLOB, PayloadKind.DATASET} or items_of(content) == "dicts"
 
 
 def _one(content: Content) -> int:
@@ -41,9 +41,9 @@ def _one(content: Content) -> int:
         return content.size.exact
     if _is_record(content):
         return _RECORD
-    if content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY}:
+    if content.kind in {PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY}:
         return _LIST + (content.count or _INNER) * (_REFERENCE + _flat(content))
-    return _NUMBER if content.kind is Kind.SCALAR else _STRING
+    return _NUMBER if content.kind is PayloadKind.SCALAR else _STRING
 
 
 def _flat(content: Content) -> int:

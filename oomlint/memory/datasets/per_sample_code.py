@@ -11,7 +11,7 @@ from msgspec import Struct
 from oomlint.memory.arrays.full_reads import own_code, whole_reads_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import arguments, names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import Bound, ClassRef, Display, Instance
 from oomlint.syntax.nodes import descend
 
@@ -54,7 +54,7 @@ class ItemContexts:
         self.project = project
         self.whole = whole_reads_of(project)
         self.evaluator = self.whole.evaluator
-        self._contexts: Memory[Scope, list[Context]] = Memory(project.readings)
+        self._contexts: AnswerMemory[Scope, list[Context]] = AnswerMemory(project.readings)
 
     def contexts(self, module: Module, scope: Scope, depth: int = 0) -> list[Context]:
         """The ways in which the code of a function runs once a sample."""

@@ -12,7 +12,7 @@ from oomlint.finding import Confidence, Message, Place, Severity
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.start_methods import PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, External, ExternalCall, FunctionRef, assumptions
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
-    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.model.project import Module, Project
 
-_UNPICKLABLE = frozenset({Kind.HANDLE, Kind.H5, Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION})
+_UNPICKLABLE = frozenset({PayloadKind.HANDLE, PayloadKind.H5, PayloadKind.LOCK, PayloadKind.GENERATOR, PayloadKind.FUNCTION})
 
 
 _TO_MODULE: Final = "define the function at module level, or pass a `functools.partial` of such a function"
 _REMEDIES: Final = {
-    Kind.HANDLE: "open `{name}` on first use in each process, and leave it out of `__getstate__`",
-    Kind.H5: "open `{name}` on first use in each process, and leave it out of `__getstate__`",
-    Kind.LOCK: "create `{name}` on first use in each process, and leave it out of `__getstate__`",
-    Kind.GENERATOR: "create `{name}` in `__iter__`, or store a list",
-    Kind.FUNCTION: "set `{name}` to a function or class that is defined at module level",
+    PayloadKind.HANDLE: "open `{name}` on first use in each process, and leave it out of `__getstate__`",
+    PayloadKind.H5: "open `{name}` on first use in each process, and leave it out of `__getstate__`",
+    PayloadKind.LOCK: "create `{name}` on first use in each process, and leave it out of `__getstate__`",
+    PayloadKind.GENERATOR: "create `{name}` in `__iter__`, or store a list",
+    PayloadKind.FUNCTION: "set `{name}` to a function or class that is defined at module level",
 }
 
 
@@ -109,7 +109,7 @@ def _some(alt: Alternative) -> bool:
     return isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name
 
 
-def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMethods, *, of_dataset: bool) -> Iterator[tuple[object, Unsendable]]:
+def _of_use(project: Project, use: LoaderUse, workers: Alternative, methods: StartMethods, *, of_dataset: bool) -> Iterator[tuple[object, Unsendable]]:
     loader, frame = use.loader, use.frame
     loaders = loaders_of(project)
     for argument in ("collate_fn", "worker_init_fn"):

@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.memory.datasets.array_calls import CHANNELS, ArrayCalls
-from oomlint.memory.shared.shaped import Array, joined, longer
+from oomlint.memory.shared.shaped import ShapedArray, joined, longer
 from oomlint.model import arguments, names
 from oomlint.model.values import Display, ExternalCall
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.shaped import Part, Shape
     from oomlint.model.values import Frame, Value
 
-DECODED: Final = Array(("height", "width", "colours"), "uint8", "picture")
+DECODED: Final = ShapedArray(("height", "width", "colours"), "uint8", "picture")
 _CROPS: Final = frozenset({"CenterCrop", "RandomCrop", "RandomResizedCrop", "RandomSizedCrop"})  # one number is a square
 _SAME: Final = frozenset("copy rotate transpose filter point autocontrast equalize flip mirror posterize solarize invert enhance".split())
 _TENSORS: Final = {"ToTensor": "float32", "to_tensor": "float32", "PILToTensor": "uint8", "pil_to_tensor": "uint8", "ToImage": "uint8", "to_image": "uint8"}
@@ -51,14 +51,14 @@ class Pictures(ArrayCalls):
 
     def step(self, last: str, call: cst.Call, frame: Frame, plain: list[cst.BaseExpression], given: Part) -> Part:
         """What one transform, or one function of torchvision, makes; ``plain`` are its arguments behind the picture."""
-        if not isinstance(given, Array) or last in _UNSIZED or given.shape is None:
+        if not isinstance(given, ShapedArray) or last in _UNSIZED or given.shape is None:
             return None
         if last in _TENSORS:
             if given.of == "picture":
                 self.assume()
             shape = (given.shape[2:] or (1,)) + given.shape[:2]
             keeps = given.of == "numpy" and given.dtype not in {"", "uint8"}
-            return Array(shape, given.dtype if keeps else _TENSORS[last], "torch")
+            return ShapedArray(shape, given.dtype if keeps else _TENSORS[last], "torch")
         if last in {"ConvertImageDtype", "convert_image_dtype", "ToDtype", "to_dtype"}:
             node = arguments.named(call, "dtype") or (plain[0] if plain else None)
             return given.cast(self.dtype(node, frame, "float32"))
@@ -75,7 +75,7 @@ class Pictures(ArrayCalls):
         grows = last == "RandomRotation" and arguments.has(call, "expand")
         return given if not grows else None
 
-    def of_picture(self, name: str, base: Array, call: cst.Call, frame: Frame) -> Part:
+    def of_picture(self, name: str, base: ShapedArray, call: cst.Call, frame: Frame) -> Part:
         """What a method of a picture gives."""
         plain, shape = arguments.plain(call), base.shape or ("height", "width", "colours")
         mode = next((alt.const for alt in self.usual(plain[0], frame)), "") if plain and name == "convert" else ""
@@ -90,7 +90,7 @@ class Pictures(ArrayCalls):
         return base if keeps else None
 
 
-def _resized(given: Array, size: Shape, *, square: bool, bounded: bool) -> Part:
+def _resized(given: ShapedArray, size: Shape, *, square: bool, bounded: bool) -> Part:
     """A picture of a size; one number is a square, or the shorter side."""
     shape = given.shape or ()
     high, wide = size if len(size) == len(("height", "width")) else size * 2
@@ -99,8 +99,8 @@ def _resized(given: Array, size: Shape, *, square: bool, bounded: bool) -> Part:
     return given.shaped(high, wide, *shape[2:]) if given.of == "picture" else given.shaped(*shape[:-2], high, wide)
 
 
-def opened(name: str, call: cst.Call) -> Array | None:
+def opened(name: str, call: cst.Call) -> ShapedArray | None:
     """A picture that is read."""
     if name == "PIL.Image.open":
         return DECODED
-    return Array(("colours", "height", "width"), "uint8", "torch") if name.startswith("torchvision.io.") and call.args else None
+    return ShapedArray(("colours", "height", "width"), "uint8", "torch") if name.startswith("torchvision.io.") and call.args else None

@@ -24,7 +24,7 @@ _MOST_SITES = 8
 _PER_ITEM = frozenset({"__getitem__", "__getitems__"})
 
 
-class Reader(Struct, frozen=True):
+class SampleReader(Struct, frozen=True):
     """A dataset whose samples run the function, with the loader that reads it where one is known."""
 
     module: Module
@@ -44,7 +44,7 @@ class Reader(Struct, frozen=True):
         return max(known, key=lambda alt: (int(str(int(alt.const))), -alt.doubt) if isinstance(alt.const, int) else (0, 0), default=None)
 
 
-def readers(project: Project, module: Module, scope: Scope) -> list[Reader]:
+def readers(project: Project, module: Module, scope: Scope) -> list[SampleReader]:
     """Datasets that run the function for each sample; empty where it is not known to be so."""
     key = ("per item", scope)
     known = project.memo.get(key)
@@ -54,7 +54,7 @@ def readers(project: Project, module: Module, scope: Scope) -> list[Reader]:
     return known  # type: ignore[return-value]
 
 
-def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[Scope]) -> Iterator[Reader]:
+def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[Scope]) -> Iterator[SampleReader]:
     """Classes of datasets from whose ``__getitem__`` calls lead to the function."""
     if scope in seen or depth > _DEEPEST:
         return
@@ -64,12 +64,12 @@ def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[
     if owner is not None and owner.is_class and (scope.name in _PER_ITEM or constructions_of(project).per_item(module, scope)):
         # A method that the `__getitem__` of a base calls on the object is found in the class alone.
         if datasets_of(project).is_dataset(ClassRef(module, owner)):
-            yield Reader(module, owner)
+            yield SampleReader(module, owner)
         if scope.name in _PER_ITEM:
             return
     if owner is not None and owner.is_class and scope.name == "__iter__":
         if evaluator.derives(ClassRef(module, owner), "torch.utils.data.IterableDataset"):
-            yield Reader(module, owner)
+            yield SampleReader(module, owner)
         return
     if owner is not None and owner.is_function:
         yield from _sets(project, module, owner, depth, seen)
@@ -79,10 +79,10 @@ def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[
             yield from _sets(project, site.module, site.scope, depth + 1, seen)
 
 
-def _with_loaders(project: Project, reader: Reader) -> list[Reader]:
+def _with_loaders(project: Project, reader: SampleReader) -> list[SampleReader]:
     """The same with the loaders that read objects of the class."""
     loaders, datasets = loaders_of(project), datasets_of(project)
-    found: list[Reader] = []
+    found: list[SampleReader] = []
     for module in project.callers("DataLoader", reader.module.path):
         if holds_tests(module):
             continue  # what a test reads in its own process says nothing of a training

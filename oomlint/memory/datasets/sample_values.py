@@ -9,9 +9,24 @@ import libcst as cst
 from oomlint.memory.datasets.dimensions import Sizes
 from oomlint.memory.datasets.pictures import Pictures, opened
 from oomlint.memory.datasets.torchvision_data import torchvision_data
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_libraries import GENERATORS
-from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Group, Many, Text, combined, counted, elements, group, joined, longer, smallest, with_axis
+from oomlint.memory.shared.shaped import (
+    NUMBER,
+    TENSOR,
+    Many,
+    ShapedArray,
+    ShapedGroup,
+    ShapedText,
+    combined,
+    counted,
+    elements,
+    group,
+    joined,
+    longer,
+    smallest,
+    with_axis,
+)
 from oomlint.model import arguments, names
 from oomlint.model.reach import Reach
 from oomlint.model.values import (
@@ -24,15 +39,15 @@ from oomlint.model.values import (
     Frame,
     FunctionRef,
     Instance,
+    SourceExpression,
     Unknown,
-    Written,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oomlint.memory.datasets.torchvision_data import Known
+    from oomlint.memory.datasets.torchvision_data import TorchvisionDataset
     from oomlint.memory.shared.content_classifier import Contents
     from oomlint.memory.shared.shaped import Part
     from oomlint.model.evaluate import Evaluator
@@ -42,11 +57,11 @@ if TYPE_CHECKING:
 _MOST_WAYS: Final = 6
 _DEEPEST: Final = 40  # nested questions
 _MOST_QUESTIONS: Final = 3_000
-_KINDS: Final[dict[Kind, Array | Text]] = {
-    Kind.TENSOR: TENSOR,
-    Kind.ARRAY: Array(None, "", "numpy"),
-    Kind.SCALAR: Array((), "", "python"),
-    Kind.TEXT: Text(),
+_KINDS: Final[dict[PayloadKind, ShapedArray | ShapedText]] = {
+    PayloadKind.TENSOR: TENSOR,
+    PayloadKind.ARRAY: ShapedArray(None, "", "numpy"),
+    PayloadKind.SCALAR: ShapedArray((), "", "python"),
+    PayloadKind.TEXT: ShapedText(),
 }
 _NUMBERS: Final = {"builtins.int": "int64", "builtins.len": "int64", "builtins.float": "float64", "builtins.bool": "bool", "random.random": "float64"}
 _LISTS: Final = frozenset("builtins.list builtins.tuple builtins.sorted builtins.reversed builtins.enumerate builtins.zip builtins.map builtins.range".split())
@@ -60,7 +75,7 @@ def launch_of(alt: Alternative) -> object:
 class Parts(Sizes, Pictures):
     """Answers one question. ``known`` are arrays of the object that somebody knows more of, such as the header of a file; ``launch`` is the command line."""
 
-    def __init__(self, evaluator: Evaluator, contents: Contents, known: Mapping[str, Array] | None = None, launch: object = None) -> None:
+    def __init__(self, evaluator: Evaluator, contents: Contents, known: Mapping[str, ShapedArray] | None = None, launch: object = None) -> None:
         self.evaluator = evaluator
         self.contents = contents
         self.known = known or {}
@@ -96,8 +111,10 @@ class Parts(Sizes, Pictures):
     def _by_kind(self, node: cst.BaseExpression, frame: Frame) -> Part:
         """That it is an array or a number, where nobody knows more."""
         content = self.contents.of(node, frame)
-        values = [alt.value for alt in self.usual(node, frame)] if content.kind is Kind.SCALAR else []
-        operated = any(isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) for value in values)  # a number, and something unknown
+        values = [alt.value for alt in self.usual(node, frame)] if content.kind is PayloadKind.SCALAR else []
+        operated = any(
+            isinstance(value, SourceExpression) and isinstance(value.node, cst.BinaryOperation) for value in values
+        )  # a number, and something unknown
         return _KINDS.get(content.kind) if not content.doubt and not operated else None
 
     def _by_form(self, node: cst.BaseExpression, frame: Frame) -> Part:
@@ -110,12 +127,12 @@ class Parts(Sizes, Pictures):
                 return self.of(inner, frame) if not isinstance(node.operator, cst.Not) else NUMBER.cast("bool")
             case cst.Comparison(left=left):
                 one = self.of(left, frame)
-                return one.cast("bool") if isinstance(one, Array) and one.of != "python" else None
+                return one.cast("bool") if isinstance(one, ShapedArray) and one.of != "python" else None
             case cst.Attribute(value=base, attr=cst.Name(value=name)):
                 mine = isinstance(base, cst.Name) and base.value == names.self_name(frame.scope)
                 if mine and name in self.known:
                     return self.known[str(name)]
-                if name in {"T", "mT", "data", "real"} and isinstance(one := self.of(base, frame), Array):
+                if name in {"T", "mT", "data", "real"} and isinstance(one := self.of(base, frame), ShapedArray):
                     return self.method(name, one, cst.Call(base), frame) if name in {"T", "mT"} else one
             case cst.Name(value=name) if (frame.scope, name) in self.given and not frame.scope.sets(name):
                 return self.given[frame.scope, str(name)]
@@ -130,7 +147,7 @@ class Parts(Sizes, Pictures):
             case Const(value=int() | float()):
                 return NUMBER if isinstance(value.value, int) else NUMBER.cast("float64")
             case Const(value=str()):
-                return Text()
+                return ShapedText()
             case Display():
                 return self._display(value)
             case ExternalCall():
@@ -142,7 +159,7 @@ class Parts(Sizes, Pictures):
                 return known.kept.shaped(count, *(known.kept.shape or ())) if known.kept is not None and count is not None else None
             case Each(iterable=cst.BaseExpression() as iterable, frame=Frame() as where):
                 return self._each(iterable, where, value.index)
-            case Written(node=cst.BaseExpression() as written, frame=Frame() as where):
+            case SourceExpression(node=cst.BaseExpression() as written, frame=Frame() as where):
                 return self.of(written, where) if written is not node else self._call(node, frame) if isinstance(node, cst.Call) else None
             case Unknown() if isinstance(node, cst.Name):
                 if (frame.scope, node.value) in self.given:
@@ -167,7 +184,7 @@ class Parts(Sizes, Pictures):
         effects = [effect for effect, _, conditions in found if self.evaluator.conditions(conditions, frame)]
         plain = [effect.value for effect in effects if effect.kind == "assign" and effect.value is not None and not effect.index]
         one = joined([self.of(value, frame) for value in plain]) if plain and len(plain) == len(effects) and not falls else None
-        return one if isinstance(one, Array) and one.of != "python" else None
+        return one if isinstance(one, ShapedArray) and one.of != "python" else None
 
     def attribute(self, instance: Instance, name: str) -> Part:
         """What an attribute of an object is."""
@@ -182,7 +199,7 @@ class Parts(Sizes, Pictures):
         first = node.args[0].value if node.args and not node.args[0].star else None
         if isinstance(node.func, cst.Attribute):
             base = self.of(node.func.value, frame)
-            if isinstance(base, Array):
+            if isinstance(base, ShapedArray):
                 method = self.of_picture if base.of == "picture" else self.method
                 return method(node.func.attr.value, base, node, frame)
             if any(isinstance(alt.value, ExternalCall) and alt.value.name in GENERATORS for alt in self.usual(node.func.value, frame)):
@@ -228,7 +245,7 @@ class Parts(Sizes, Pictures):
         if name.endswith(".pad_sequence") and plain:
             many = self.of(plain[0], frame)
             one = collated(many)
-            if not isinstance(one, Array) or one.shape is None or len(one.shape) < len(("row", "place")) or not arguments.has(call, "batch_first"):
+            if not isinstance(one, ShapedArray) or one.shape is None or len(one.shape) < len(("row", "place")) or not arguments.has(call, "batch_first"):
                 return None
             return with_axis(one, 1, longer(one.shape[1]))
         if name == "PIL.Image.fromarray" and plain:
@@ -236,7 +253,7 @@ class Parts(Sizes, Pictures):
             return self.step("ToPILImage", call, frame, [], one)
         return opened(name, call) or self.function(name, call, frame)
 
-    def _part_of(self, known: Known, call: cst.Call, frame: Frame) -> int | None:
+    def _part_of(self, known: TorchvisionDataset, call: cst.Call, frame: Frame) -> int | None:
         """How many samples a dataset of torchvision has, by the argument that chooses a part of it."""
         chosen = arguments.argument_for(call, known.by, place=1) if known.by and not arguments.has_stars(call) else None
         if not known.by or arguments.has_stars(call):
@@ -257,7 +274,7 @@ class Parts(Sizes, Pictures):
             return Many(NUMBER, count if isinstance(count, int) else None)
         if word == "zip" and starred:  # the columns of many rows
             row, count = elements(found[0])
-            return Group(tuple((key, Many(one, count)) for key, one in row.parts)) if isinstance(row, Group) else None
+            return ShapedGroup(tuple((key, Many(one, count)) for key, one in row.parts)) if isinstance(row, ShapedGroup) else None
         if word == "zip":
             pairs = [elements(one) for one in found]
             return Many(group([one for one, _ in pairs]), min((count for _, count in pairs if count is not None), default=None))
@@ -299,7 +316,7 @@ class Parts(Sizes, Pictures):
                     entries = [*((name, one) for name, one in entries if name != key), (key, added if rounds else joined([added, *known]) if known else None)]
                 elif effect.kind in {"extend", "augment", "update", "pop", "setdefault", "clear"}:
                     return None
-        return Group(tuple(entries))
+        return ShapedGroup(tuple(entries))
 
     def _rounds(self, node: cst.CSTNode, frame: Frame) -> int | None:
         """How often a statement runs for one sample; ``None`` where nobody knows, as where a test decides."""
@@ -328,9 +345,9 @@ class Parts(Sizes, Pictures):
 
     def _subscript(self, node: cst.Subscript, frame: Frame) -> Part:
         base = self.of(node.value, frame)
-        if isinstance(base, Array) and base.of != "python":
+        if isinstance(base, ShapedArray) and base.of != "python":
             return self.indexed(base, [one.slice for one in node.slice], frame)
-        if isinstance(base, Group | Many) and len(node.slice) == 1:
+        if isinstance(base, ShapedGroup | Many) and len(node.slice) == 1:
             part = node.slice[0].slice
             if isinstance(part, cst.Slice):
                 one, count = elements(base)
@@ -339,7 +356,7 @@ class Parts(Sizes, Pictures):
             found = {alt.const for alt in self.usual(part.value, frame)} if isinstance(part, cst.Index) else set()
             return _at(base, found.pop() if len(found) == 1 else None)
         found_values = [alt.value for alt in self.usual(node, frame)]
-        followed = [self._of_value(one, node, frame) for one in found_values if not (isinstance(one, Written) and one.node is node)]
+        followed = [self._of_value(one, node, frame) for one in found_values if not (isinstance(one, SourceExpression) and one.node is node)]
         return joined(followed) if followed and len(followed) == len(found_values) else None
 
     # -- arithmetic --------------------------------------------------------------------------------------------------------
@@ -347,43 +364,43 @@ class Parts(Sizes, Pictures):
     def _operation(self, node: cst.BinaryOperation, frame: Frame) -> Part:
         """Arithmetic with arrays and numbers, and lists that are joined or repeated."""
         left, right = self.of(node.left, frame), self.of(node.right, frame)
-        if isinstance(left, Group | Many):
+        if isinstance(left, ShapedGroup | Many):
             if isinstance(node.operator, cst.Multiply):
                 one, count = elements(left)
                 number = self.number(node.right, frame)
                 return Many(one, counted(count * number, count)) if isinstance(number, int) and count is not None else None
-            both = isinstance(left, Group) and isinstance(right, Group) and isinstance(node.operator, cst.Add)
-            return group([one for side in (left, right) if isinstance(side, Group) for _, one in side.parts]) if both else None
-        if isinstance(left, Array) and isinstance(right, Array):
+            both = isinstance(left, ShapedGroup) and isinstance(right, ShapedGroup) and isinstance(node.operator, cst.Add)
+            return group([one for side in (left, right) if isinstance(side, ShapedGroup) for _, one in side.parts]) if both else None
+        if isinstance(left, ShapedArray) and isinstance(right, ShapedArray):
             return combined(left, right, divides=isinstance(node.operator, cst.Divide))
-        known = left if isinstance(left, Array) else right
-        if not isinstance(known, Array) or known.of == "python":
+        known = left if isinstance(left, ShapedArray) else right
+        if not isinstance(known, ShapedArray) or known.of == "python":
             return None
         stays = known.of == "torch" and "float" in known.dtype
         shape = tuple(map(longer, known.shape)) if known.shape else None  # by something unknown it may be stretched
-        return Array(shape, known.dtype if stays else "", known.of)
+        return ShapedArray(shape, known.dtype if stays else "", known.of)
 
 
 def _at(part: Part, key: object) -> Part:
     """A part by its key; an array is unpacked into its rows."""
-    if isinstance(part, Group) and key is not None:
+    if isinstance(part, ShapedGroup) and key is not None:
         return part.at(key)
     return elements(part)[0] if part is not None else None
 
 
 def collated(rows: Part) -> Part:
     """What the default ``collate_fn`` makes of a list of samples: one tensor of all that stands at one place."""
-    if isinstance(rows, Group):
+    if isinstance(rows, ShapedGroup):
         one, count = elements(rows)
         rows = Many(one, count)
     if not isinstance(rows, Many):
         return None
     count, one = rows.count, rows.element
-    if isinstance(one, Group):
-        return Group(tuple((key, collated(Many(part, count))) for key, part in one.parts))
+    if isinstance(one, ShapedGroup):
+        return ShapedGroup(tuple((key, collated(Many(part, count))) for key, part in one.parts))
     if isinstance(one, Many):
         return Many(collated(Many(one.element, count)), one.count)
-    if not isinstance(one, Array) or one.of == "picture":
-        return one if isinstance(one, Text) else None
+    if not isinstance(one, ShapedArray) or one.of == "picture":
+        return one if isinstance(one, ShapedText) else None
     shape = None if one.shape is None else ("..." if count is None else count, *one.shape)
-    return Array(shape, one.dtype or ("int64" if one.of == "python" else ""), "torch")
+    return ShapedArray(shape, one.dtype or ("int64" if one.of == "python" else ""), "torch")

@@ -12,7 +12,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_values import Parts, collated
 from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
-from oomlint.memory.shared.shaped import NUMBER, TENSOR, Array, Many, Text, elements, group, leaves
+from oomlint.memory.shared.shaped import NUMBER, TENSOR, Many, ShapedArray, ShapedText, elements, group, leaves
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, Const, External, ExternalCall, Frame
 
@@ -35,9 +35,9 @@ class Sample(Struct, frozen=True):
     doubt: int = 0
 
     @property
-    def arrays(self) -> list[Array | None]:
+    def arrays(self) -> list[ShapedArray | None]:
         """The arrays and numbers that it is made of, each as often as it is there; ``None`` for what nobody knows."""
-        return [leaf if isinstance(leaf, Array) else None for leaf in leaves(self.part)]
+        return [leaf if isinstance(leaf, ShapedArray) else None for leaf in leaves(self.part)]
 
     @property
     def at_least(self) -> int:
@@ -47,10 +47,10 @@ class Sample(Struct, frozen=True):
     @property
     def exact(self) -> bool:
         """Whether it has just so many, and not perhaps more."""
-        return all(isinstance(leaf, Text) or (isinstance(leaf, Array) and leaf.exact is not None) for leaf in leaves(self.part))
+        return all(isinstance(leaf, ShapedText) or (isinstance(leaf, ShapedArray) and leaf.exact is not None) for leaf in leaves(self.part))
 
 
-def samples_of(project: Project, dataset: Dataset, known: Mapping[str, Array] | None = None, launch: object = None) -> Iterator[Sample]:
+def samples_of(project: Project, dataset: Dataset, known: Mapping[str, ShapedArray] | None = None, launch: object = None) -> Iterator[Sample]:
     """Each way in which a dataset gives a sample; ``known`` are attributes of it of which somebody knows more."""
     if dataset.instance is None and not dataset.holdings and dataset.inner:
         for inner in dataset.inner:
@@ -94,7 +94,7 @@ def held_bytes(project: Project, dataset: Dataset, holding: Holding) -> int | No
         held = parts.of(dataset.node.args[place].value, dataset.frame) if place < len(dataset.node.args) else None
     else:
         held = parts.of(dataset.node, dataset.frame) if dataset.frame is not None and isinstance(dataset.node, cst.BaseExpression) else None
-    sizes = [leaf.exact if isinstance(leaf, Array) and leaf.of != "python" else None for leaf in leaves(held)]
+    sizes = [leaf.exact if isinstance(leaf, ShapedArray) and leaf.of != "python" else None for leaf in leaves(held)]
     return sum(size for size in sizes if size is not None) if sizes and None not in sizes and not parts.doubt else None
 
 
@@ -106,7 +106,7 @@ def made_bytes(project: Project, module: Module, node: cst.BaseExpression) -> By
     for frame in frames:
         parts = Parts(evaluator, datasets_of(project).contents)
         made = parts.of(node, frame)
-        array = made if isinstance(made, Array) and made.of != "python" else Array()
+        array = made if isinstance(made, ShapedArray) and made.of != "python" else ShapedArray()
         found.append((array.exact if not parts.doubt else None, array.at_least))
     sizes = [exact for exact, _ in found if exact is not None]
     least = min(least for _, least in found)
@@ -120,7 +120,7 @@ def _row(parts: Parts, dataset: Dataset) -> Part:
         return None
     if isinstance(node, cst.Call) and names.last_name(node.func) == "TensorDataset":
         whole = [] if arguments.has_stars(node) else [parts.of(arg.value, frame) for arg in node.args]
-        return group([elements(one)[0] if isinstance(one, Array) and one.shape else TENSOR for one in whole])
+        return group([elements(one)[0] if isinstance(one, ShapedArray) and one.shape else TENSOR for one in whole])
     return elements(parts.of(node, frame))[0]
 
 

@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
-from oomlint.model.readings import FOUND, Memory, finder
+from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
 from oomlint.syntax.nodes import descend
 
@@ -47,8 +47,8 @@ class Serving:
         self.project = project
         self.evaluator = evaluator_of(project)
         self.constructions = constructions_of(project)
-        self._steps: Memory[Scope, bool] = Memory(project.readings)
-        self._loops: Memory[Loop, bool] = Memory(project.readings)
+        self._steps: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
+        self._loops: AnswerMemory[Loop, bool] = AnswerMemory(project.readings)
 
     def reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, entered: Entered | None, leaves: Leaves) -> str:
         """Who takes a part of a value at ``use``, again and again, for as long as a training runs: in words, empty where nobody does.

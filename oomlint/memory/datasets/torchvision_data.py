@@ -6,58 +6,60 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomlint.memory.shared.shaped import Array
+from oomlint.memory.shared.shaped import ShapedArray
 
 _BY_TRAIN: Final = "train"  # the arguments that choose a part, behind the folder
 _BY_SPLIT: Final = "split"
 
 
-class Known(Struct, frozen=True):
+class TorchvisionDataset(Struct, frozen=True):
     """A dataset of torchvision: a decoded picture of it, and the place of the argument that says what becomes of that.
 
     ``counts`` has how many samples there are under each value of the argument ``by``, of which the first is its default. ``kept`` is one sample as the
     attribute ``data`` has it.
     """
 
-    picture: Array
+    picture: ShapedArray
     place: int
     by: str = ""
     counts: tuple[tuple[object, int], ...] = ()
-    kept: Array | None = None
+    kept: ShapedArray | None = None
 
 
-def _picture(*shape: int | str) -> Array:
-    return Array(shape, "uint8", "picture")
+def _picture(*shape: int | str) -> ShapedArray:
+    return ShapedArray(shape, "uint8", "picture")
 
 
-def _digits(train: int, test: int) -> Known:
-    return Known(_picture(28, 28, 1), 2, _BY_TRAIN, ((True, train), (False, test)), Array((28, 28), "uint8", "torch"))
+def _digits(train: int, test: int) -> TorchvisionDataset:
+    return TorchvisionDataset(_picture(28, 28, 1), 2, _BY_TRAIN, ((True, train), (False, test)), ShapedArray((28, 28), "uint8", "torch"))
 
 
-def _thumbnails(train: int, test: int) -> Known:
-    return Known(_picture(32, 32, 3), 2, _BY_TRAIN, ((True, train), (False, test)), Array((32, 32, 3), "uint8", "numpy"))
+def _thumbnails(train: int, test: int) -> TorchvisionDataset:
+    return TorchvisionDataset(_picture(32, 32, 3), 2, _BY_TRAIN, ((True, train), (False, test)), ShapedArray((32, 32, 3), "uint8", "numpy"))
 
 
 # The numbers are those of the datasets' own pages, which torchvision's documentation leads to.
-_FOLDERS: Final = Known(_picture("height", "width", 3), 1)  # they read pictures as RGB
+_FOLDERS: Final = TorchvisionDataset(_picture("height", "width", 3), 1)  # they read pictures as RGB
 TORCHVISION: Final = {
     "ImageFolder": _FOLDERS,
-    "ImageNet": Known(_FOLDERS.picture, _FOLDERS.place, _BY_SPLIT, (("train", 1_281_167), ("val", 50_000))),
+    "ImageNet": TorchvisionDataset(_FOLDERS.picture, _FOLDERS.place, _BY_SPLIT, (("train", 1_281_167), ("val", 50_000))),
     **dict.fromkeys(("CIFAR10", "CIFAR100"), _thumbnails(50_000, 10_000)),
     **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST"), _digits(60_000, 10_000)),
-    "QMNIST": Known(_picture(28, 28, 1), 2),  # `what` may choose other parts
-    "SVHN": Known(_picture(32, 32, 3), 2, _BY_SPLIT, (("train", 73_257), ("test", 26_032), ("extra", 531_131)), Array((3, 32, 32), "uint8", "numpy")),
-    "STL10": Known(
+    "QMNIST": TorchvisionDataset(_picture(28, 28, 1), 2),  # `what` may choose other parts
+    "SVHN": TorchvisionDataset(
+        _picture(32, 32, 3), 2, _BY_SPLIT, (("train", 73_257), ("test", 26_032), ("extra", 531_131)), ShapedArray((3, 32, 32), "uint8", "numpy")
+    ),
+    "STL10": TorchvisionDataset(
         _picture(96, 96, 3),
         3,
         _BY_SPLIT,
         (("train", 5_000), ("test", 8_000), ("unlabeled", 100_000), ("train+unlabeled", 105_000)),
-        Array((3, 96, 96), "uint8", "numpy"),
+        ShapedArray((3, 96, 96), "uint8", "numpy"),
     ),
-    "USPS": Known(_picture(16, 16, 1), 2, _BY_TRAIN, ((True, 7_291), (False, 2_007)), Array((16, 16), "uint8", "numpy")),
+    "USPS": TorchvisionDataset(_picture(16, 16, 1), 2, _BY_TRAIN, ((True, 7_291), (False, 2_007)), ShapedArray((16, 16), "uint8", "numpy")),
 }
 
 
-def torchvision_data(name: str) -> Known | None:
+def torchvision_data(name: str) -> TorchvisionDataset | None:
     """What is known of the dataset that a class of torchvision makes."""
     return TORCHVISION.get(name.rpartition(".")[2]) if name.startswith("torchvision.datasets.") else None

@@ -17,7 +17,7 @@ from oomlint.memory.datasets.samples import held_bytes
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, Kind
+from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, PayloadKind
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from oomlint.config import Settings
     from oomlint.finding import Fact
-    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.model.project import Module, Project
 
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _MANY = 8  # processes that take 1 GiB together however they start: 139 MiB each under spawn and forkserver
-_UNSEEN = frozenset({Kind.OBJECTS, Kind.BLOB})  # what a file is thought to hold of which nobody sees more
-_SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
-_SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
+_UNSEEN = frozenset({PayloadKind.OBJECTS, PayloadKind.BLOB})  # what a file is thought to hold of which nobody sees more
+_SHARED = frozenset({PayloadKind.TENSOR})  # by workers, however they start
+_SHARED_BY_FORK = frozenset({PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.FRAME})
 _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
 _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
 _PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
@@ -46,7 +46,7 @@ _TOLD_BESIDE = "OOM114"  # where the number is given; the others are about the d
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
-class Case(Struct, frozen=True):
+class CopyCase(Struct, frozen=True):
     """What one rule says of one loader."""
 
     code: str
@@ -65,7 +65,7 @@ class Case(Struct, frozen=True):
     also: tuple[Place, ...] = ()  # where they do, beside code
 
 
-def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
+def cases(module: Module, project: Project, code: str) -> Iterator[CopyCase]:
     """Loaders of the module of which this rule is the sharpest to speak."""
     key = ("copies", module.path)
     known = project.memo.get(key)
@@ -76,7 +76,7 @@ def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
             yield case
 
 
-def facts_of(case: Case) -> tuple[Fact, ...]:
+def facts_of(case: CopyCase) -> tuple[Fact, ...]:
     """The loader, what it reads, and what of it the workers copy."""
     content = case.holding.content
     shared = content.kind in _SHARED if case.methods.pickles else content.kind in _SHARED_BY_FORK
@@ -85,10 +85,10 @@ def facts_of(case: Case) -> tuple[Fact, ...]:
     return (loader_fact(case.loader, [case.workers], methods=case.methods), held, *dataset_facts(case.dataset))
 
 
-def _cases(module: Module, project: Project) -> Iterator[Case]:
+def _cases(module: Module, project: Project) -> Iterator[CopyCase]:
     loaders, datasets = loaders_of(project), datasets_of(project)
     for loader in (*loaders.of(module), *loaders.made_by_classes(module)):
-        every: dict[cst.Call, list[Case]] = {}
+        every: dict[cst.Call, list[CopyCase]] = {}
         for use in loaders.uses(loader):
             where, call = loader.made_at(use.frame)
             if where is not module:
@@ -110,7 +110,7 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
                 yield from (replace(case, place=place) for case in _sharpest(found))
 
 
-def _sharpest(found: list[Case]) -> Iterator[Case]:
+def _sharpest(found: list[CopyCase]) -> Iterator[CopyCase]:
     """What is reported of all that the rules say of a loader."""
     sharpest = min(found, key=_rank)
     alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
@@ -120,9 +120,9 @@ def _sharpest(found: list[Case]) -> Iterator[Case]:
         yield replace(min(group, key=_rank), beside=beside, also=() if beside else told)
 
 
-def _by_container(found: list[Case]) -> Iterator[list[Case]]:
+def _by_container(found: list[CopyCase]) -> Iterator[list[CopyCase]]:
     """What is said of one loader, by what is copied: a loader that one of several datasets is put into is told of each that is as grave."""
-    groups: dict[object, list[Case]] = {}
+    groups: dict[object, list[CopyCase]] = {}
     for case in found:
         groups.setdefault(case.holding.effect.node if case.holding.effect is not None else None, []).append(case)
     gravest = min(case.severity.rank for case in found)
@@ -139,12 +139,12 @@ def _counts(found: list[Alternative]) -> list[Alternative]:
     return [a for a in found if isinstance(a.value, Unknown | Element) and not a.reach]
 
 
-def _together(use: Use, workers: Alternative, dataset: Dataset) -> bool:
+def _together(use: LoaderUse, workers: Alternative, dataset: Dataset) -> bool:
     first = workers.under(use.picks)
     return first is not None and (dataset.alternative is None or first.under(dataset.alternative.picks) is not None)
 
 
-def _rank(case: Case) -> tuple[int, int, int, bool, int]:
+def _rank(case: CopyCase) -> tuple[int, int, int, bool, int]:
     """What comes first; of the numbers that files beside the code give, which come behind those of code, the largest."""
     launched = bool(given_beside([case.workers]))
     return (case.severity.rank, case.confidence.rank, list(_JUDGES).index(case.code), launched, -_many(case.workers) if launched else 0)
@@ -159,7 +159,7 @@ def _many(alt: Alternative) -> int:
     return 0
 
 
-def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Iterator[Case]:
+def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Iterator[CopyCase]:
     """What each rule says; one in preview that is not asked for would hide another."""
     if dataset.iterable:
         return
@@ -171,7 +171,7 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
             every = [(used, is_small(used.content, settings)) for used in (as_used(h, part, loader) for h in mine)]
             # Tensors each take a descriptor, however small they are.
             counted = code == "OOM113"
-            held = [h for h, small in every if not small or (counted and h.content.kind is Kind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]
+            held = [h for h, small in every if not small or (counted and h.content.kind is PayloadKind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]
             case = _JUDGES[code](loader, part, held, workers, methods, settings)
             if case is not None:
                 yield case
@@ -191,16 +191,16 @@ def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
         size = held_bytes(loader.module.project, owner_of(dataset, holding), holding)
         content = replace(content, size=Size(size)) if size is not None else content
         holding = replace(holding, content=content)
-    if content.kind is Kind.TENSORS and is_numpy(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
-        return replace(holding, content=replace(content, kind=Kind.ARRAYS, words=content.words.replace("tensors", "arrays")))
+    if content.kind is PayloadKind.TENSORS and is_numpy(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
+        return replace(holding, content=replace(content, kind=PayloadKind.ARRAYS, words=content.words.replace("tensors", "arrays")))
     return holding
 
 
 def is_small(content: Content, settings: Settings) -> bool:
     """Whether it is proven small."""
-    if content.size.exact is not None and content.kind is not Kind.MEMMAP:
+    if content.size.exact is not None and content.kind is not PayloadKind.MEMMAP:
         return content.size.exact < settings.small_bytes
-    if content.count is not None and content.kind not in {Kind.ARRAYS, Kind.TENSORS}:
+    if content.count is not None and content.kind not in {PayloadKind.ARRAYS, PayloadKind.TENSORS}:
         return content.count < settings.small_elements
     if content.count is not None:
         # Few elements can still be big, but not where they are what one sample is.
@@ -232,7 +232,7 @@ def _case(
     message: Message,
     severity: Severity,
     weighs: Weighs = _COPIES,
-) -> Case:
+) -> CopyCase:
     place = loader.module.place(loader.call)
     related: list[Place] = []
     content = holding.content
@@ -257,19 +257,19 @@ def _case(
     confidence = confidence_of(total) if sized else max(Confidence.MEDIUM, confidence_of(max(1, total)), key=lambda c: c.rank)
     if workers.reach and confidence is Confidence.HIGH:
         confidence = Confidence.MEDIUM
-    return Case(code, loader, holding, dataset, workers, methods, place, message, severity, confidence, tuple(related[:8]), weighs)
+    return CopyCase(code, loader, holding, dataset, workers, methods, place, message, severity, confidence, tuple(related[:8]), weighs)
 
 
 # -- one question each -------------------------------------------------------------------------------------------------
 
 
-def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
     del settings
     if not methods.pickles:
         return None
     for holding in held:
         content = holding.content
-        if content.kind is not Kind.TENSORS or (content.count is not None and content.count <= _MOST_STORAGES) or holding.name == "tensors":
+        if content.kind is not PayloadKind.TENSORS or (content.count is not None and content.count <= _MOST_STORAGES) or holding.name == "tensors":
             continue
         known = methods.known and "forkserver" in methods.counted
         many = content.count is not None or one_a_sample(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator)
@@ -285,17 +285,23 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     return None
 
 
-def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
     del settings
     copied = [
         h
         for h in held
-        if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
+        if h.read
+        and (
+            h.content.kind in {PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY}
+            or (h.content.kind is PayloadKind.BLOB and any(n in h.content.words for n in _OWN_CODE))
+        )
     ]
     arrays = [h for h in copied if has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
     copied = [h for h in copied if not _may_hold_arrays(h.content) or h not in arrays]
-    headers = [h for h in arrays if h.content.kind is Kind.BLOB and not methods.only_pickles]  # what is large in it stays shared
-    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
+    headers = [h for h in arrays if h.content.kind is PayloadKind.BLOB and not methods.only_pickles]  # what is large in it stays shared
+    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader)] + [
+        h for h in held if h.read and h.content.kind is PayloadKind.PATHS
+    ]
     heavy = [h for h in copied if h not in light]
     if heavy:
         holding, *others = sorted(heavy, key=lambda h: (-likely_bytes(h.content), -_extent(h, dataset, loader), h.content.doubt))
@@ -345,7 +351,7 @@ def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
 def _may_hold_arrays(content: Content) -> bool:
     """Whether it is a container of tuples or lists of which nobody says what they hold."""
     element = content.element
-    return element is not None and element.kind is Kind.OBJECTS and element.element is not None and element.element.kind is Kind.UNKNOWN
+    return element is not None and element.kind is PayloadKind.OBJECTS and element.element is not None and element.element.kind is PayloadKind.UNKNOWN
 
 
 def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
@@ -369,16 +375,16 @@ def _is_beside(content: Content) -> bool:
     return content.element is not None and content.element.words == CELL.words
 
 
-def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
     del settings
     if not methods.pickles:
         return None
-    maps = [h for h in held if h.content.kind is Kind.MEMMAP]
+    maps = [h for h in held if h.content.kind is PayloadKind.MEMMAP]
     if maps:
         how = f"{_starts(methods)} its contents, not the mapping{_much(maps[0])}"
         message = Message(f"{_each(workers)} gets a full copy of memory-mapped `{maps[0].name}`", how)
         return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING)
-    arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+    arrays = [h for h in held if h.read and h.content.kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS}]
     if not arrays:
         return None
     holding = min(arrays, key=lambda h: (-_extent(h, dataset, loader), h.content.doubt))
@@ -398,7 +404,7 @@ def _starts(methods: StartMethods) -> str:
     return f"{' and '.join(sorted(methods.counted))} ({methods.source}) pickle{'s' if len(methods.counted) == 1 else ''}"
 
 
-def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
     count = _many(workers)
     whole = wholly_held(dataset, held) if not 0 <= count < settings.workers_over_memory else []
     whole = [h for h in whole if not is_light(h, owner_of(dataset, h), loader)]  # names say where samples are
@@ -431,7 +437,7 @@ def _is_served_unseen(dataset: Dataset) -> bool:
     """Whether samples come from an object of a library as well, which may decode them: a dataset. What nobody knows says nothing."""
     evaluator = datasets_of(dataset.module.project).evaluator
     for holding in dataset.holdings:
-        if holding.read and holding.content.kind is Kind.UNKNOWN and dataset.instance is not None and takes_index(dataset, holding.name, evaluator):
+        if holding.read and holding.content.kind is PayloadKind.UNKNOWN and dataset.instance is not None and takes_index(dataset, holding.name, evaluator):
             values = [alt.value for alt in evaluator.attribute(dataset.instance, holding.name, ())]
             if any(isinstance(one, ExternalCall) or (isinstance(one, Instance) and evaluator.method(one, "__getitem__") is None) for one in values):
                 return True
@@ -443,9 +449,9 @@ def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
     if dataset.iterable or dataset.opens_files:
         return []
     whole = [h for h in held if h.read and h.content.kind in IN_MEMORY]
-    if all(h.content.kind is Kind.ARRAY and h.content.numbers for h in whole):
+    if all(h.content.kind is PayloadKind.ARRAY and h.content.numbers for h in whole):
         return []  # a number for each sample, which comes from elsewhere
-    return [] if dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole) else whole  # a table of file names is not the data
+    return [] if dataset.unknown and all(h.content.kind is PayloadKind.FRAME for h in whole) else whole  # a table of file names is not the data
 
 
 # In the order of what is told where several are true.

@@ -12,7 +12,7 @@ from oomlint.api_names import EXPECTS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.handles.file_taint import keeps_a_part
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, External
@@ -42,7 +42,7 @@ _PLAIN_LIBRARIES: Final = (
 )
 _SLOTTED: Final = frozenset({"define", "frozen", "mutable", "attrs"})
 _REMOVES: Final = frozenset("unlink rmtree removedirs TemporaryDirectory NamedTemporaryFile TemporaryFile mkstemp mkdtemp".split())
-_UNPICKLABLE: Final = frozenset({Kind.HANDLE, Kind.H5, Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION})
+_UNPICKLABLE: Final = frozenset({PayloadKind.HANDLE, PayloadKind.H5, PayloadKind.LOCK, PayloadKind.GENERATOR, PayloadKind.FUNCTION})
 _ENDS: Final = frozenset({"close", "__enter__", "__exit__", "detach"})
 _BY_NAME: Final = frozenset({"setattr", "delattr"})
 _STOPS: Final = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.finding import Edit
-    from oomlint.memory.buffers.concatenation import Growth
+    from oomlint.memory.buffers.concatenation import SelfConcatenation
     from oomlint.model.project import Module
 
 _EMPTY = re.compile(
@@ -36,7 +36,7 @@ class _Plan(Struct, frozen=True):
     joined: str
 
 
-def as_list(found: Sequence[Growth], module: Module) -> Fix:
+def as_list(found: Sequence[SelfConcatenation], module: Module) -> Fix:
     """The rewrite where all of a loop's things are only read behind it, else advice."""
     plans: dict[int, list[_Plan]] = {}
     for growth in found:
@@ -68,7 +68,7 @@ def _line_end(text: str, offset: int) -> int:
     return offset
 
 
-def _plan(growth: Growth, module: Module) -> _Plan | None:
+def _plan(growth: SelfConcatenation, module: Module) -> _Plan | None:
     name, accessors = growth.path
     call = growth.call
     if not isinstance(call, cst.Call) or growth.site is not None or (growth.package, growth.function) == ("pandas", "append"):
@@ -97,7 +97,7 @@ def _names_in(node: cst.CSTNode) -> set[str]:
     return {n.value for n in descend(node) if isinstance(n, cst.Name)} - {"True", "False", "None"}
 
 
-def _is_labels(growth: Growth, module: Module) -> bool:
+def _is_labels(growth: SelfConcatenation, module: Module) -> bool:
     """Whether what is added is one class a sample: what is larger is better reduced or streamed than kept in a list."""
     node = growth.added[0]
     parts: list[cst.CSTNode] = [node]
@@ -107,7 +107,7 @@ def _is_labels(growth: Growth, module: Module) -> bool:
     return any(isinstance(n, cst.Call) and names.last_name(n.func) in _LABELS for part in parts for n in descend(part))
 
 
-def _whole_store(growth: Growth, module: Module) -> cst.CSTNode | None:
+def _whole_store(growth: SelfConcatenation, module: Module) -> cst.CSTNode | None:
     """The statement that the append takes the place of: with the test for the first round, where there is one."""
     statement, name = growth.statement, growth.path[0]
     added = module.code(growth.added[0]).strip()
@@ -130,7 +130,7 @@ def _whole_store(growth: Growth, module: Module) -> cst.CSTNode | None:
     return choice if module.code(first.value).strip() == added else None
 
 
-def _init(growth: Growth, module: Module) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
+def _init(growth: SelfConcatenation, module: Module) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
     """What the thing is at first, and the statement beside that one which holds all the growing."""
     effects = [e for e in growth.scope.effects.get(growth.path[0], ()) if not within(e.statement, growth.loop, module)]
     for effect in reversed(effects):
@@ -154,14 +154,14 @@ def _init(growth: Growth, module: Module) -> tuple[cst.BaseExpression, cst.CSTNo
     return None
 
 
-def _always_runs(holder: cst.CSTNode, growth: Growth, module: Module) -> bool:
+def _always_runs(holder: cst.CSTNode, growth: SelfConcatenation, module: Module) -> bool:
     """Whether nothing but loops and `with` stands between a statement and the loop in it."""
     around = [growth.loop, *module.walk.ancestors(growth.loop)]
     between = around[: around.index(holder) + 1]
     return all(isinstance(node, cst.With | cst.IndentedBlock) or (isinstance(node, cst.For | cst.While) and node.orelse is None) for node in between)
 
 
-def _only_behind(growth: Growth, store: cst.CSTNode, init: cst.BaseExpression, behind: cst.CSTNode, module: Module) -> bool:
+def _only_behind(growth: SelfConcatenation, store: cst.CSTNode, init: cst.BaseExpression, behind: cst.CSTNode, module: Module) -> bool:
     """Whether the name stands nowhere but in the first assignment, in the growing, and behind the loop."""
     text = Text(module.tree)
     start, end = text.span(init)[0], text.span(behind)[1]
@@ -189,7 +189,7 @@ def _is_attr(node: cst.Name, module: Module) -> bool:
     return isinstance(holder, cst.Attribute) and holder.attr is node
 
 
-def _joined(call: cst.Call, growth: Growth, module: Module) -> str:
+def _joined(call: cst.Call, growth: SelfConcatenation, module: Module) -> str:
     """The call that joins the list, with the arguments that the concatenation had."""
     name = growth.path[0]
     func = call.func

@@ -14,13 +14,13 @@ from oomlint.memory.fixes.rewrites import import_edit, imported_as
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.model import names
-from oomlint.model.held import Mode
+from oomlint.model.tensor_state import Mode
 from oomlint.model.values import FunctionRef, Instance
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from oomlint.memory.buffers.evaluation import Evaluation
+    from oomlint.memory.buffers.evaluation import GradEvaluation
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -33,7 +33,7 @@ _HARMLESS = re.compile(
 )
 
 
-def without_gradients(found: Evaluation, module: Module, project: Project) -> Fix | None:
+def without_gradients(found: GradEvaluation, module: Module, project: Project) -> Fix | None:
     """Put the evaluation under ``torch.no_grad()``; ``None`` where that could change more than the memory."""
     runs = runs_of(project)
     loop, record = found.loop, found.record
@@ -100,7 +100,7 @@ def _goes_backward(call: cst.Call, module: Module, scope: Scope, project: Projec
     return False
 
 
-def _passes(found: Evaluation, module: Module) -> list[cst.CSTNode]:
+def _passes(found: GradEvaluation, module: Module) -> list[cst.CSTNode]:
     """The statements of a loop that lead to its forward passes."""
     ways = ((event.node, *(via.call for via in event.via[len(found.loop.via) :])) for event in found.forwards)
     return list(dict.fromkeys(module.walk.statement_of(calls[1] if calls[1:] else calls[0]) for calls in ways))
@@ -135,7 +135,7 @@ def _functions_around(scope: Scope) -> list[Scope]:
     return found
 
 
-def _differentiated(found: Evaluation, project: Project) -> bool:
+def _differentiated(found: GradEvaluation, project: Project) -> bool:
     """Whether a caller computes gradients of what the function returns."""
     runs = runs_of(project)
     frame = found.record.frame

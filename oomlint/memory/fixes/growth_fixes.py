@@ -11,7 +11,7 @@ from oomlint.frameworks import DIFFERENTIATES
 from oomlint.memory.buffers.outside_readers import escapes
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
-from oomlint.model.held import Device, Graph, Held, Kind, Storage
+from oomlint.model.tensor_state import Device, Graph, Storage, TensorState, ValueKind
 from oomlint.model.torch_tables import CASTS
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import constant_key, descend
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-    # An element that is stored, with what it holds, to the edits that fix it; None where it cannot be mended.
-    Mend = Callable[[cst.BaseExpression, Held], list[Edit] | None]
+    # An element that is stored, with what it holds, to the edits that fix it; None where it cannot be fixed.
+    Rewrite = Callable[[cst.BaseExpression, TensorState], list[Edit] | None]
 
 _READS_GRAPH = frozenset({"grad_fn", "requires_grad", "is_leaf", "retain_grad", "register_hook"})
 _CONVERSIONS = CASTS | {"cpu", "cuda", "to"}
 
 
-def parts(expression: cst.BaseExpression, held: Held) -> Iterator[tuple[cst.BaseExpression, Held]]:
+def parts(expression: cst.BaseExpression, held: TensorState) -> Iterator[tuple[cst.BaseExpression, TensorState]]:
     """The elements of a display with what each holds; any other expression is its own only element."""
-    if isinstance(expression, cst.Tuple | cst.List) and held.kind is Kind.PACK:
+    if isinstance(expression, cst.Tuple | cst.List) and held.kind is ValueKind.PACK:
         for number, element in enumerate(expression.elements):
             item = held.item(number)
             if isinstance(element, cst.Element) and item is not None:
                 yield from parts(element.value, item)
         return
-    if isinstance(expression, cst.Dict) and held.kind is Kind.PACK:
+    if isinstance(expression, cst.Dict) and held.kind is ValueKind.PACK:
         for pair in expression.elements:
             item = held.item(constant_key(pair.key)) if isinstance(pair, cst.DictElement) else None
             if item is not None:
@@ -60,18 +60,18 @@ def suffixed(module: Module, node: cst.BaseExpression, suffix: str) -> list[Edit
     return [text.replaced(start, start, "("), text.replaced(end, end, f"){suffix}")]
 
 
-def detached(module: Module) -> Mend:
+def detached(module: Module) -> Rewrite:
     """The same without its graph."""
 
-    def mend(node: cst.BaseExpression, held: Held) -> list[Edit] | None:
+    def rewrite(node: cst.BaseExpression, held: TensorState) -> list[Edit] | None:
         if held.carries is not Graph.YES:
             return []
-        if held.kind not in {Kind.TENSOR, Kind.OPAQUE}:
+        if held.kind not in {ValueKind.TENSOR, ValueKind.OPAQUE}:
             return None
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "get" and len(node.args) > 1:
             return None  # the default may be a number
         if isinstance(node, cst.DictComp | cst.ListComp | cst.SetComp | cst.GeneratorExp):  # each of its elements
-            return mend(node.value if isinstance(node, cst.DictComp) else node.elt, held)
+            return rewrite(node.value if isinstance(node, cst.DictComp) else node.elt, held)
         # In front of the conversion: what is copied is then the value alone.
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _CONVERSIONS:
             receiver = node.func.value
@@ -79,31 +79,31 @@ def detached(module: Module) -> Mend:
                 return suffixed(module, receiver, ".detach()")
         return suffixed(module, node, ".detach()")
 
-    return mend
+    return rewrite
 
 
-def copied(module: Module) -> Mend:
+def copied(module: Module) -> Rewrite:
     """The same in storage of its own."""
 
-    def mend(node: cst.BaseExpression, held: Held) -> list[Edit] | None:
+    def rewrite(node: cst.BaseExpression, held: TensorState) -> list[Edit] | None:
         if held.storage is not Storage.LOADER and not held.view:
             return []
-        if held.kind is Kind.ARRAY:
+        if held.kind is ValueKind.ARRAY:
             return suffixed(module, node, ".copy()")
-        return suffixed(module, node, ".clone()") if held.kind is Kind.TENSOR else None
+        return suffixed(module, node, ".clone()") if held.kind is ValueKind.TENSOR else None
 
-    return mend
+    return rewrite
 
 
-def on_host(module: Module) -> Mend:
+def on_host(module: Module) -> Rewrite:
     """The same on the host."""
 
-    def mend(node: cst.BaseExpression, held: Held) -> list[Edit] | None:
+    def rewrite(node: cst.BaseExpression, held: TensorState) -> list[Edit] | None:
         if held.device is not Device.ACCELERATOR:
             return []
-        return suffixed(module, node, ".cpu()") if held.kind in {Kind.TENSOR, Kind.OPAQUE} else None
+        return suffixed(module, node, ".cpu()") if held.kind in {ValueKind.TENSOR, ValueKind.OPAQUE} else None
 
-    return mend
+    return rewrite
 
 
 def stays_detached(growth: Growth, project: Project) -> bool:
@@ -209,9 +209,9 @@ def _mentions(node: cst.CSTNode, words: set[str]) -> bool:
     return any(isinstance(part, cst.Name) and part.value in words for part in descend(node))
 
 
-def fix(growth: Growth, module: Module, message: str, mend: Mend, safety: Callable[[Held], Safety]) -> Fix | None:
-    """The fix that fixes every statement of a growth; ``None`` where one of them cannot be mended in place."""
-    return _mended(growth.stores, module, message, mend, safety)
+def fix(growth: Growth, module: Module, message: str, rewrite: Rewrite, safety: Callable[[TensorState], Safety]) -> Fix | None:
+    """The fix that fixes every statement of a growth; ``None`` where one of them cannot be fixed in place."""
+    return _fixed(growth.stores, module, message, rewrite, safety)
 
 
 def _begins_with_graph(store: Store, module: Module) -> bool:
@@ -235,12 +235,12 @@ def detach_fix(growth: Growth, module: Module, project: Project, message: str) -
     return fix(growth, module, message, detached(module), safe_if_sure) if stays_detached(growth, project) else None
 
 
-def safe_if_sure(held: Held) -> Safety:
+def safe_if_sure(held: TensorState) -> Safety:
     """A method is safe to add to what is a tensor or array for certain."""
     return Safety.SAFE if held.sure else Safety.UNSAFE
 
 
-def _mended(stores: Iterable[Store], module: Module, message: str, mend: Mend, safety: Callable[[Held], Safety]) -> Fix | None:
+def _fixed(stores: Iterable[Store], module: Module, message: str, rewrite: Rewrite, safety: Callable[[TensorState], Safety]) -> Fix | None:
     edits: list[Edit] = []
     worst = Safety.SAFE
     for store in stores:
@@ -248,7 +248,7 @@ def _mended(stores: Iterable[Store], module: Module, message: str, mend: Mend, s
             return None
         fresh: list[Edit] = []
         for node, held in parts(store.expression, store.value):
-            found = mend(node, held)
+            found = rewrite(node, held)
             if found is None:
                 return None
             if found and safety(held) is Safety.UNSAFE:
@@ -272,7 +272,7 @@ def meter_fix(growth: Growth, module: Module, message: str) -> Fix | None:
             held = given.get(arg)
             if held is None or held.carries is not Graph.YES:
                 continue
-            if held.kind is not Kind.TENSOR or not held.sure or arg.star:
+            if held.kind is not ValueKind.TENSOR or not held.sure or arg.star:
                 return None
             edits += suffixed(module, arg.value, ".detach()")
     return Fix(Safety.SAFE, message, tuple(edits)) if edits else None

@@ -41,7 +41,7 @@ _REPEATED: Final = frozenset("__getitem__ __getitems__ __iter__ __next__ __len__
 _NEVER_SAFE: Final = frozenset({Opens.LMDB, Opens.MEMMAP})
 
 
-class Held(Protocol):
+class SetAttribute(Protocol):
     """An attribute, and the statement that sets it."""
 
     @property
@@ -57,7 +57,7 @@ class Held(Protocol):
         """The file of the statement."""
 
 
-def lazily_opened(holding: Held, module: Module) -> Fix | None:
+def lazily_opened(holding: SetAttribute, module: Module) -> Fix | None:
     """Keep the path of what a class opens, open it on first use in each process, drop it when pickled; ``None`` where that might not be the same.
 
     All that the class opens and that cannot be pickled is opened lazily, or nothing is: one ``__getstate__`` serves them. Groups and datasets of an HDF5

@@ -21,7 +21,7 @@ from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Holding
-    from oomlint.memory.datasets.worker_copies import Case
+    from oomlint.memory.datasets.worker_copies import CopyCase
     from oomlint.model.project import Module
 
 _GOES_THROUGH: Final = frozenset({"enumerate", "zip", "iter", "sum", "max", "min", "map"})
@@ -29,7 +29,7 @@ _BUILDS: Final = frozenset({"__init__", "__post_init__"})
 _SHAPED: Final = ALLOCATORS | {"rand", "randn", "randint"}
 
 
-class Form(Struct, frozen=True):
+class ListForm(Struct, frozen=True):
     """What becomes of a list, and how its parts are made again: before and after the code of a read; ``None`` where a read is the same."""
 
     package: str
@@ -40,12 +40,12 @@ class Form(Struct, frozen=True):
     goes_through: bool  # a loop over it gives the same elements
 
 
-NUMBERS: Final = Form("numpy", "asarray", "store one array instead of a list, which workers share", ("", ".item()"), ("", ".tolist()"), goes_through=False)
-STRINGS: Final = Form("numpy", "array", NUMBERS.message, NUMBERS.element, NUMBERS.several, goes_through=False)
-TENSORS: Final = Form("torch", "stack", "store one tensor, which takes one file descriptor", None, ("list(", ")"), goes_through=True)
+NUMBERS: Final = ListForm("numpy", "asarray", "store one array instead of a list, which workers share", ("", ".item()"), ("", ".tolist()"), goes_through=False)
+STRINGS: Final = ListForm("numpy", "array", NUMBERS.message, NUMBERS.element, NUMBERS.several, goes_through=False)
+TENSORS: Final = ListForm("torch", "stack", "store one tensor, which takes one file descriptor", None, ("list(", ")"), goes_through=True)
 
 
-def at_once(holding: Holding, value: cst.BaseExpression, form: Form) -> Fix | None:
+def at_once(holding: Holding, value: cst.BaseExpression, form: ListForm) -> Fix | None:
     """Keep the list as one array or tensor; ``None`` where some use of it is not proven to come out the same."""
     effect, module = holding.effect, holding.module
     method = module.walk.scope_at(effect.statement) if effect is not None else None
@@ -65,7 +65,7 @@ def at_once(holding: Holding, value: cst.BaseExpression, form: Form) -> Fix | No
                 return None
             if isinstance(cls.module.walk.parents.get(node), cst.AssignTarget | cst.AnnAssign):
                 continue
-            fresh = _mended(cls.module, node, form)
+            fresh = _rewritten(cls.module, node, form)
             if fresh is None or (fresh and cls.module is not module):
                 return None
             edits += fresh
@@ -93,7 +93,7 @@ def _read_outside(family: Family, name: str) -> bool:
     return False
 
 
-def _mended(module: Module, node: cst.Attribute, form: Form) -> list[Edit] | None:
+def _rewritten(module: Module, node: cst.Attribute, form: ListForm) -> list[Edit] | None:
     """The edits that make a read give what it gave; ``None`` where there are none."""
     holder = module.walk.parents.get(node)
     if isinstance(holder, cst.Subscript) and holder.value is node and len(holder.slice) == 1:
@@ -121,7 +121,7 @@ def _around(module: Module, node: cst.CSTNode, code: tuple[str, str]) -> list[Ed
 # -- tensors -------------------------------------------------------------------------------------------------------------------------------------------------
 
 
-def of_one_shape(case: Case, value: cst.ListComp) -> bool:
+def of_one_shape(case: CopyCase, value: cst.ListComp) -> bool:
     """Whether the tensors of a list have one shape: they are made so, or what is made of them now would not be collated."""
     if _made_alike(value):
         return True

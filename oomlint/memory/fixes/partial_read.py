@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.arrays.full_reads import Form, Store, whole_reads_of
+from oomlint.memory.arrays.full_reads import ArrayPlace, FullReadForm, whole_reads_of
 from oomlint.memory.arrays.reads_per_sample import entries_of, item_reads_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
@@ -31,7 +31,7 @@ _DEEPEST: Final = 8
 def partial_read(case: ItemRead, project: Project) -> Fix | None:
     """The fix that moves the index to the read, or ``None`` where it would not answer the same."""
     read, where = case.read, case.where
-    if where.scope is not case.context.scope or read.what.store is Store.MEMMAP:
+    if where.scope is not case.context.scope or read.what.store is ArrayPlace.MEMMAP:
         return None
     if not isinstance(read.source, cst.Name | cst.Attribute | cst.Subscript | cst.Call):
         return None  # an index behind it would take a part of it
@@ -61,7 +61,7 @@ def _safety(case: ItemRead, project: Project) -> Safety | None:
     source = _of_source(case, project)
     if source is None or not _can_be_left_out(case):
         return None
-    whole_object = case.read.form is Form.VALUE or _takes_the_object(case.read.node)
+    whole_object = case.read.form is FullReadForm.VALUE or _takes_the_object(case.read.node)
     if whole_object and any(isinstance(m, cst.Call) for m in case.uses.measured):
         return None  # a scalar that is a string has a length, its dataset has none
     # The elements of a dataset can be arrays: these axes are in its array, and neither in its shape nor for its index.
@@ -79,11 +79,11 @@ def _can_be_left_out(case: ItemRead) -> bool:
     """Whether the read does no more than read, so that what is asked of the array can be asked of the dataset."""
     read, attributes = case.read, [m.attr.value for m in case.uses.measured if isinstance(m, cst.Attribute)]
     called = names.last_name(read.node.func) if isinstance(read.node, cst.Call) else ""
-    if called in _CONVERT or read.form is Form.TENSOR or (called and read.form is Form.VALUE):  # read_direct, __array__
+    if called in _CONVERT or read.form is FullReadForm.TENSOR or (called and read.form is FullReadForm.VALUE):  # read_direct, __array__
         return False
-    if read.form is Form.ARRAY and (not isinstance(read.node, cst.Call) or len(read.node.args) != 1):
+    if read.form is FullReadForm.ARRAY and (not isinstance(read.node, cst.Call) or len(read.node.args) != 1):
         return False
-    if read.form is Form.LIST and (not called or attributes):
+    if read.form is FullReadForm.LIST and (not called or attributes):
         return False
     if any(name not in {"shape", "ndim", "size"} for name in attributes):
         return False
@@ -103,7 +103,7 @@ def _of_entry(entry: cst.BaseSlice, case: ItemRead, project: Project) -> Safety 
     reads = item_reads_of(project)
     if isinstance(entry, cst.Slice):
         stepped = entry.step is not None and not (isinstance(entry.step, cst.Integer) and entry.step.value != "0")
-        return None if stepped or case.read.form is Form.LIST else Safety.SAFE
+        return None if stepped or case.read.form is FullReadForm.LIST else Safety.SAFE
     inner = entry.value if isinstance(entry, cst.Index) else None
     if inner is None or names.adds_axis(inner):
         return None
@@ -122,7 +122,7 @@ def _of_source(case: ItemRead, project: Project) -> Safety | None:
     if case.read.doubt > 0:
         return None
     found = _stays(case.read.source, case.read.frame, project, 0)
-    return Safety.UNSAFE if found is Safety.SAFE and case.read.what.store is not Store.H5 else found
+    return Safety.UNSAFE if found is Safety.SAFE and case.read.what.store is not ArrayPlace.H5 else found
 
 
 def _stays(node: cst.BaseExpression, frame: Frame, project: Project, depth: int) -> Safety | None:
@@ -220,7 +220,7 @@ def _still_open(case: ItemRead, text: Text) -> bool:
 
 def _moved(case: ItemRead, text: Text, code: str) -> Fix | None:
     """``f(d[:])[i]`` → ``f(d[i])``, and ``x = d[:]`` … ``x[i]`` → ``x = d[i]`` … ``x``, where there is one use and its index is known in time."""
-    if len(case.uses.parts) != 1 or case.uses.measured or case.read.form is Form.LIST:
+    if len(case.uses.parts) != 1 or case.uses.measured or case.read.form is FullReadForm.LIST:
         return None
     subscript, base = case.uses.parts[0]
     module, scope = case.where.module, case.where.scope

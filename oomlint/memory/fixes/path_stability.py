@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import SAME_PATH
 from oomlint.memory.fixes.class_family import SETTINGS, awaited, built_by_itself
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef, Const, ExternalCall, Frame, FunctionRef, Options, Settings, Value, Written
+from oomlint.model.values import ClassRef, Const, ExternalCall, Frame, FunctionRef, ParsedOptions, SettingsNode, SourceExpression, Value
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -161,9 +161,9 @@ def _gives_names(family: Family, node: cst.BaseExpression, frame: Frame) -> bool
     """Whether a call is known to give the name of a file."""
     found = [alt.value for alt in family.evaluator.values(node, frame)]
     return bool(found) and all(
-        isinstance(value, Settings | Options)
+        isinstance(value, SettingsNode | ParsedOptions)
         or (isinstance(value, Const) and isinstance(value.value, str | bytes))
-        or (isinstance(value, Written) and isinstance(value.node, cst.FormattedString | cst.BinaryOperation))
+        or (isinstance(value, SourceExpression) and isinstance(value.node, cst.FormattedString | cst.BinaryOperation))
         or _is_name_call(value)
         for value in found
     )

@@ -94,7 +94,7 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
             break
         top = here
     # A name that the module binds only after the function is fine: it is looked up when the function runs.
-    # Several lambdas of a file are mended at once: each gets a name of its own.
+    # Several lambdas of a file are fixed at once: each gets a name of its own.
     before_it = [n for n in module.walk.root.nodes() if isinstance(n, cst.Lambda)].index(node)
     name = _free_name(module, wanted if before_it == 0 else f"{wanted}_{before_it + 1}")
     text = Text(module.tree)

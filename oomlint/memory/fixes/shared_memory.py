@@ -18,7 +18,7 @@ from oomlint.memory.fixes.class_family import Family
 from oomlint.memory.fixes.notebook_imports import is_bound_before
 from oomlint.memory.fixes.property_writer import before, end_of, private, shadowed
 from oomlint.memory.fixes.rewrites import import_edit, imported_as
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Frame
 from oomlint.syntax.edits import Text
@@ -142,7 +142,7 @@ def _numbers(family: Family, node: cst.BaseExpression, frame: Frame, name: str, 
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         word = node.func.attr.value
         if word == "astype":
-            is_array = datasets_of(family.project).contents.of(node, frame).kind is Kind.ARRAY
+            is_array = datasets_of(family.project).contents.of(node, frame).kind is PayloadKind.ARRAY
             return is_array and bool(node.args) and _is_type(node.args[0].value)
         if word in _SAME_ELEMENTS and imported_as(frame.module, "numpy") != names.dotted(node.func.value):
             return _numbers(family, node.func.value, frame, name, by_use=by_use)

@@ -15,7 +15,7 @@ from oomlint.memory.fixes.lazy_property import lazily_opened
 from oomlint.memory.fixes.list_to_array import NUMBERS, STRINGS, TENSORS, at_once, of_one_shape
 from oomlint.memory.fixes.shared_memory import shared
 from oomlint.memory.loaders.loader_calls import loaders_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.commands import number_edit
 from oomlint.model.options import OptionSource
@@ -26,7 +26,7 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oomlint.memory.datasets.worker_copies import Case
+    from oomlint.memory.datasets.worker_copies import CopyCase
     from oomlint.model.project import Module
 
 _PACK = Fix(Safety.DISPLAY, "pack the records into one byte buffer with an array of offsets, which workers share")
@@ -34,7 +34,7 @@ FEWER = "set `num_workers=0`, or fewer than now if samples take long to make"
 _STACK = Fix(Safety.DISPLAY, "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets")
 
 
-def _value(case: Case) -> cst.BaseExpression | None:
+def _value(case: CopyCase) -> cst.BaseExpression | None:
     """The expression that is put on the dataset, where it is the whole container and not an empty one that is filled later."""
     effect = case.holding.effect
     if effect is None or effect.kind != "assign" or effect.index or not isinstance(effect.value, cst.Call | cst.ListComp):
@@ -42,10 +42,10 @@ def _value(case: Case) -> cst.BaseExpression | None:
     return effect.value
 
 
-def as_array(case: Case) -> Fix | None:
+def as_array(case: CopyCase) -> Fix | None:
     """OOM110: a list proven to hold numbers or strings becomes one array."""
     content = case.holding.content
-    if content.kind is Kind.PATHS:
+    if content.kind is PayloadKind.PATHS:
         return None
     value = _value(case)
     if value is None or not (content.strings or content.numbers) or not content.words.startswith("a list"):
@@ -57,17 +57,17 @@ def as_array(case: Case) -> Fix | None:
     return at_once(case.holding, value, NUMBERS if content.numbers else STRINGS) or _PACK
 
 
-def mapped_or_tensor(case: Case) -> Fix | None:
+def mapped_or_tensor(case: CopyCase) -> Fix | None:
     """OOM112: a memory map is opened in each process; an array is kept as a tensor, which goes to shared memory once."""
-    if case.holding.content.kind is Kind.MEMMAP:
-        copied = [h for h in case.dataset.every() if h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+    if case.holding.content.kind is PayloadKind.MEMMAP:
+        copied = [h for h in case.dataset.every() if h.content.kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS}]
         return lazily_opened(case.holding, case.holding.module) if not copied else None  # with a `__getstate__`, nobody would see what is still copied
     # With one of them left, the finding would stay.
-    arrays = [h for h in case.dataset.every() if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
-    return shared(arrays) if arrays and all(h.content.kind is Kind.ARRAY for h in arrays) else None
+    arrays = [h for h in case.dataset.every() if h.read and h.content.kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS}]
+    return shared(arrays) if arrays and all(h.content.kind is PayloadKind.ARRAY for h in arrays) else None
 
 
-def stacked(case: Case) -> Fix | None:
+def stacked(case: CopyCase) -> Fix | None:
     """OOM113: the list becomes one tensor, with one file descriptor."""
     value = _value(case)
     if value is None or not isinstance(value, cst.ListComp):
@@ -75,7 +75,7 @@ def stacked(case: Case) -> Fix | None:
     return (at_once(case.holding, value, TENSORS) if of_one_shape(case, value) else None) or _STACK
 
 
-def no_workers(case: Case) -> Fix | None:
+def no_workers(case: CopyCase) -> Fix | None:
     """OOM114: the literal that the worker count comes from becomes 0."""
     written = case.loader.explicit("num_workers")
     if case.beside and written is not None:
@@ -96,7 +96,7 @@ def no_workers(case: Case) -> Fix | None:
     return Fix(Safety.UNSAFE, "set `num_workers=0`, since nothing is left to load", (replace(module.tree, node, "0"), *known))
 
 
-def _told_none(case: Case, written: cst.Arg) -> Fix | None:
+def _told_none(case: CopyCase, written: cst.Arg) -> Fix | None:
     """The same where files beside the code give the number."""
     project, steps = case.loader.module.project, case.workers.story
     words = {names.last_name(written.value)}
@@ -113,22 +113,22 @@ def _told_none(case: Case, written: cst.Arg) -> Fix | None:
     return Fix(Safety.UNSAFE, "set no workers, since nothing is left to load", known) if len(known) == len(edits) else _by_hand(case)
 
 
-def _by_hand(case: Case) -> Fix:
+def _by_hand(case: CopyCase) -> Fix:
     """What to do where no literal can be changed."""
     given = _given(case)
     return Fix(Safety.DISPLAY, f"{FEWER}, and with 0 remove {' and '.join(f'`{name}`' for name in given)}" if given else FEWER)
 
 
-def _given(case: Case) -> list[str]:
+def _given(case: CopyCase) -> list[str]:
     """The arguments that a loader without workers does not take."""
     return [name for name in sorted(NEEDS_WORKERS) if case.loader.explicit(name) is not None]
 
 
-def _needs_workers(case: Case) -> bool:
+def _needs_workers(case: CopyCase) -> bool:
     return bool(case.loader.stars) or bool(_given(case))
 
 
-def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
+def _for_it_alone(case: CopyCase, literal: cst.CSTNode, home: Module) -> bool:
     """Whether the literal counts the workers of such loaders and nothing else: what has a name may be read by others, and divided by."""
     holder = home.walk.parents.get(literal)
     if isinstance(holder, cst.Arg) and home.walk.parents.get(holder) is case.loader.call:
@@ -138,7 +138,7 @@ def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
         return False
     words = {names.last_name(written.value)}
 
-    def same(one: Case) -> bool:
+    def same(one: CopyCase) -> bool:
         return bool(one.workers.story) and one.workers.story[-1].node is literal
 
     scope = case.loader.module.walk.scope_at(case.loader.call)
@@ -153,7 +153,7 @@ def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
     return _read_for_it_alone(case, home, words, same)
 
 
-def _read_for_it_alone(case: Case, home: Module, words: set[str], same: Callable[[Case], bool]) -> bool:
+def _read_for_it_alone(case: CopyCase, home: Module, words: set[str], same: Callable[[CopyCase], bool]) -> bool:
     """Whether what goes by these names counts the workers of such loaders, of those that have the ``same`` number, and nothing else."""
     project = case.loader.module.project
     for path in project.search(_names, sorted(words - {"default"}), home.path):
@@ -181,7 +181,7 @@ def _speaks(text: bytes, name: str) -> bool:
     return re.search(rb"(?<!\w)" + re.escape(os.fsencode(name)) + rb"(?!\w)", text) is not None
 
 
-def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Case, same: Callable[[Case], bool]) -> bool:
+def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: CopyCase, same: Callable[[CopyCase], bool]) -> bool:
     """Whether what goes by these names is read there only to tell such loaders how many workers they have."""
     alike = [one for one in cases(module, module.project, "OOM114") if same(one)]
     told = {arg for one in (*alike, case) if (arg := one.loader.explicit("num_workers")) is not None}

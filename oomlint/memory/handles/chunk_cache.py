@@ -33,7 +33,7 @@ _CORE: Final = '`driver="core"` reads the whole HDF5 file into memory'
 _PLAIN: Final = 'open the file without `driver="core"`, and read each sample from disk'
 
 
-class Cache(Struct, frozen=True):
+class ChunkCacheOpening(Struct, frozen=True):
     """One opening that costs memory in each worker."""
 
     place: Place
@@ -43,12 +43,12 @@ class Cache(Struct, frozen=True):
     facts: tuple[Fact, ...]
 
 
-def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
+def held_in_memory(module: Module, project: Project) -> Iterator[ChunkCacheOpening]:
     """Openings of the module with a large chunk cache or the core driver, in a dataset that may have workers.
 
     Files that one function opens for one class, each with the core driver, are one finding.
     """
-    whole: dict[object, Cache] = {}
+    whole: dict[object, ChunkCacheOpening] = {}
     for key, cache in _openings(module, project):
         if key is None:
             yield cache
@@ -61,7 +61,7 @@ def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
     yield from whole.values()
 
 
-def _openings(module: Module, project: Project) -> Iterator[tuple[object, Cache]]:
+def _openings(module: Module, project: Project) -> Iterator[tuple[object, ChunkCacheOpening]]:
     """Each of them, with what those of one finding have in common, if there may be others."""
     kept = {handle.opening.call: handle for handle in handles_of(project).of(module)}
     for opening in openings_of(project).of(module):
@@ -78,13 +78,13 @@ def _openings(module: Module, project: Project) -> Iterator[tuple[object, Cache]
                 loaders = [loader_fact(one.loader, methods=one.methods) for one in started[0].busy]
                 facts: tuple[Fact, ...] = (opening_fact(opening, size, in_core=core), *dict.fromkeys(loaders))
                 confidence = confidence_of(0 if started[0].helped is not None else 1)
-                yield None, Cache(module.place(opening.call), message, confidence, tuple(started[0].places()), facts)
+                yield None, ChunkCacheOpening(module.place(opening.call), message, confidence, tuple(started[0].places()), facts)
                 continue
             cls = _read_for_samples(opening, project) if core else None
             if cls is not None:
                 message = Message(_CORE, f"it does so for each sample of `{cls.scope.name}`", _PLAIN)
                 facts = (opening_fact(opening, size, in_core=core), class_fact(cls))
-                yield None, Cache(module.place(opening.call), message, Confidence.HIGH, (), facts)
+                yield None, ChunkCacheOpening(module.place(opening.call), message, Confidence.HIGH, (), facts)
             continue
         if handle.readers.alone or (not core and not handle.objects):
             continue
@@ -92,7 +92,7 @@ def _openings(module: Module, project: Project) -> Iterator[tuple[object, Cache]
         place = module.place(opening.call)
         confidence = confidence_of(handle.doubt + (0 if handle.readers.helped is not None else 1))
         key = (opening.scope, handle.owner) if core else None
-        yield key, Cache(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
+        yield key, ChunkCacheOpening(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
 
 
 def _whole(handle: Handle) -> Message:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 
-class Told(Struct, frozen=True):
+class HandleCase(Struct, frozen=True):
     """One case for a finding."""
 
     handle: Handle
@@ -32,7 +32,7 @@ class Told(Struct, frozen=True):
     related: tuple[Place, ...]
 
 
-def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[Told]:
+def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[HandleCase]:
     """Handles of a kind that a dataset has from the time it is made, and that its workers inherit or cannot be sent."""
     for handle in handles_of(project).of(module):
         if handle.opening.kind is not kind or handle.spared or not handle.at_first or handle.readers.alone or in_core(handle.opening, project):
@@ -57,7 +57,7 @@ def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[To
             yield told
 
 
-def lazy_but_touched(module: Module, project: Project) -> Iterator[Told]:
+def lazy_but_touched(module: Module, project: Project) -> Iterator[HandleCase]:
     """Handles that are opened on first use, where the main process makes that use before the dataset is pickled."""
     for handle in handles_of(project).of(module):
         readers = handle.readers
@@ -73,7 +73,7 @@ def lazy_but_touched(module: Module, project: Project) -> Iterator[Told]:
             yield told
 
 
-def _told(handle: Handle, project: Project, message: Message, first: Iterable[Place] = ()) -> Told | None:
+def _told(handle: Handle, project: Project, message: Message, first: Iterable[Place] = ()) -> HandleCase | None:
     module = handle.opening.module
     likely = _likely(handle, project)
     if likely is None:
@@ -81,7 +81,7 @@ def _told(handle: Handle, project: Project, message: Message, first: Iterable[Pl
     place = module.place(handle.opening.call)
     doubt = handle.doubt + likely + (0 if handle.readers.helped is not None else 1)
     severity = Severity.ERROR if handle.readers.certain else Severity.WARNING
-    return Told(handle, place, message, severity, confidence_of(doubt), related_places(handle, place, first))
+    return HandleCase(handle, place, message, severity, confidence_of(doubt), related_places(handle, place, first))
 
 
 def related_places(handle: Handle, place: Place, first: Iterable[Place] = ()) -> tuple[Place, ...]:

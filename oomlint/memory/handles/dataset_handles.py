@@ -13,10 +13,10 @@ from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.handles.lazy_open import asks_first, cached, closes, forgets, on_error
 from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
-from oomlint.model.readings import Memory
-from oomlint.model.values import ClassRef, Display, Element, ExternalCall, Frame, Instance, Written
+from oomlint.model.readings import AnswerMemory
+from oomlint.model.values import ClassRef, Display, Element, ExternalCall, Frame, Instance, SourceExpression
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class Handles:
         self.openings = openings_of(project)
         self.readers = readers_of(project)
         self.datasets = datasets_of(project)
-        self._memo: Memory[Module, tuple[Handle, ...]] = Memory(project.readings)
-        self._sets: Memory[Instance, list[_Set]] = Memory(project.readings)
+        self._memo: AnswerMemory[Module, tuple[Handle, ...]] = AnswerMemory(project.readings)
+        self._sets: AnswerMemory[Instance, list[_Set]] = AnswerMemory(project.readings)
 
     def of(self, module: Module) -> tuple[Handle, ...]:
         """Openings of a module that the object of a dataset keeps: one for each, in the order of the text."""
@@ -288,10 +288,10 @@ class Handles:
             opening = self.openings.at(value.whole.frame.module, value.whole.call)
             if opening is None or opening.kind not in KEPT or in_with(opening.module, opening.call):
                 return []
-            if opening.kind is Opens.H5 and self.datasets.contents.element(value).kind is not Kind.H5:
+            if opening.kind is Opens.H5 and self.datasets.contents.element(value).kind is not PayloadKind.H5:
                 return []
             return [Origin(value.whole.call, part=True)] if opening.kind is Opens.H5 else []
-        if isinstance(value, Written) and isinstance(value.node, cst.Call) and value.frame is not None and depth < _DEEPEST:
+        if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and value.frame is not None and depth < _DEEPEST:
             func = value.node.func
             if isinstance(func, cst.Attribute) and func.attr.value in _PARTS:
                 inner = self.origins(self.evaluator.values(func.value, value.frame), depth + 1)

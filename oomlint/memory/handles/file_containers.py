@@ -11,7 +11,7 @@ from oomlint.api_names import COLLECTIONS, CONTAINERS
 from oomlint.memory.datasets.dataset_classes import JOINED
 from oomlint.memory.handles.h5_api import Grip
 from oomlint.memory.handles.resource_names import COMPREHENSIONS
-from oomlint.memory.handles.resource_state import Store
+from oomlint.memory.handles.resource_state import ResourceStore
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
@@ -33,7 +33,7 @@ class Holder(Struct, frozen=True):
     joins: bool = False
 
 
-def container_of(store: Store) -> cst.BaseExpression | None:
+def container_of(store: ResourceStore) -> cst.BaseExpression | None:
     """The list or dictionary that gets the file: the base of a subscript or of ``append``, or the comprehension itself."""
     node = store.node
     if isinstance(node, cst.Call):
@@ -43,7 +43,7 @@ def container_of(store: Store) -> cst.BaseExpression | None:
     return node if isinstance(node, cst.BaseComp | cst.BaseExpression) and isinstance(node, COMPREHENSIONS) else None
 
 
-def lasting(base: cst.BaseExpression, store: Store, project: Project, depth: int = 0) -> Holder | None:
+def lasting(base: cst.BaseExpression, store: ResourceStore, project: Project, depth: int = 0) -> Holder | None:
     """What the container is, or becomes; ``None`` where it goes with the function."""
     module, scope = store.module, store.scope
     if isinstance(base, cst.Call | cst.GeneratorExp | cst.ListComp | cst.DictComp | cst.SetComp):
@@ -91,7 +91,7 @@ def _put(node: cst.BaseExpression, module: Module, scope: Scope, project: Projec
     target = above.targets[0].target
     if not isinstance(target, cst.Name | cst.Attribute | cst.Subscript):
         return None
-    return lasting(target, Store(module, scope, target, Grip.FILE), project, depth)
+    return lasting(target, ResourceStore(module, scope, target, Grip.FILE), project, depth)
 
 
 def _attribute(node: cst.CSTNode, module: Module, scope: Scope) -> Holder | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Place
-    from oomlint.memory.datasets.dataset_readers import Reading
+    from oomlint.memory.datasets.dataset_readers import DatasetReader
     from oomlint.memory.handles.dataset_handles import Handle
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _READ_BY_INDEX = frozenset({"__getitem__", "__iter__", "__getitems__"})
 
 
-class Touch(Struct, frozen=True):
+class FirstUse(Struct, frozen=True):
     """A first use outside the workers: in words, and where it is."""
 
     words: str
     places: tuple[Place, ...]
 
 
-def touched(handle: Handle, project: Project) -> Touch | None:
+def touched(handle: Handle, project: Project) -> FirstUse | None:
     """The first use that the main process is seen to make; ``None`` where it makes none, or where samples are read without the handle."""
     same = [one.scope for one in handles_in(handle, project)]
     if not any(scope.name in _READ_BY_INDEX for scope in _opening_methods(handle, project, same)):
@@ -50,7 +50,7 @@ def touched(handle: Handle, project: Project) -> Touch | None:
             return found
     length = next((scope for scope in opening if scope.name == "__len__"), None)
     if length is not None and not any(s.name == "__iter__" for s in opening):
-        return Touch("`__len__`", (handle.module.place(length.node, "opens it"),) if length in handle.module.walk.scopes else ())
+        return FirstUse("`__len__`", (handle.module.place(length.node, "opens it"),) if length in handle.module.walk.scopes else ())
     return None
 
 
@@ -156,11 +156,11 @@ def _is_name(node: cst.CSTNode, name: str | None) -> bool:
     return isinstance(node, cst.Name) and node.value == name
 
 
-def _while_it_is_made(handle: Handle, project: Project, opening: list[Scope], ending: set[Scope]) -> Touch | None:
+def _while_it_is_made(handle: Handle, project: Project, opening: list[Scope], ending: set[Scope]) -> FirstUse | None:
     """A use in ``__init__``, or in what it calls, after which the object keeps the handle."""
     uses = _Uses(opening)
     for cls in _classes(handle):
-        made: Touch | None = None
+        made: FirstUse | None = None
         for frame in datasets_of(project).building_frames(Instance(cls, None)):
             scope, module = frame.scope, frame.module
             this = names.self_name(scope)
@@ -170,7 +170,7 @@ def _while_it_is_made(handle: Handle, project: Project, opening: list[Scope], en
             if _let_go(handle, module, scope, last or scope.node, this, ending) or closes(module, scope, handle.attribute):
                 return None
             if last is not None:
-                made = made or Touch("`__init__`", (module.place(last, "used here when the object is made"),))
+                made = made or FirstUse("`__init__`", (module.place(last, "used here when the object is made"),))
         if made is not None:
             return made
     return None
@@ -179,7 +179,7 @@ def _while_it_is_made(handle: Handle, project: Project, opening: list[Scope], en
 # -- around the loader -----------------------------------------------------------------------------------------------
 
 
-def _near_the_loader(handle: Handle, project: Project, reading: Reading, opening: list[Scope], ending: set[Scope]) -> Touch | None:
+def _near_the_loader(handle: Handle, project: Project, reading: DatasetReader, opening: list[Scope], ending: set[Scope]) -> FirstUse | None:
     """A use of the very object that a loader reads, in the function that makes the one or the other, before the loader itself is used."""
     loader, made = reading.loader, reading.instance
     evaluator = evaluator_of(project)
@@ -197,7 +197,7 @@ def _near_the_loader(handle: Handle, project: Project, reading: Reading, opening
             values = [alt.value for alt in evaluator.values(base, frame)]
             the_one = any(isinstance(value, Instance) and value.cls == made.cls and value.call is made.call for value in values)
             if the_one and not _let_go(handle, module, scope, node, module.code(base), ending):
-                return Touch(f"`{words}`", (module.place(node, "used here, before the workers start"),))
+                return FirstUse(f"`{words}`", (module.place(node, "used here, before the workers start"),))
     return None
 
 

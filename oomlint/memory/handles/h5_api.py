@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import COLLECTIONS, GOES_OVER
 from oomlint.model import names
-from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, Written
+from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, SourceExpression
 
 if TYPE_CHECKING:
     from oomlint.model.questions import Questions
@@ -166,7 +166,7 @@ def _number(value: Value) -> bool:
         last = names.last_name(value.iterable.func)
         return (last in {"range", "trange"} and not value.index) or (last == "enumerate" and value.index == (0,))
     return (
-        isinstance(value, Written)
+        isinstance(value, SourceExpression)
         and isinstance(value.node, cst.BinaryOperation)
         and isinstance(value.node.operator, cst.Subtract | cst.Multiply | cst.FloorDivide)
     )

@@ -11,7 +11,7 @@ from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.handles.h5_api import Grip
 from oomlint.memory.handles.lazy_open import cached
 from oomlint.memory.handles.resource_flow import trail_from, trail_of
-from oomlint.memory.handles.resource_state import End, Store
+from oomlint.memory.handles.resource_state import End, ResourceStore
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Instance
@@ -29,10 +29,10 @@ _DEEPEST: Final = 4  # functions that return the file, and objects that keep one
 _ENDS: Final = frozenset({"__del__", "__exit__", "__getstate__", "__reduce__"})  # of the object, or of its copy
 
 
-def objects_with(opening: Opening, project: Project) -> Iterator[tuple[Store, tuple[Store, ...]]]:
+def objects_with(opening: Opening, project: Project) -> Iterator[tuple[ResourceStore, tuple[ResourceStore, ...]]]:
     """Where objects are put each of which keeps the file that a call opens for as long as it lives, or an object that does; and what keeps it."""
     evaluator = evaluator_of(project)
-    queue: list[tuple[cst.Call, Module, Scope, int, tuple[Store, ...]]] = [(opening.call, opening.module, opening.scope, 0, ())]
+    queue: list[tuple[cst.Call, Module, Scope, int, tuple[ResourceStore, ...]]] = [(opening.call, opening.module, opening.scope, 0, ())]
     seen: set[cst.CSTNode] = set()
     while queue:
         call, module, scope, depth, by = queue.pop(0)
@@ -47,7 +47,7 @@ def objects_with(opening: Opening, project: Project) -> Iterator[tuple[Store, tu
         keeps = {name: store for store in trail.stores if (name := _attribute(store)) is not None}
         if End.RETURNED in trail.ends or (End.HANDED_OUT in trail.ends and cached(scope)):
             if cached(scope):
-                keeps[scope.name] = Store(module, scope, call, Grip.FILE)
+                keeps[scope.name] = ResourceStore(module, scope, call, Grip.FILE)
             elif scope.is_function:
                 queue += [(site.call, site.module, site.scope, depth + 1, by) for site in evaluator.calls.sites(module, scope, most=_MOST)]
         cls = ClassRef(module, scope.parent) if keeps and scope.parent is not None and scope.parent.is_class else None
@@ -74,7 +74,7 @@ def _made(cls: ClassRef, project: Project) -> Iterator[tuple[cst.Call, Module, S
                         yield above, site.module, site.scope
 
 
-def _attribute(store: Store) -> str | None:
+def _attribute(store: ResourceStore) -> str | None:
     """The attribute of the own object that a statement sets to the file."""
     this, node = names.self_name(store.scope), store.node
     own = isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this

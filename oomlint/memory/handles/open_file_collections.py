@@ -19,10 +19,10 @@ from oomlint.memory.handles.objects_with_files import objects_with
 from oomlint.memory.handles.openings import Opening, Opens, opened_by, openings_of
 from oomlint.memory.handles.resource_flow import trail_from, trail_of
 from oomlint.memory.handles.resource_names import COMPREHENSIONS
-from oomlint.memory.handles.resource_state import End, Store
+from oomlint.memory.handles.resource_state import End, ResourceStore
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import few_by_name
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, Instance
 from oomlint.syntax.nodes import descend
@@ -43,18 +43,18 @@ _STREAM = re.compile(r"BytesIO|StringIO|urlopen|requests|response|\.raw\b|extrac
 _MANY_CALLS = frozenset("glob iglob rglob listdir scandir walk iterdir iterrows itertuples".split())
 
 
-class Kept(Struct, frozen=True, eq=False):
+class OpenFileCollection(Struct, frozen=True, eq=False):
     """A container of open files."""
 
     opening: Opening
     words: str  # the container, as it is written
-    store: Store
+    store: ResourceStore
     per_item: bool  # filled while samples are read
     objects: bool  # it keeps datasets of the files, not the files
     count: int | None
     name: str = ""  # of the attribute or the variable
     owner: ClassRef | None = None  # whose attribute it is
-    by: tuple[Store, ...] = ()  # where the objects that it keeps get a file each
+    by: tuple[ResourceStore, ...] = ()  # where the objects that it keeps get a file each
 
     def places(self) -> list[Place]:
         """Where it is kept, and by which objects, apart from the row that opens it."""
@@ -69,7 +69,7 @@ class Kept(Struct, frozen=True, eq=False):
         return 0 if self.count is not None else 1
 
 
-def kept_files(module: Module, project: Project, kinds: frozenset[Opens]) -> Iterator[Kept]:
+def kept_files(module: Module, project: Project, kinds: frozenset[Opens]) -> Iterator[OpenFileCollection]:
     """Containers of open files of these kinds, by the calls of the module that open them."""
     for opening in (*openings_of(project).of(module), *_mapped(module, project)):
         if opening.kind not in kinds or (opening.kind is Opens.H5 and opening.name not in H5PY):
@@ -100,7 +100,7 @@ def keeps_many(opening: Opening, project: Project) -> bool:
     return any(one.opening is opening for one in kept_files(opening.module, project, frozenset({opening.kind})))
 
 
-def _kept(opening: Opening, project: Project) -> Iterator[Kept]:
+def _kept(opening: Opening, project: Project) -> Iterator[OpenFileCollection]:
     walk = opening.module.walk
     if isinstance(walk.parents.get(opening.call), cst.WithItem):
         return
@@ -115,7 +115,7 @@ def _kept(opening: Opening, project: Project) -> Iterator[Kept]:
             return
 
 
-def _cached(opening: Opening, project: Project) -> Kept | None:
+def _cached(opening: Opening, project: Project) -> OpenFileCollection | None:
     """A function that opens a file and returns it, under ``functools.cache``."""
     scope, module = opening.scope, opening.module
     if not isinstance(scope.node, cst.FunctionDef) or scope.parent is None or not scope.node.decorators or not names.parameters(scope):
@@ -127,14 +127,14 @@ def _cached(opening: Opening, project: Project) -> Kept | None:
         return None
     if not readers(project, module, scope):
         return None
-    store = Store(module, scope, scope.node.decorators[0], Grip.FILE)
-    return Kept(opening, f"The cache of `{scope.name}`", store, per_item=True, objects=End.RETURNED not in ends, count=None)
+    store = ResourceStore(module, scope, scope.node.decorators[0], Grip.FILE)
+    return OpenFileCollection(opening, f"The cache of `{scope.name}`", store, per_item=True, objects=End.RETURNED not in ends, count=None)
 
 
-def _stores(opening: Opening, project: Project) -> Iterator[Store]:
+def _stores(opening: Opening, project: Project) -> Iterator[ResourceStore]:
     """Where the file is put, in the function that opens it and in those that it is returned to."""
     if names.last_name(opening.call.func) == "map":
-        yield Store(opening.module, opening.scope, opening.call, Grip.FILE)
+        yield ResourceStore(opening.module, opening.scope, opening.call, Grip.FILE)
         return
     trail = trail_of(opening, project)
     if End.CLOSED in trail.ends:
@@ -148,12 +148,12 @@ def _stores(opening: Opening, project: Project) -> Iterator[Store]:
             yield from further.stores
 
 
-def _of_objects(opening: Opening, project: Project) -> Iterator[tuple[Store, tuple[Store, ...]]]:
+def _of_objects(opening: Opening, project: Project) -> Iterator[tuple[ResourceStore, tuple[ResourceStore, ...]]]:
     """Where objects that keep the file are put. Images are closed when they are decoded."""
     return iter(()) if opening.kind is Opens.IMAGE else objects_with(opening, project)
 
 
-def _judged(opening: Opening, store: Store, project: Project, by: tuple[Store, ...]) -> Kept | None:
+def _judged(opening: Opening, store: ResourceStore, project: Project, by: tuple[ResourceStore, ...]) -> OpenFileCollection | None:
     module, scope = store.module, store.scope
     if store.grip not in {Grip.FILE, Grip.OBJECT} or _closes(scope):
         return None
@@ -173,17 +173,17 @@ def _judged(opening: Opening, store: Store, project: Project, by: tuple[Store, .
         sure = of_module or found.joins or by
         if count == 0 or (sure and count is None and not any(_from_folder(here, project) for here in inside)):
             return None
-        return Kept(opening, found.words, store, per_item=False, objects=objects, count=count, name=found.name, owner=found.owner, by=by)
+        return OpenFileCollection(opening, found.words, store, per_item=False, objects=objects, count=count, name=found.name, owner=found.owner, by=by)
     if scope.parent is None or scope.name in {"__init__", "__setstate__"} or not isinstance(store.node, cst.Subscript | cst.Call):
         return None
     if opening.kind in {Opens.IMAGE, Opens.VIDEO}:
         return None  # a cache of images or frames, not of files
     if not readers(project, module, scope) or _is_bounded(store, found, project) or _few_keys(store):
         return None
-    return Kept(opening, found.words, store, per_item=True, objects=objects, count=None, name=found.name, owner=found.owner)
+    return OpenFileCollection(opening, found.words, store, per_item=True, objects=objects, count=None, name=found.name, owner=found.owner)
 
 
-def _called_in_loops(store: Store, owner: ClassRef, project: Project) -> Iterator[Store]:
+def _called_in_loops(store: ResourceStore, owner: ClassRef, project: Project) -> Iterator[ResourceStore]:
     """Calls, in loops of the code that makes such an object, of the method that stores, or of one that leads to it."""
     evaluator = evaluator_of(project)
     classes = [owner, *evaluator.calls.subclasses(owner)[:_MOST_CLASSES]]
@@ -194,7 +194,7 @@ def _called_in_loops(store: Store, owner: ClassRef, project: Project) -> Iterato
         module, scope = queue.pop(0)
         seen.add(scope)
         for site in evaluator.calls.sites(module, scope, most=6):
-            here = Store(site.module, site.scope, site.call, store.grip)
+            here = ResourceStore(site.module, site.scope, site.call, store.grip)
             if site.scope in making and _loop(here) is not None:
                 yield here
             elif site.scope in making - seen:
@@ -207,7 +207,7 @@ def _is_dataset(cls: ClassRef, project: Project) -> bool:
     return datasets_of(project).is_dataset(cls) or any(isinstance(base, External) and base.name.endswith("Dataset") for base in line)
 
 
-def _is_bounded(store: Store, holder: Holder, project: Project) -> bool:
+def _is_bounded(store: ResourceStore, holder: Holder, project: Project) -> bool:
     effect = _effect(store)
     evaluator = evaluator_of(project)
     if effect is None or by_process(effect, store.module) or bounded_here(effect, store.module, store.scope, evaluator):
@@ -226,7 +226,7 @@ def _limits(value: Value) -> bool:
     return isinstance(value, Instance) or (isinstance(value, ExternalCall) and value.name.rpartition(".")[2] not in {*LISTING, "defaultdict"})
 
 
-def _effect(store: Store) -> Effect | None:
+def _effect(store: ResourceStore) -> Effect | None:
     for effects in store.scope.effects.values():
         for effect in effects:
             if effect.node is store.node or effect.call is store.node:
@@ -234,7 +234,7 @@ def _effect(store: Store) -> Effect | None:
     return None
 
 
-def _few_keys(store: Store) -> bool:
+def _few_keys(store: ResourceStore) -> bool:
     """Whether the key says that there are a handful: each name in it does, of which nobody knows more."""
     return isinstance(store.node, cst.Subscript) and _all_few(store.node.slice[0])
 
@@ -247,7 +247,7 @@ def _closes(scope: Scope) -> bool:
 # -- how many ------------------------------------------------------------------------------------------------------------
 
 
-def _loop(store: Store) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
+def _loop(store: ResourceStore) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
     """What the innermost loop that stores in each round goes through, and its target."""
     if isinstance(store.node, COMPREHENSIONS):
         return store.node.for_in.iter, store.node.for_in.target
@@ -261,7 +261,7 @@ def _loop(store: Store) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
     return None
 
 
-def _count(store: Store, project: Project) -> tuple[bool, int | None]:
+def _count(store: ResourceStore, project: Project) -> tuple[bool, int | None]:
     """Whether the loop that stores has few rounds, and how many they are where that is known."""
     loop = _loop(store)
     if loop is None:
@@ -297,7 +297,7 @@ def _all_few(node: cst.CSTNode) -> bool:
     return bool(said) and all(few_by_name(name) for name in said)
 
 
-def _from_folder(store: Store, project: Project) -> bool:
+def _from_folder(store: ResourceStore, project: Project) -> bool:
     """Whether the loop that stores goes through the files of a folder."""
     loop = _loop(store)
     if loop is None:
@@ -305,4 +305,4 @@ def _from_folder(store: Store, project: Project) -> bool:
     if any(isinstance(node, cst.Call) and names.last_name(node.func) in _MANY_CALLS for node in descend(loop[0])):
         return True
     frame = evaluator_of(project).calls.plain_frame(store.module, store.scope)
-    return datasets_of(project).contents.of(loop[0], frame).kind is Kind.PATHS
+    return datasets_of(project).contents.of(loop[0], frame).kind is PayloadKind.PATHS

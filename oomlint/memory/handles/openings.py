@@ -11,7 +11,7 @@ from msgspec import Struct
 from oomlint.api_names import H5_FILES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import Const, Each, External
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Openings:
 
     def __init__(self, project: Project) -> None:
         self.evaluator: Evaluator = evaluator_of(project)
-        self._memo: Memory[Module, tuple[Opening, ...]] = Memory(project.readings)
+        self._memo: AnswerMemory[Module, tuple[Opening, ...]] = AnswerMemory(project.readings)
         self._by_call: dict[cst.Call, Opening] = {}
 
     def of(self, module: Module) -> tuple[Opening, ...]:

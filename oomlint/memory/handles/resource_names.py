@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.handles.h5_api import Grip
-from oomlint.memory.handles.resource_state import End, Store, Trail
+from oomlint.memory.handles.resource_state import End, ResourceStore, Trail
 from oomlint.model import names
 from oomlint.model.reach import Reach, path_conditions
 from oomlint.syntax.nodes import descend
@@ -113,7 +113,7 @@ class TrailNames(ABC):
 
     def stored(self, node: cst.CSTNode, grip: Grip, *, local: bool, at: cst.CSTNode | None = None) -> None:
         """Note that the value goes into an attribute or a container."""
-        self.trail.stores.append(Store(self.module, self.scope, at or node, grip))
+        self.trail.stores.append(ResourceStore(self.module, self.scope, at or node, grip))
         if grip is Grip.MAYBE:
             self.trail.add(End.MAYBE_OUT, node)
         elif grip is Grip.KEYS or (local and grip is not Grip.FILE):

@@ -31,7 +31,7 @@ class End(Enum):
 SETTLES: Final = frozenset({End.CLOSED, End.KEPT, End.RETURNED})
 
 
-class Store(Struct, frozen=True, eq=False):
+class ResourceStore(Struct, frozen=True, eq=False):
     """A place that puts the file, or an object of it, where it stays: the target, the comprehension, or the call of ``append``."""
 
     module: Module
@@ -46,7 +46,7 @@ class Trail(Struct, eq=False):
     ends: dict[End, list[cst.CSTNode]] = field(default_factory=dict)
     uses: list[cst.CSTNode] = field(default_factory=list)  # every place that reads the file or an object of it
     names: list[str] = field(default_factory=list)  # names that the file itself is bound to
-    stores: list[Store] = field(default_factory=list)  # where it goes into an attribute or a container
+    stores: list[ResourceStore] = field(default_factory=list)  # where it goes into an attribute or a container
     captured: bool = False  # a function inside the function uses it
 
     @property

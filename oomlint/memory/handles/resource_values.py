@@ -10,7 +10,7 @@ from oomlint.api_names import PUTS_IN
 from oomlint.memory.handles.h5_api import Grip, after_attribute, after_subscript, iterated
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_names import COMPREHENSIONS, TrailNames
-from oomlint.memory.handles.resource_state import End, Store
+from oomlint.memory.handles.resource_state import End, ResourceStore
 from oomlint.syntax.nodes import descend
 
 _HEADER = frozenset("size mode format info width height filename palette".split())  # of an image: read without decoding it
@@ -136,15 +136,15 @@ class TrailValues(TrailNames):
         """Where a tuple, list or dictionary that holds the file is put."""
         above = self.walk.parents.get(container)
         if isinstance(above, COMPREHENSIONS):
-            self.trail.stores.append(Store(self.module, self.scope, above, Grip.FILE))
+            self.trail.stores.append(ResourceStore(self.module, self.scope, above, Grip.FILE))
         elif isinstance(above, cst.Assign):
             for target in above.targets:
                 if isinstance(target.target, cst.Subscript):
-                    self.trail.stores.append(Store(self.module, self.scope, target.target, Grip.FILE))
+                    self.trail.stores.append(ResourceStore(self.module, self.scope, target.target, Grip.FILE))
         elif isinstance(above, cst.Arg):
             call = self.walk.parents.get(above)
             if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value in INTO:
-                self.trail.stores.append(Store(self.module, self.scope, call, Grip.FILE))
+                self.trail.stores.append(ResourceStore(self.module, self.scope, call, Grip.FILE))
 
     def _comprehension(self, loop: cst.CompFor, grip: Grip, node: cst.CSTNode) -> None:
         each = iterated(grip)
@@ -171,7 +171,7 @@ class TrailValues(TrailNames):
         if isinstance(comprehension, cst.DictComp) and comprehension.key is node:
             self.trail.add(End.READ, node)
             return
-        self.trail.stores.append(Store(self.module, self.scope, comprehension, grip))
+        self.trail.stores.append(ResourceStore(self.module, self.scope, comprehension, grip))
         if grip is Grip.FILE:
             self.trail.add(End.KEPT, node)
         else:

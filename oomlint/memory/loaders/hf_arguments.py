@@ -11,7 +11,7 @@ from oomlint.finding import Confidence, Fix, LoaderFact, Message, Place, Safety,
 from oomlint.memory.facts import worker_count
 from oomlint.memory.loaders.loader_calls import confidence_of, evaluator_of, is_given, is_true, is_zero, story_places
 from oomlint.model import arguments, names
-from oomlint.model.values import ABSENT, Absent, Alternative, Bound, ClassRef, Const, External, Frame, Step, assumptions, meet
+from oomlint.model.values import ABSENT, Absent, Alternative, Bound, ClassRef, Const, External, Frame, ProvenanceStep, assumptions, meet
 from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, na
             for workers in _argument(evaluator, call, "dataloader_num_workers", frame):
                 count = workers
                 if isinstance(workers.value, Absent):
-                    count = Alternative(Const(0), (Step(module, call, "`dataloader_num_workers` is not given, so it is 0", kind="missing"),), workers.picks)
+                    count = Alternative(
+                        Const(0), (ProvenanceStep(module, call, "`dataloader_num_workers` is not given, so it is 0", kind="missing"),), workers.picks
+                    )
                 if meet(given.picks, count.picks) is None:
                     continue
                 if harmful(given.value) and is_zero(count.value):

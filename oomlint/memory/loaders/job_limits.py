@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.memory.loaders.in_flight import Inflight
-    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.model.command_texts import Word
     from oomlint.model.commands import Command
     from oomlint.model.container_files import Service
@@ -34,7 +34,7 @@ _BATCH_MEMORY: Final = re.compile(r"(\d{1,12}(?:\.\d+)?[KMGT]?)B?", re.IGNORECAS
 _OTHER_JOBS: Final = frozenset({"sbatch", "salloc", "ssh"})  # what they start is no part of the job that the script is
 
 
-class Limit(Struct, frozen=True):
+class JobLimit(Struct, frozen=True):
     """What is given: bytes or processors, and where that is said."""
 
     amount: float
@@ -46,7 +46,7 @@ class Start(Struct, frozen=True):
     """A loader of a training that a command starts, and the ranks that have one each."""
 
     loader: Loader
-    use: Use
+    use: LoaderUse
     command: Command
     ranks: int
 
@@ -61,7 +61,7 @@ def starts(module: Module, project: Project) -> Iterator[Start]:
                 yield Start(loader, use, command, ranks)
 
 
-def _outermost(use: Use) -> Module:
+def _outermost(use: LoaderUse) -> Module:
     """The module whose code leads to the loader, as far as that is known."""
     frame = use.frame
     while frame.bound:
@@ -82,14 +82,14 @@ def inflight_of(start: Start, project: Project) -> Inflight | None:
 # -- what is given -----------------------------------------------------------------------------------------------------------
 
 
-def shared_memory(command: Command) -> Limit | None:
+def shared_memory(command: Command) -> JobLimit | None:
     """The shared memory of the container that a command runs in; ``None`` where there is none, where it has the host's, or where nobody knows."""
     if command.service is not None:
         return _of_service(command.service, command)
     run = _engine_words(command)
     if run is None:
         return None
-    given: Limit | None = None
+    given: JobLimit | None = None
     for number, word in enumerate(run):
         flag, equals, text = word.text.partition("=")
         if flag in {"--ipc", "--mount", "--tmpfs", "-v", "--volume"}:
@@ -101,13 +101,13 @@ def shared_memory(command: Command) -> Limit | None:
             size = _size(text if equals else said.text if said is not None else "")
             if said is None or size is None:
                 return None
-            given = Limit(size, command.text.place(said.start, said.end))
+            given = JobLimit(size, command.text.place(said.start, said.end))
     if given is None and any("$" in word.text and not word.text.startswith("-") and "/" not in word.text and ":" not in word.text for word in run):
         return None  # a variable may hold options
-    return given or Limit(DEFAULT_SHARED, command.text.place(run[0].start, run[-1].end), default=True)
+    return given or JobLimit(DEFAULT_SHARED, command.text.place(run[0].start, run[-1].end), default=True)
 
 
-def _of_service(service: Service, command: Command) -> Limit | None:
+def _of_service(service: Service, command: Command) -> JobLimit | None:
     if any(member(service.node, key) is not None for key in ("ipc", "extends")):
         return None
     mounts = [*_texts(member(service.node, "volumes")), *_texts(member(service.node, "tmpfs"))]
@@ -116,12 +116,12 @@ def _of_service(service: Service, command: Command) -> Limit | None:
     node = member(service.node, "shm_size")
     if node is None:
         own = command.text.path == service.text.path  # else the image says what is started
-        return Limit(DEFAULT_SHARED, command.place if own else service.place_of(member(service.node, "build")), default=True)
+        return JobLimit(DEFAULT_SHARED, command.place if own else service.place_of(member(service.node, "build")), default=True)
     size = _size(str(node.value))
-    return Limit(size, service.place_of(node)) if size is not None else None
+    return JobLimit(size, service.place_of(node)) if size is not None else None
 
 
-def processors(command: Command) -> Limit | None:
+def processors(command: Command) -> JobLimit | None:
     """The processors that a container or a task of a job may use; ``None`` where nobody says."""
     service = command.service
     if service is not None:
@@ -129,7 +129,7 @@ def processors(command: Command) -> Limit | None:
         for node in (member(service.node, "cpus"), member(limits, "cpus")):
             if node is not None:
                 count = _count(str(node.value))
-                return Limit(count, service.place_of(node)) if count else None
+                return JobLimit(count, service.place_of(node)) if count else None
         return None
     run = _engine_words(command)
     flags = frozenset({"--cpus"}) if run is not None else frozenset({"--cpus-per-task", "-c"})
@@ -140,13 +140,13 @@ def processors(command: Command) -> Limit | None:
         if flag in flags or glued:
             said = _behind(word) if glued else command.given_in(word) if equals else words[number + 1] if number + 1 < len(words) else None
             count = _count(said.text) or _counted(command, said) if said is not None else 0
-            return Limit(count, command.text.place(said.start, said.end)) if said is not None and count else None
+            return JobLimit(count, command.text.place(said.start, said.end)) if said is not None and count else None
     asked = command.text.batch_processors if run is None and not _is_of_another_job(command) else None
     if not words and any(
         name == "--exclusive" or ((name == "-n" or name.startswith("--ntasks")) and given.text != "1") for name, given in command.text.batch_options
     ):
         return None  # what is not started by `srun` has the processors of all tasks
-    return Limit(int(asked.text), command.text.place(asked.start, asked.end)) if asked is not None and int(asked.text) else None
+    return JobLimit(int(asked.text), command.text.place(asked.start, asked.end)) if asked is not None and int(asked.text) else None
 
 
 def _counted(command: Command, word: Word) -> int:
@@ -155,20 +155,20 @@ def _counted(command: Command, word: Word) -> int:
     return max(0, number.value) if number is not None else 0
 
 
-def memory(command: Command) -> Limit | None:
+def memory(command: Command) -> JobLimit | None:
     """The memory of the container or of the job on one machine; ``None`` where nobody says."""
     if command.service is not None:
         service = command.service
         limits = member(member(member(service.node, "deploy"), "resources"), "limits")
         nodes = (node for node in (member(service.node, "mem_limit"), member(limits, "memory")) if node is not None)
-        return next((Limit(size, service.place_of(node)) for node in nodes if (size := _size(str(node.value))) is not None), None)
+        return next((JobLimit(size, service.place_of(node)) for node in nodes if (size := _size(str(node.value))) is not None), None)
     run = _engine_words(command)
     for number, word in enumerate(run or ()):
         flag, equals, text = word.text.partition("=")
         if flag in {"-m", "--memory"} and run is not None:
             said = word if equals else run[number + 1] if number + 1 < len(run) else None
             size = _size(text if equals else said.text if said is not None else "")
-            return Limit(size, command.text.place(said.start, said.end)) if said is not None and size else None
+            return JobLimit(size, command.text.place(said.start, said.end)) if said is not None and size else None
     asked = [(name, given) for name, given in command.text.batch_options if name.lower() in {"--mem", "--mem-per-cpu"}]
     if run is not None or len(asked) != 1 or _is_of_another_job(command):
         return None
@@ -182,7 +182,7 @@ def memory(command: Command) -> Limit | None:
         cpus = command.text.batch_processors
         each = (int(cpus.text) if cpus is not None else 1) * (tasks(command) or 1)
     size = _size(text)
-    return Limit(size * each, command.text.place(given.start, given.end)) if size else None  # `--mem=0` is all that there is
+    return JobLimit(size * each, command.text.place(given.start, given.end)) if size else None  # `--mem=0` is all that there is
 
 
 def tasks(command: Command) -> int | None:

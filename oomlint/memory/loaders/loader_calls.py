@@ -13,7 +13,7 @@ from oomlint.api_names import LOADERS
 from oomlint.finding import Confidence, Place
 from oomlint.model import arguments, names
 from oomlint.model.evaluate import Evaluator
-from oomlint.model.readings import Memory, finder
+from oomlint.model.readings import AnswerMemory, finder
 from oomlint.model.values import (
     ABSENT,
     Absent,
@@ -27,7 +27,7 @@ from oomlint.model.values import (
     FunctionRef,
     Instance,
     Partial,
-    Step,
+    ProvenanceStep,
     Unknown,
     assumptions,
     meet,
@@ -105,7 +105,7 @@ class Loader(Struct, frozen=True, eq=False):
         return [arg for arg in self.call.args if arg.star == "**"]
 
 
-class Use(Struct, frozen=True):
+class LoaderUse(Struct, frozen=True):
     """A loader in one frame, on one way that leads there."""
 
     loader: Loader
@@ -119,9 +119,9 @@ class Loaders:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator = evaluator_of(project)
-        self._found: Memory[str, list[Loader]] = Memory(project.readings)
-        self._reached: Memory[str, list[Loader]] = Memory(project.readings)
-        self._arguments: Memory[object, list[Alternative]] = Memory(project.readings)
+        self._found: AnswerMemory[str, list[Loader]] = AnswerMemory(project.readings)
+        self._reached: AnswerMemory[str, list[Loader]] = AnswerMemory(project.readings)
+        self._arguments: AnswerMemory[object, list[Alternative]] = AnswerMemory(project.readings)
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
@@ -285,11 +285,11 @@ class Loaders:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def uses(self, loader: Loader) -> Iterator[Use]:
+    def uses(self, loader: Loader) -> Iterator[LoaderUse]:
         """The loader in every frame and on every way that leads to its call."""
         for frame in self.evaluator.calls.frames(loader.module, loader.scope):
             for picks in self._ways(loader.call, frame)[:8]:
-                yield Use(loader, frame, picks)
+                yield LoaderUse(loader, frame, picks)
 
     def _ways(self, node: cst.CSTNode, frame: Frame) -> list[Picks]:
         """Picks under which control reaches ``node``, on through the calls that lead to its function."""
@@ -338,7 +338,7 @@ class Loaders:
         found = []
         for alt in self.argument(loader, "num_workers", frame):
             if isinstance(alt.value, Absent):
-                step = Step(loader.module, loader.call, "`num_workers` is not given, so it is 0", kind="missing")
+                step = ProvenanceStep(loader.module, loader.call, "`num_workers` is not given, so it is 0", kind="missing")
                 found.append(replace(alt, value=Const(0), story=(step,)))
             else:
                 found.append(alt)

@@ -11,7 +11,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive
 from oomlint.memory.shared.content_kinds import PAYLOAD
 from oomlint.model import names
-from oomlint.model.values import Display, Each, Frame, FunctionRef, Instance, PartOfEach, Unknown, Written
+from oomlint.model.values import Display, Each, Frame, FunctionRef, Instance, PartOfEach, SourceExpression, Unknown
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _is_decoded(node: cst.BaseExpression, frame: Frame, project: Project, depth:
     evaluator = evaluator_of(project)
     if isinstance(node, cst.Call) and names.dotted(node.func) == "next" and node.args:
         return _gives_decoded(node.args[0].value, frame, project, depth)
-    if isinstance(node, cst.Call) and all(type(alt.value) in {Unknown, Written} for alt in evaluator.values(node.func, frame)):
+    if isinstance(node, cst.Call) and all(type(alt.value) in {Unknown, SourceExpression} for alt in evaluator.values(node.func, frame)):
         return any(_is_decoded(arg.value, frame, project, depth + 1) for arg in node.args)  # what is applied to an array makes another one of it
     for alt in evaluator.values(node, frame)[:4]:
         value = alt.value.whole if isinstance(alt.value, PartOfEach) else alt.value

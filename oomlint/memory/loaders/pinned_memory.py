@@ -13,7 +13,7 @@ from oomlint.memory.datasets.samples import batches_of
 from oomlint.memory.facts import allocation_fact, dataset_facts, loader_fact
 from oomlint.memory.loaders.in_flight import PREFETCHED, number_under
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame, assumptions
 
@@ -115,6 +115,6 @@ def rounded_arrays(module: Module, project: Project) -> Iterator[Rounded]:
         else:
             continue
         exact = content.size.exact
-        if content.kind is Kind.TENSOR and exact is not None and is_wasteful(exact, block(exact)):
+        if content.kind is PayloadKind.TENSOR and exact is not None and is_wasteful(exact, block(exact)):
             fact = allocation_fact(module, call, ByteSize(exact))
             yield Rounded(module.place(call), exact, block(exact), 1, confidence_of(content.doubt), facts=(fact,))

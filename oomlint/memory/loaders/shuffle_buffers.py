@@ -12,14 +12,14 @@ from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive, loade
 from oomlint.memory.loaders.own_buffers import filled
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments
-from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Instance, Written
+from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Instance, SourceExpression
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Fact, Place
-    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame, Value
 
@@ -35,7 +35,7 @@ _SAME: Final = frozenset(
 _DEEPEST: Final = 24  # stages
 
 
-class Stage(Struct, frozen=True):
+class StreamStage(Struct, frozen=True):
     """One step of a stream: what is called, and with which arguments."""
 
     name: str
@@ -48,7 +48,7 @@ class Stage(Struct, frozen=True):
         return self.frame.module.place(call.func.attr if isinstance(call.func, cst.Attribute) else call, message)
 
 
-class Shuffled(Struct, frozen=True):
+class ShuffledLoader(Struct, frozen=True):
     """A loader with workers over a stream that shuffles decoded samples."""
 
     loader: Loader
@@ -59,7 +59,7 @@ class Shuffled(Struct, frozen=True):
     facts: tuple[Fact, ...]
 
 
-def shuffled(module: Module, project: Project) -> Iterator[Shuffled]:
+def shuffled(module: Module, project: Project) -> Iterator[ShuffledLoader]:
     """Loaders of the module whose workers shuffle decoded samples, each with its largest buffer."""
     loaders = loaders_of(project)
     for loader in loaders.of(module) if not holds_tests(module) else ():
@@ -68,7 +68,7 @@ def shuffled(module: Module, project: Project) -> Iterator[Shuffled]:
             yield max(found, key=lambda case: (case.workers is not None, case.size))
 
 
-def _of_use(use: Use, project: Project) -> Iterator[Shuffled]:
+def _of_use(use: LoaderUse, project: Project) -> Iterator[ShuffledLoader]:
     loaders = loaders_of(project)
     counts = loaders.workers(use.loader, use.frame)
     known = [alt for alt in counts if is_positive(alt.value) and alt.under(use.picks) is not None]
@@ -79,8 +79,8 @@ def _of_use(use: Use, project: Project) -> Iterator[Shuffled]:
         for buffer in filled(dataset.value, project) if isinstance(dataset.value, Instance) else ():
             if isinstance(buffer.given.const, int) and buffer.given.const >= MANY:
                 facts = (loader_fact(use.loader, [workers] if workers is not None else []),)
-                yield Shuffled(use.loader, buffer.given.const, workers, buffer.given, (buffer.fills,), facts)
-        decoded: Stage | None = None
+                yield ShuffledLoader(use.loader, buffer.given.const, workers, buffer.given, (buffer.fills,), facts)
+        decoded: StreamStage | None = None
         for stage in _stages(dataset.value, project):
             if stage.name == "decode" and _makes_pictures(stage, project):
                 decoded = stage
@@ -89,30 +89,30 @@ def _of_use(use: Use, project: Project) -> Iterator[Shuffled]:
                 if given is not None and isinstance(given.const, int) and given.const >= MANY:
                     places = (stage.place("this fills the buffer"), decoded.place("with samples that are decoded here"))
                     facts = (loader_fact(use.loader, [workers] if workers is not None else []),)
-                    yield Shuffled(use.loader, given.const, workers, given, places, facts)
+                    yield ShuffledLoader(use.loader, given.const, workers, given, places, facts)
             elif (stage.name == "map" and _leaves_out(stage, project)) or (
                 stage.name not in _SAME and (stage.name not in _TAKES_OUT or not _keeps_pictures(stage, project))
             ):
                 decoded = None  # they are gone, or nobody knows what it gives
 
 
-def _stages(value: Value, project: Project, deepest: int = _DEEPEST) -> list[Stage]:
+def _stages(value: Value, project: Project, deepest: int = _DEEPEST) -> list[StreamStage]:
     """The steps of a stream of webdataset, in their order; empty for anything else."""
     evaluator = evaluator_of(project)
     if isinstance(value, ExternalCall) and value.name == f"{_LIBRARY}DataPipeline":
         return [stage for arg in value.call.args for stage in _listed(arg, value.frame, project)]
     if isinstance(value, ExternalCall) and value.name == f"{_LIBRARY}WebDataset":
-        return [Stage("WebDataset", value.call, value.frame)]
-    if not isinstance(value, Written) or not isinstance(value.node, cst.Call) or value.frame is None or deepest == 0:
+        return [StreamStage("WebDataset", value.call, value.frame)]
+    if not isinstance(value, SourceExpression) or not isinstance(value.node, cst.Call) or value.frame is None or deepest == 0:
         return []
     func = value.node.func
     if not isinstance(func, cst.Attribute):
         return []
     before = max((_stages(alt.value, project, deepest - 1) for alt in evaluator.values(func.value, value.frame)[:4]), key=len, default=[])
-    return [*before, Stage(func.attr.value, value.node, value.frame)] if before else []
+    return [*before, StreamStage(func.attr.value, value.node, value.frame)] if before else []
 
 
-def _listed(arg: cst.Arg, frame: Frame, project: Project) -> Iterator[Stage]:
+def _listed(arg: cst.Arg, frame: Frame, project: Project) -> Iterator[StreamStage]:
     """The steps that an argument of `DataPipeline` gives: one, or a list of them that nobody adds to."""
     for alt in evaluator_of(project).values(arg.value, frame)[:1]:
         value = alt.value
@@ -120,12 +120,12 @@ def _listed(arg: cst.Arg, frame: Frame, project: Project) -> Iterator[Stage]:
             for element in value.node.elements:
                 yield from _listed(cst.Arg(element.value), value.frame, project)
         elif isinstance(value, ExternalCall) and value.name.startswith(_LIBRARY):
-            yield Stage(value.name.rpartition(".")[2], value.call, value.frame)
+            yield StreamStage(value.name.rpartition(".")[2], value.call, value.frame)
         else:
-            yield Stage("", cst.Call(arg.value), frame)
+            yield StreamStage("", cst.Call(arg.value), frame)
 
 
-def _makes_pictures(stage: Stage, project: Project) -> bool:
+def _makes_pictures(stage: StreamStage, project: Project) -> bool:
     """Whether a stage decodes pictures or videos: without an argument, `decode` leaves them as they are."""
     for arg in stage.call.args:
         for alt in evaluator_of(project).values(arg.value, stage.frame)[:2] if arg.keyword is None and not arg.star else ():
@@ -137,7 +137,7 @@ def _makes_pictures(stage: Stage, project: Project) -> bool:
     return False
 
 
-def _keeps_pictures(stage: Stage, project: Project) -> bool:
+def _keeps_pictures(stage: StreamStage, project: Project) -> bool:
     """Whether a picture is among the entries that a stage takes out of each sample."""
     for arg in stage.call.args:
         found = evaluator_of(project).values(arg.value, stage.frame)[:2] if arg.keyword is None else ()
@@ -147,7 +147,7 @@ def _keeps_pictures(stage: Stage, project: Project) -> bool:
     return False
 
 
-def _leaves_out(stage: Stage, project: Project) -> bool:
+def _leaves_out(stage: StreamStage, project: Project) -> bool:
     """Whether a function that is applied to each sample reads only entries of it that are no pictures."""
     for arg in stage.call.args[:1]:
         functions: list[cst.CSTNode] = [arg.value] if isinstance(arg.value, cst.Lambda) else []
@@ -180,7 +180,7 @@ def _text(node: cst.BaseExpression) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _size(stage: Stage, project: Project) -> Alternative | None:
+def _size(stage: StreamStage, project: Project) -> Alternative | None:
     """The number of samples that a stage keeps."""
     given = arguments.argument_for(stage.call, "size", "bufsize", place=0)
     found = evaluator_of(project).values(given, stage.frame) if given is not None else []

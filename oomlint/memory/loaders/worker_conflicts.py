@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MOST_RELATED = 12  # more places tell no story
 
 
-class Told(Struct, frozen=True):
+class ArgumentConflicts(Struct, frozen=True):
     """All conflicts of one argument that are told at one place."""
 
     place: Place
@@ -64,7 +64,7 @@ class Reported(TypedDict):
     given: tuple[Place, ...]
 
 
-class Guard(Struct, frozen=True):
+class WorkerGuard(Struct, frozen=True):
     """How an argument is made to depend on the worker count.
 
     ``make`` gets the argument's code and the worker count's, both ready to be operands, and whether the argument is literally ``True``. What it makes is
@@ -80,7 +80,7 @@ class Guard(Struct, frozen=True):
         return f'**({{"{self.argument}": {given}}} if {count} > 0 else {{}})'
 
 
-def told(module: Module, project: Project, guard: Guard, harmful: Callable[[Value], bool]) -> Iterator[Told]:
+def told(module: Module, project: Project, guard: WorkerGuard, harmful: Callable[[Value], bool]) -> Iterator[ArgumentConflicts]:
     """Every place of ``module`` at which a loader without workers gets an argument that needs them."""
     loaders = loaders_of(project)
     groups: dict[cst.Call, list[Conflict]] = {}
@@ -125,7 +125,7 @@ def is_expected(module: Module, call: cst.Call) -> bool:
     return False
 
 
-def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guard) -> Told:
+def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: WorkerGuard) -> ArgumentConflicts:
     place = module.place(call)
     conflicts.sort(key=lambda c: (c.reachable, assumptions(c.workers, c.given)))
     best = conflicts[0]
@@ -153,7 +153,7 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guar
     fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard, module)
     beside = given_beside(*([one.given] for one in conflicts))  # a file may well say that there are no workers: the call has no guard then
     shown = tuple(related[:_MOST_RELATED])
-    return Told(place, severity, best.confidence, shown, fix, _given(best), _origin(best), best.loader.written, _facts(conflicts), beside)
+    return ArgumentConflicts(place, severity, best.confidence, shown, fix, _given(best), _origin(best), best.loader.written, _facts(conflicts), beside)
 
 
 def _facts(conflicts: list[Conflict]) -> tuple[Fact, ...]:
@@ -169,7 +169,7 @@ def _add(places: list[Place], spot: Place) -> None:
         places.append(spot)
 
 
-def _advice(guard: Guard, module: Module) -> Fix:
+def _advice(guard: WorkerGuard, module: Module) -> Fix:
     literal = False
     made = f"{guard.argument}={guard.make('<value>', '<workers>', literal)}"
     if _is_older(module, guard):
@@ -177,7 +177,7 @@ def _advice(guard: Guard, module: Module) -> Fix:
     return Fix(Safety.DISPLAY, f"store the worker count in a variable and guard the argument: `{made}`")
 
 
-def _is_older(module: Module, guard: Guard) -> bool:
+def _is_older(module: Module, guard: WorkerGuard) -> bool:
     """Whether the project runs with a torch that does not allow what the guard makes."""
     return torch_versions(module.project, module).lacks(guard.since)
 
@@ -204,7 +204,7 @@ def _origin(conflict: Conflict) -> str:
 # -- the guard ----------------------------------------------------------------------------------------------------------
 
 
-def _guarded(conflicts: list[Conflict], guard: Guard) -> tuple[Edit, str] | None:
+def _guarded(conflicts: list[Conflict], guard: WorkerGuard) -> tuple[Edit, str] | None:
     """The edit that makes the argument of one loader depend on its workers, with a word about it."""
     loader = conflicts[0].loader
     arg = loader.explicit(guard.argument)
@@ -213,7 +213,7 @@ def _guarded(conflicts: list[Conflict], guard: Guard) -> tuple[Edit, str] | None
     return _guard_in_mapping(conflicts[0], guard)
 
 
-def _guard_in_call(loader: Loader, arg: cst.Arg, guard: Guard) -> tuple[Edit, str] | None:
+def _guard_in_call(loader: Loader, arg: cst.Arg, guard: WorkerGuard) -> tuple[Edit, str] | None:
     tree = loader.module.tree
     workers = loader.explicit("num_workers")
     if loader.layers:
@@ -237,7 +237,7 @@ def _guard_in_call(loader: Loader, arg: cst.Arg, guard: Guard) -> tuple[Edit, st
     return _replaced(loader, arg.value, count, guard)
 
 
-def _replaced(loader: Loader, node: cst.BaseExpression, count: str, guard: Guard) -> tuple[Edit, str] | None:
+def _replaced(loader: Loader, node: cst.BaseExpression, count: str, guard: WorkerGuard) -> tuple[Edit, str] | None:
     tree = loader.module.tree
     if _is_older(loader.module, guard):
         return _left_out(loader.module, node, count, guard)
@@ -246,7 +246,7 @@ def _replaced(loader: Loader, node: cst.BaseExpression, count: str, guard: Guard
     return replace(tree, node, content), f"set it only when there are workers: `{guard.argument}={content}`"
 
 
-def _left_out(module: Module, node: cst.BaseExpression, count: str, guard: Guard) -> tuple[Edit, str] | None:
+def _left_out(module: Module, node: cst.BaseExpression, count: str, guard: WorkerGuard) -> tuple[Edit, str] | None:
     """The edit that gives the argument only where there are workers, in a call that may take a mapping there."""
     arg = module.walk.parents.get(node)
     call = module.walk.parents.get(arg) if isinstance(arg, cst.Arg) else None
@@ -259,7 +259,7 @@ def _left_out(module: Module, node: cst.BaseExpression, count: str, guard: Guard
     return text.replaced(text.span(arg.keyword)[0], text.span(node)[1], content), f"give it only when there are workers: `{content}`"
 
 
-def _guard_in_mapping(conflict: Conflict, guard: Guard) -> tuple[Edit, str] | None:
+def _guard_in_mapping(conflict: Conflict, guard: WorkerGuard) -> tuple[Edit, str] | None:
     """Guard the argument where a keyword dictionary gives it: in the literal, in ``dict(...)``, in an item's assignment."""
     loader = conflict.loader
     last = conflict.given.story[-1] if conflict.given.story else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.datasets.dataset_classes import Dataset
-    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.memory.shared.start_methods import StartMethods
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
@@ -33,7 +33,7 @@ _DEEPEST: Final = 3  # calls from a method that reads a sample to one that moves
 _MOST_RELATED: Final = 5
 
 
-class Touch(Struct, frozen=True):
+class DeviceTouch(Struct, frozen=True):
     """A loader whose workers use an accelerator."""
 
     loader: Loader
@@ -44,7 +44,7 @@ class Touch(Struct, frozen=True):
     facts: tuple[Fact, ...]
 
 
-def touches(module: Module, project: Project) -> Iterator[Touch]:
+def touches(module: Module, project: Project) -> Iterator[DeviceTouch]:
     """Loaders of the module with workers whose dataset or collate function uses CUDA; one case a loader."""
     loaders = loaders_of(project)
     for loader in loaders.of(module) if not holds_tests(module) else ():
@@ -53,7 +53,7 @@ def touches(module: Module, project: Project) -> Iterator[Touch]:
             yield found
 
 
-def _of_use(use: Use, project: Project) -> Iterator[Touch]:
+def _of_use(use: LoaderUse, project: Project) -> Iterator[DeviceTouch]:
     loaders, evaluator, loader, frame = loaders_of(project), evaluator_of(project), use.loader, use.frame
     numbers = [alt for alt in loaders.workers(loader, frame) if isinstance(alt.value, Const) and _positive(alt.value.value)]
     workers = min((alt for alt in numbers if alt.under(use.picks) is not None), key=lambda alt: alt.reach, default=None)
@@ -64,13 +64,13 @@ def _of_use(use: Use, project: Project) -> Iterator[Touch]:
         spot = _in_function(alt.value, None, evaluator) if isinstance(alt.value, FunctionRef) else None
         if spot is not None and isinstance(alt.value, FunctionRef):
             related = (spot, *story_places(place, workers, alt))[:_MOST_RELATED]
-            yield Touch(loader, f"`{alt.value.scope.name}`", workers, methods, related, (loader_fact(loader, [workers], "collate_fn", methods),))
+            yield DeviceTouch(loader, f"`{alt.value.scope.name}`", workers, methods, related, (loader_fact(loader, [workers], "collate_fn", methods),))
     for dataset in datasets_of(project).of(loaders, loader, frame):
         by, spot = _in_dataset(dataset, evaluator)
         if spot is not None:
             related = (spot, *story_places(place, workers))[:_MOST_RELATED]
             facts: list[Fact] = [loader_fact(loader, [workers], "", methods), *dataset_facts(dataset)]
-            yield Touch(loader, by, workers, methods, related, tuple(facts))
+            yield DeviceTouch(loader, by, workers, methods, related, tuple(facts))
 
 
 def _positive(value: object) -> bool:

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
-from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Written
+from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, SourceExpression
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _names_of_devices(node: cst.BaseExpression, frame: Frame, evaluator: Evaluat
         elif isinstance(value, Display) and isinstance(value.node, cst.Dict):  # from one device to another
             for element in value.node.elements:
                 yield from _names_of_devices(element.value, value.frame, evaluator)
-        elif isinstance(value, Written):
+        elif isinstance(value, SourceExpression):
             yield from _beginning(value.node)
     for part in (node, *(step.node for alt in evaluator.values(node, frame) for step in alt.story)):
         yield from _beginning(part)

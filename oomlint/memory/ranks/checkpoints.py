@@ -34,7 +34,7 @@ _SAME: Final = frozenset({"items", "values", "copy"})
 _WHOLES: Final = frozenset({"dict", "OrderedDict", "list"})
 
 
-class Kept(Struct, frozen=True, eq=False):
+class KeptCheckpoint(Struct, frozen=True, eq=False):
     """A checkpoint that names keep, whole or in parts, while something trains."""
 
     module: Module
@@ -55,7 +55,7 @@ class Weights(Struct, frozen=True, eq=False):
 
     call: cst.Call
     ranks: Ranks
-    kept: Kept | None
+    kept: KeptCheckpoint | None
 
 
 def weights(module: Module, project: Project) -> Iterator[Weights]:
@@ -229,13 +229,13 @@ class _Life:
         return True
 
 
-def kept_while_training(module: Module, scope: Scope, call: cst.Call, project: Project) -> Kept | None:
+def kept_while_training(module: Module, scope: Scope, call: cst.Call, project: Project) -> KeptCheckpoint | None:
     """A checkpoint that names keep while something trains, wherever its tensors are sent to."""
     keepers, training = _Life(module, scope, call, project).kept()
-    return Kept(module, scope, call, keepers, training) if training is not None else None
+    return KeptCheckpoint(module, scope, call, keepers, training) if training is not None else None
 
 
-def released(found: Kept, project: Project) -> Fix | None:
+def released(found: KeptCheckpoint, project: Project) -> Fix | None:
     """The fix that lets go of a checkpoint once it was used last: ``del checkpoint``."""
     life = _Life(found.module, found.scope, found.call, project)
     walk = found.module.walk

@@ -13,7 +13,7 @@ from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
-from oomlint.model.held import Kind, Size
+from oomlint.model.tensor_state import SampleSize, ValueKind
 from oomlint.model.values import FunctionRef
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend, path_of
@@ -55,7 +55,7 @@ class Gather(Struct, frozen=True, eq=False):
     first: bool = False  # the one that reads it is proven to be rank 0
 
 
-class Reads(Struct, frozen=True):
+class RankReads(Struct, frozen=True):
     """Who reads something: where one rank does, whether others put it together first."""
 
     first: cst.CSTNode
@@ -193,11 +193,11 @@ class Gathers:
         """Whether a number, or one for each sample, is put in, for all that the flow tells."""
         puts = [store for record in runs_of(self.project).records(module, scope) for store in record.stores if store.expression is effect.value]
         leaves = [leaf for store in puts for leaf in store.value.leaves()]
-        return bool(leaves) and all(leaf.size <= Size.SMALL or leaf.kind is Kind.PLAIN for leaf in leaves)
+        return bool(leaves) and all(leaf.size <= SampleSize.SMALL or leaf.kind is ValueKind.PLAIN for leaf in leaves)
 
     # -- who reads it ------------------------------------------------------------------------------------------------------
 
-    def reads(self, module: Module, scope: Scope, statement: cst.CSTNode, name: str) -> Reads | None:
+    def reads(self, module: Module, scope: Scope, statement: cst.CSTNode, name: str) -> RankReads | None:
         """Where one rank alone reads what a statement gave a name; ``None`` where others need it, or nobody is seen to read it."""
         gathered = {name}
         first: cst.CSTNode | None = None
@@ -215,7 +215,7 @@ class Gathers:
                 if not self._only_put_together(module, node, gathered):
                     return None
                 looked = True
-        return Reads(first, looked) if first is not None else None
+        return RankReads(first, looked) if first is not None else None
 
     def _only_put_together(self, module: Module, node: cst.Name, gathered: set[str]) -> bool:
         """Whether a use makes another form of the same, which is a part of what was gathered then."""

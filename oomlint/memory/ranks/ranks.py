@@ -15,8 +15,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.qualified_names import library_name, project_function
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
-from oomlint.model.readings import Memory, finder
-from oomlint.model.values import Const, ExternalCall, Unknown, Written
+from oomlint.model.readings import AnswerMemory, finder
+from oomlint.model.values import Const, ExternalCall, SourceExpression, Unknown
 from oomlint.syntax.nodes import descend, path_of
 from oomlint.weighing import in_each
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from oomlint.finding import Finding, Place
-    from oomlint.model.calls import Site
+    from oomlint.model.calls import CallSite
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
     from oomlint.syntax.scopes import Scope
@@ -85,7 +85,7 @@ class RanksOf:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator = evaluator_of(project)
-        self._files: Memory[str, Ranks | None] = Memory(project.readings)
+        self._files: AnswerMemory[str, Ranks | None] = AnswerMemory(project.readings)
 
     def at(self, module: Module, scope: Scope, node: cst.CSTNode | None = None) -> Ranks | None:
         """The ranks that run a function, or the code at ``node`` in it; ``None`` where one process alone does, or nobody knows of several."""
@@ -103,7 +103,7 @@ class RanksOf:
         ways = (self._at(site.module, site.scope, site.call, depth + 1) for site in sites if site.scope is not scope)
         return next((one for one in ways if one is not None), None)
 
-    def _is_apart(self, site: Site, module: Module, scope: Scope) -> bool:
+    def _is_apart(self, site: CallSite, module: Module, scope: Scope) -> bool:
         """Whether a call of a function in a file of ranks is not on each of them: on one alone, or in another script that never joins them."""
         if self.on_one(site.module, site.scope, site.call):
             return True
@@ -143,7 +143,7 @@ class RanksOf:
             return False
         return all(sum(map(int, self.project.search(_said_in, (one.name,), module.path, holding=one.name).values())) == 1 for one in joining.made)
 
-    def _joins(self, site: Site, joined: Collection[Module], depth: int) -> bool:
+    def _joins(self, site: CallSite, joined: Collection[Module], depth: int) -> bool:
         """Whether a file that leads to a call makes the process one of several."""
         if site.module in joined:
             return True
@@ -286,7 +286,7 @@ class RanksOf:
             return False
         for alt in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope)):
             value = alt.value
-            if isinstance(value, Written) and value.node is not None and value.frame is not None and value.node is not test:
+            if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and value.node is not test:
                 frame = value.frame
                 if self.tells(frame.module, frame.scope, value.node, wanted=True, first=first, depth=depth + 1):
                     return True
@@ -330,7 +330,7 @@ def _written(value: Value) -> str:
     """How a value is written where it is made."""
     if isinstance(value, ExternalCall):
         return value.frame.module.code(value.call)
-    return value.frame.module.code(value.node) if isinstance(value, Written) and value.node is not None and value.frame is not None else ""
+    return value.frame.module.code(value.node) if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None else ""
 
 
 def _set_to(module: Module, scope: Scope, node: cst.BaseExpression) -> Iterator[str]:

@@ -12,7 +12,7 @@ from oomlint.memory.datasets.sample_uses import has_arrays
 from oomlint.memory.datasets.worker_copies import as_used, is_light, is_small, owner_of, wholly_held
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.ranks.ranks import SPAWN, ranks_of
-from oomlint.memory.shared.content_kinds import PAYLOAD, Kind
+from oomlint.memory.shared.content_kinds import PAYLOAD, PayloadKind
 from oomlint.memory.shared.qualified_names import library_name, project_function
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
-    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.memory.ranks.ranks import Ranks
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
@@ -56,7 +56,7 @@ def sharded(module: Module, project: Project) -> Iterator[Sharded]:
             yield found
 
 
-def _of_use(loader: Loader, use: Use, project: Project) -> Iterator[Sharded]:
+def _of_use(loader: Loader, use: LoaderUse, project: Project) -> Iterator[Sharded]:
     loaders, datasets = loaders_of(project), datasets_of(project)
     sampler = _sampler(loader, use, project)
     if sampler is None:
@@ -67,13 +67,13 @@ def _of_use(loader: Loader, use: Use, project: Project) -> Iterator[Sharded]:
         held = [used for used in (as_used(h, dataset, loader) for h in dataset.every()) if not is_small(used.content, project.settings)]
         heavy = [h for h in wholly_held(dataset, held) if _is_heavy(h, dataset, loader) and not _is_its_own(h, dataset, loader)]
         if dataset.unknown:  # a container may be a table of what is read elsewhere
-            heavy = [h for h in heavy if h.content.kind in {Kind.ARRAY, Kind.TENSOR}]
+            heavy = [h for h in heavy if h.content.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR}]
         if heavy:
             holding = min(heavy, key=lambda h: h.content.doubt)
             yield Sharded(loader, dataset, holding, sampler, ranks_of(project).at(loader.module, loader.scope))
 
 
-def _sampler(loader: Loader, use: Use, project: Project) -> tuple[Module, cst.CSTNode] | None:
+def _sampler(loader: Loader, use: LoaderUse, project: Project) -> tuple[Module, cst.CSTNode] | None:
     """Where the sampler is made that deals out the indices among the ranks."""
     evaluator = loaders_of(project).evaluator
     for alt in loaders_of(project).argument(loader, "sampler", use.frame):
@@ -94,7 +94,7 @@ def _deals_out(sampler: ExternalCall, evaluator: Evaluator) -> bool:
 def _is_its_own(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     """Whether each rank holds something else, for the rank goes into what is read, or all share it, for `torch.multiprocessing` moves what it sends."""
     project, owner, content = loader.module.project, owner_of(dataset, holding), holding.content
-    ranks, tensors = ranks_of(project), content.kind in {Kind.TENSOR, Kind.TENSORS}
+    ranks, tensors = ranks_of(project), content.kind in {PayloadKind.TENSOR, PayloadKind.TENSORS}
     made = [(content.module, content.node)]
     if owner.instance is not None and owner.instance.at is not None:
         made.append((owner.instance.at.module, owner.instance.call))
@@ -130,6 +130,6 @@ def _is_heavy(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     owner = owner_of(dataset, holding)
     if is_light(holding, owner, loader) or is_small(holding.content, loader.module.project.settings):
         return False
-    if holding.content.kind in PAYLOAD | {Kind.BLOB}:
+    if holding.content.kind in PAYLOAD | {PayloadKind.BLOB}:
         return True
-    return holding.content.kind is Kind.OBJECTS and has_arrays(owner, holding.name, datasets_of(loader.module.project).evaluator)
+    return holding.content.kind is PayloadKind.OBJECTS and has_arrays(owner, holding.name, datasets_of(loader.module.project).evaluator)

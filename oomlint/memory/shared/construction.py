@@ -11,7 +11,7 @@ from oomlint.frameworks import STEP_METHODS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
 from oomlint.model import names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
 from oomlint.scout.telling_names import is_data_class, makes_data
 
@@ -35,9 +35,9 @@ class Constructions:
     def __init__(self, project: Project) -> None:
         self.evaluator = evaluator_of(project)
         self.contents = datasets_of(project).contents
-        self._is: Memory[Scope, bool] = Memory(project.readings)
-        self._datasets: Memory[Scope, list[ClassRef]] = Memory(project.readings)
-        self._built: Memory[Scope, frozenset[Scope]] = Memory(project.readings)
+        self._is: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
+        self._datasets: AnswerMemory[Scope, list[ClassRef]] = AnswerMemory(project.readings)
+        self._built: AnswerMemory[Scope, frozenset[Scope]] = AnswerMemory(project.readings)
         self._items: dict[Scope, frozenset[Scope]] = {}  # filled beside the one before
 
     def is_dataset(self, cls: ClassRef) -> bool:

@@ -8,9 +8,9 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, PAYLOAD, Classifier, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, PAYLOAD, Classifier, Content, PayloadKind, worst
 from oomlint.model import names
-from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
+from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value
 from oomlint.syntax.nodes import UNKNOWN_KEY
 
 if TYPE_CHECKING:
@@ -32,22 +32,22 @@ _WORDS: dict[type, str] = {
     cst.ListComp: "list", cst.SetComp: "set", cst.DictComp: "dict",
 }  # fmt: skip
 # What a container of the key holds, and how it is called.
-_OF: dict[Kind, tuple[Kind, str]] = {
-    Kind.ARRAY: (Kind.ARRAYS, "NumPy arrays"),
-    Kind.ARRAYS: (Kind.ARRAYS, "NumPy arrays"),
-    Kind.MEMMAP: (Kind.ARRAYS, "NumPy arrays"),
-    Kind.OBJECT_ARRAY: (Kind.ARRAYS, "NumPy arrays"),
-    Kind.TENSOR: (Kind.TENSORS, "tensors"),
-    Kind.TENSORS: (Kind.TENSORS, "tensors"),
-    Kind.PATHS: (Kind.PATHS, "file names"),
-    Kind.TEXT: (Kind.OBJECTS, "strings"),
-    Kind.SCALAR: (Kind.OBJECTS, "numbers"),
+_OF: dict[PayloadKind, tuple[PayloadKind, str]] = {
+    PayloadKind.ARRAY: (PayloadKind.ARRAYS, "NumPy arrays"),
+    PayloadKind.ARRAYS: (PayloadKind.ARRAYS, "NumPy arrays"),
+    PayloadKind.MEMMAP: (PayloadKind.ARRAYS, "NumPy arrays"),
+    PayloadKind.OBJECT_ARRAY: (PayloadKind.ARRAYS, "NumPy arrays"),
+    PayloadKind.TENSOR: (PayloadKind.TENSORS, "tensors"),
+    PayloadKind.TENSORS: (PayloadKind.TENSORS, "tensors"),
+    PayloadKind.PATHS: (PayloadKind.PATHS, "file names"),
+    PayloadKind.TEXT: (PayloadKind.OBJECTS, "strings"),
+    PayloadKind.SCALAR: (PayloadKind.OBJECTS, "numbers"),
 }
 # Bytes that an array or a tensor takes beside its numbers: 539 bytes for a tensor of three numbers (measured with torch 2.13.0, resident set).
-_OBJECTS = {Kind.ARRAY: 128, Kind.TENSOR: 512}
-_RECORDS = frozenset({Kind.ARRAYS, Kind.TENSORS, Kind.OBJECTS, Kind.UNKNOWN})
-_NAMED_BY_ELEMENT = frozenset({Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB})
-_LIKE_ELEMENT = frozenset({Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK})
+_OBJECTS = {PayloadKind.ARRAY: 128, PayloadKind.TENSOR: 512}
+_RECORDS = frozenset({PayloadKind.ARRAYS, PayloadKind.TENSORS, PayloadKind.OBJECTS, PayloadKind.UNKNOWN})
+_NAMED_BY_ELEMENT = frozenset({PayloadKind.OBJECTS, PayloadKind.SMALL, PayloadKind.FRAME, PayloadKind.BLOB})
+_LIKE_ELEMENT = frozenset({PayloadKind.HANDLE, PayloadKind.H5, PayloadKind.GENERATOR, PayloadKind.FUNCTION, PayloadKind.DATASET, PayloadKind.LOCK})
 _COUNTABLE = frozenset({"row", "list", "dict", "tuple", "set", "tensor", "string", "generator", "lambda"})
 _PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "pydantic.BaseModel"})
 _SAME_COUNT = frozenset({"enumerate", "tqdm", "sorted", "list", "tuple", "reversed", "track"})
@@ -65,17 +65,17 @@ class Containers(Classifier):
             element = self.of(inner, frame)
             count = self.count(node.for_in.iter, frame)
             if isinstance(node, cst.GeneratorExp):
-                return Content(Kind.GENERATOR, "a generator", module, node, element, count)
+                return Content(PayloadKind.GENERATOR, "a generator", module, node, element, count)
             word = _WORDS[type(node)]
             grown = self.grown(node, frame) if element.count == 0 else None  # `[[] for _ in range(n)]`
             if grown is not None:
                 return grown
             if isinstance(inner, cst.Integer | cst.SimpleString) or (isinstance(inner, cst.Name) and inner.value in {"None", "True", "False"}):
-                return Content(Kind.SMALL, f"a {word} of one value", module, node, element, count)
+                return Content(PayloadKind.SMALL, f"a {word} of one value", module, node, element, count)
             size = Size((element.size.exact + _OBJECTS.get(element.kind, 0)) * count) if element.size.exact and count is not None else Size()
             return replace(self.container(word, element, count, module, node), size=size)
         if isinstance(node, cst.Call):
-            return Content(Kind.OBJECTS, "a dict", module, node, count=len(node.args))
+            return Content(PayloadKind.OBJECTS, "a dict", module, node, count=len(node.args))
         literal = self._literal(node, frame)
         grown = self.grown(node, frame)
         return grown if grown is not None else literal
@@ -90,37 +90,37 @@ class Containers(Classifier):
         known = len(each) == len(elements) and all(one.kind in PAYLOAD for one in inner)
         content = replace(content, size=Size(sum(each)) if known else Size())
         if not inner:
-            return replace(content, kind=Kind.SMALL, words=f"an empty {word}", count=0)
-        if content.kind is Kind.UNKNOWN:
-            return replace(content, kind=Kind.OBJECTS, words=f"a {word}")
+            return replace(content, kind=PayloadKind.SMALL, words=f"an empty {word}", count=0)
+        if content.kind is PayloadKind.UNKNOWN:
+            return replace(content, kind=PayloadKind.OBJECTS, words=f"a {word}")
         return content
 
     def container(self, word: str, element: Content, count: int | None, module: Module, node: cst.CSTNode) -> Content:
         """A container of such elements."""
-        if element.kind is Kind.UNKNOWN and element.element is not None:
-            element = replace(element, kind=Kind.OBJECTS)  # a container for each, whatever is in it
+        if element.kind is PayloadKind.UNKNOWN and element.element is not None:
+            element = replace(element, kind=PayloadKind.OBJECTS)  # a container for each, whatever is in it
         inner = element.kind
-        kind, words = Kind.UNKNOWN, f"a {word}"
+        kind, words = PayloadKind.UNKNOWN, f"a {word}"
         if isinstance(element.node, cst.Dict) and inner in _RECORDS:
             # A record a sample: its header and its values are Python objects, whatever they hold.
-            kind, words = Kind.OBJECTS, f"a {word} of dicts"
-        elif inner is Kind.BLOB and "torch.load" in element.words:
-            kind, words = Kind.TENSORS, f"a {word} of tensors"
-        elif inner is Kind.PATHS and element.element is not None and word != "dict":  # of a dictionary the keys may be few folders
-            kind, words = Kind.OBJECTS, f"a {word} of {_plural(element.words)}"
+            kind, words = PayloadKind.OBJECTS, f"a {word} of dicts"
+        elif inner is PayloadKind.BLOB and "torch.load" in element.words:
+            kind, words = PayloadKind.TENSORS, f"a {word} of tensors"
+        elif inner is PayloadKind.PATHS and element.element is not None and word != "dict":  # of a dictionary the keys may be few folders
+            kind, words = PayloadKind.OBJECTS, f"a {word} of {_plural(element.words)}"
         elif element.words == CELL.words:
-            kind, words = Kind.OBJECTS, f"a {word} of values of a table"
+            kind, words = PayloadKind.OBJECTS, f"a {word} of values of a table"
         elif inner in _OF:
             kind, elements = _OF[inner]
             words = f"a {word} of {elements}"
         elif inner in _NAMED_BY_ELEMENT:
-            kind, words = Kind.OBJECTS, f"a {word} of {_plural(element.words).removeprefix('empty ')}"
-        elif inner is Kind.DATASET and element.dataset is not None and self._is_record(element.dataset):
-            kind, words = Kind.OBJECTS, f"a {word} of {element.words} objects"
+            kind, words = PayloadKind.OBJECTS, f"a {word} of {_plural(element.words).removeprefix('empty ')}"
+        elif inner is PayloadKind.DATASET and element.dataset is not None and self._is_record(element.dataset):
+            kind, words = PayloadKind.OBJECTS, f"a {word} of {element.words} objects"
         elif inner in _LIKE_ELEMENT:
             kind, words = inner, f"a {word} of {_plural(element.words)}"
-        strings = kind is Kind.OBJECTS and inner is Kind.TEXT and element.words != CELL.words
-        numbers = inner is Kind.SCALAR and element.numbers
+        strings = kind is PayloadKind.OBJECTS and inner is PayloadKind.TEXT and element.words != CELL.words
+        numbers = inner is PayloadKind.SCALAR and element.numbers
         return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=element.dataset)
 
     def _is_record(self, value: Instance) -> bool:
@@ -247,7 +247,7 @@ class Containers(Classifier):
                 return self.count(value.node.for_in.iter, value.frame)
         if isinstance(value, ExternalCall) and value.name == "builtins.range":
             return self._range(value.call, value.frame)
-        if isinstance(value, Written) and value.frame is not None:
+        if isinstance(value, SourceExpression) and value.frame is not None:
             if isinstance(value.node, cst.Subscript):
                 return self.sliced(value.node, value.frame)
             if isinstance(value.node, cst.Call) and names.last_name(value.node.func) in _SAME_COUNT and value.node.args:

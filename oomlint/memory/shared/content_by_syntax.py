@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oomlint.api_names import COLLECTIONS, DRAWS, REDUCTIONS
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed
-from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, PayloadKind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import External, ExternalCall, Frame
 
@@ -25,22 +25,22 @@ _TRANSFORMS = ("torchvision.transforms.", "torchaudio.transforms.")  # objects t
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
 _DRAWS = DRAWS | {"choice", "permutation"}
 
-_COMPUTING = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.FRAME})  # the operators of these take what stands beside them for numbers
-_CONTAINERS = frozenset({Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS})
+_COMPUTING = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME})  # the operators of these take what stands beside them for numbers
+_CONTAINERS = frozenset({PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARRAYS, PayloadKind.TENSORS})
 
 
 # Methods whose name says what they return, whatever they are called on.
-_TELLING: dict[str, tuple[Kind, str]] = {
-    **dict.fromkeys(("readlines", "splitlines"), (Kind.OBJECTS, "a list of lines")),
-    **dict.fromkeys(("glob", "rglob", "iterdir"), (Kind.PATHS, "file names")),
-    **dict.fromkeys(("loadAnns", "loadImgs", "loadCats"), (Kind.OBJECTS, "a list of dicts")),
+_TELLING: dict[str, tuple[PayloadKind, str]] = {
+    **dict.fromkeys(("readlines", "splitlines"), (PayloadKind.OBJECTS, "a list of lines")),
+    **dict.fromkeys(("glob", "rglob", "iterdir"), (PayloadKind.PATHS, "file names")),
+    **dict.fromkeys(("loadAnns", "loadImgs", "loadCats"), (PayloadKind.OBJECTS, "a list of dicts")),
 }
 
 
 # What a plain value becomes.
-_CONVERTED: dict[str, tuple[Kind, str]] = {
-    "builtins.str": (Kind.TEXT, "a string"),
-    **dict.fromkeys(("builtins.int", "builtins.float"), (Kind.SCALAR, "a number")),
+_CONVERTED: dict[str, tuple[PayloadKind, str]] = {
+    "builtins.str": (PayloadKind.TEXT, "a string"),
+    **dict.fromkeys(("builtins.int", "builtins.float"), (PayloadKind.SCALAR, "a number")),
 }
 
 
@@ -51,7 +51,7 @@ class WrittenForms(Classifier):
         """What can be said of an expression by the way it is written."""
         module = frame.module
         if isinstance(node, cst.FormattedString):
-            return Content(Kind.TEXT, "a string", module, node, strings=True)
+            return Content(PayloadKind.TEXT, "a string", module, node, strings=True)
         if isinstance(node, cst.BinaryOperation):
             return self._operation(node, frame)
         if isinstance(node, cst.Subscript):
@@ -62,14 +62,22 @@ class WrittenForms(Classifier):
 
     def _operation(self, node: cst.BinaryOperation, frame: Frame) -> Content:
         sides = [self.of(node.left, frame), self.of(node.right, frame)]
-        if isinstance(node.operator, cst.Modulo) and sides[0].kind is Kind.TEXT:
-            return Content(Kind.TEXT, "a string", frame.module, node, strings=True)
+        if isinstance(node.operator, cst.Modulo) and sides[0].kind is PayloadKind.TEXT:
+            return Content(PayloadKind.TEXT, "a string", frame.module, node, strings=True)
         best = worst(_results(node.operator, sides))
         repeated = [side for side in (node.left, node.right) if isinstance(side, cst.List) and len(side.elements) == 1]
         if isinstance(node.operator, cst.Multiply) and repeated:
             element = self.of(repeated[0].elements[0].value, frame)
-            return Content(Kind.SMALL, "a list of one value", frame.module, node, element)  # one object, however long the list
-        if best.kind in {Kind.ARRAY, Kind.TENSOR, Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS, Kind.FRAME}:
+            return Content(PayloadKind.SMALL, "a list of one value", frame.module, node, element)  # one object, however long the list
+        if best.kind in {
+            PayloadKind.ARRAY,
+            PayloadKind.TENSOR,
+            PayloadKind.OBJECTS,
+            PayloadKind.PATHS,
+            PayloadKind.ARRAYS,
+            PayloadKind.TENSORS,
+            PayloadKind.FRAME,
+        }:
             counts = [s.count for s in sides]
             known = counts[0] + counts[1] if isinstance(node.operator, cst.Add) and counts[0] is not None and counts[1] is not None else None
             return replace(best, module=frame.module, node=node, count=known)
@@ -77,16 +85,16 @@ class WrittenForms(Classifier):
 
     def _subscript(self, node: cst.Subscript, frame: Frame) -> Content:
         base = self.of(node.value, frame)
-        if base.kind is Kind.H5:
-            return Content(Kind.ARRAY, "an array read whole from HDF5", frame.module, node)
-        if base.kind in {Kind.MEMMAP, Kind.SHARED}:
+        if base.kind is PayloadKind.H5:
+            return Content(PayloadKind.ARRAY, "an array read whole from HDF5", frame.module, node)
+        if base.kind in {PayloadKind.MEMMAP, PayloadKind.SHARED}:
             return base
-        if base.kind in {Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS}:
-            one = isinstance(node.slice[0].slice, cst.Index) and base.element is not None and base.element.kind is not Kind.UNKNOWN
+        if base.kind in {PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARRAYS, PayloadKind.TENSORS}:
+            one = isinstance(node.slice[0].slice, cst.Index) and base.element is not None and base.element.kind is not PayloadKind.UNKNOWN
             return base.element if one and base.element is not None else replace(base, count=self.sliced(node, frame))
-        if base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.BLOB}:
+        if base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME, PayloadKind.BLOB}:
             return replace(base, size=Size())
-        return base if base.kind is Kind.TEXT else NOTHING
+        return base if base.kind is PayloadKind.TEXT else NOTHING
 
     def _method(self, node: cst.Call, frame: Frame) -> Content:
         func = node.func
@@ -95,21 +103,21 @@ class WrittenForms(Classifier):
             return self._called(node, frame)
         name = func.attr.value
         if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in self.evaluator.values(func.value, frame)):
-            return Content(Kind.ARRAY, "a NumPy array", module, node, size=allocated(f"numpy.random.{name}", node, self.evaluator, frame))
+            return Content(PayloadKind.ARRAY, "a NumPy array", module, node, size=allocated(f"numpy.random.{name}", node, self.evaluator, frame))
         if name in _TELLING:
             kind, words = _TELLING[name]
             return Content(kind, words, module, node, strings=words == "a list of lines")
         base = self.of(func.value, frame)
         if name == "split":
-            return Content(Kind.OBJECTS, "a list of strings", module, node, strings=True)
-        if name in _STRING_METHODS and (base.kind in {Kind.TEXT, Kind.UNKNOWN} or isinstance(func.value, cst.SimpleString)):
-            return Content(Kind.TEXT, "a string", module, node, strings=True)
-        if name == "read" and base.kind is Kind.HANDLE:
-            return Content(Kind.TEXT, "the text of a file", module, node)
-        if base.kind is Kind.H5:
+            return Content(PayloadKind.OBJECTS, "a list of strings", module, node, strings=True)
+        if name in _STRING_METHODS and (base.kind in {PayloadKind.TEXT, PayloadKind.UNKNOWN} or isinstance(func.value, cst.SimpleString)):
+            return Content(PayloadKind.TEXT, "a string", module, node, strings=True)
+        if name == "read" and base.kind is PayloadKind.HANDLE:
+            return Content(PayloadKind.TEXT, "the text of a file", module, node)
+        if base.kind is PayloadKind.H5:
             return _of_h5(name, module, node)
         if name in {"fit_transform", "transform", "inverse_transform"} and self._is_of("sklearn.", func.value, frame):
-            return Content(Kind.ARRAY, "a NumPy array", module, node)
+            return Content(PayloadKind.ARRAY, "a NumPy array", module, node)
         return _of_array(name, base, module, node) or _of_any(name, base, module, node)
 
     def _called(self, node: cst.Call, frame: Frame) -> Content:
@@ -121,19 +129,19 @@ class WrittenForms(Classifier):
             if isinstance(inner, cst.GeneratorExp):
                 return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
             if self.of(inner, frame).words == "a range":
-                return self.container(word, Content(Kind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
+                return self.container(word, Content(PayloadKind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
         called = [alt.value for alt in self.evaluator.values(func, frame)]
         plain = [_CONVERTED.get(one.name) if isinstance(one, External) else None for one in called]
         if plain and plain[0] is not None and len(set(plain)) == 1:
             kind, words = plain[0]
-            return Content(kind, words, module, node, strings=kind is Kind.TEXT, numbers=kind is Kind.SCALAR)
+            return Content(kind, words, module, node, strings=kind is PayloadKind.TEXT, numbers=kind is PayloadKind.SCALAR)
         made = [one.name for one in called if isinstance(one, ExternalCall)]
         if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
-            return Content(Kind.TENSOR, "a tensor", module, node)
+            return Content(PayloadKind.TENSOR, "a tensor", module, node)
         if node.args and any(name.startswith(_TRANSFORMS) for name in made):
             base = self.of(node.args[0].value, frame)
-            return replace(base, size=Size()) if base.kind in {Kind.ARRAY, Kind.TENSOR} else NOTHING
-        return Content(Kind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
+            return replace(base, size=Size()) if base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR} else NOTHING
+        return Content(PayloadKind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
 
     def _is_of(self, library: str, node: cst.BaseExpression, frame: Frame) -> bool:
         """Whether an expression is an object that a library made."""
@@ -154,34 +162,34 @@ def _results(operator: cst.BaseBinaryOp, sides: list[Content]) -> list[Content]:
 def _of_h5(method: str, module: Module, node: cst.Call) -> Content:
     """What a method of something in an open HDF5 file returns."""
     if method == "get":
-        return Content(Kind.H5, "an open `h5py.Dataset`", module, node)
+        return Content(PayloadKind.H5, "an open `h5py.Dataset`", module, node)
     if method in {"keys", "attrs", "items"}:
-        return Content(Kind.PATHS, "the keys of a file", module, node)
-    return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+        return Content(PayloadKind.PATHS, "the keys of a file", module, node)
+    return Content(PayloadKind.ARRAY, "an array read whole from HDF5", module, node)
 
 
 def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Content | None:
     """What a method of an array, a tensor or a table returns; ``None`` where neither the method nor the value says that it is one."""
-    if method == "unique" or (method in {"tolist", "copy", "astype"} and base.kind is Kind.SMALL):
-        return Content(Kind.SMALL, "the distinct values", module, node)
+    if method == "unique" or (method in {"tolist", "copy", "astype"} and base.kind is PayloadKind.SMALL):
+        return Content(PayloadKind.SMALL, "the distinct values", module, node)
     if method == "tolist":
-        label = base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.UNKNOWN}
-        return Content(Kind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
+        label = base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME, PayloadKind.UNKNOWN}
+        return Content(PayloadKind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
     if method in {"to_dict", "iterrows", "itertuples", "to_records"}:
-        return Content(Kind.OBJECTS, f"what `{method}` makes of a DataFrame", module, node)
-    if base.kind is Kind.FRAME:
+        return Content(PayloadKind.OBJECTS, f"what `{method}` makes of a DataFrame", module, node)
+    if base.kind is PayloadKind.FRAME:
         if method == "to_numpy":
-            return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
+            return Content(PayloadKind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
         return replace(base, module=module, node=node)
-    if base.kind in {Kind.ARRAY, Kind.ARRAYS} and method in _ARRAY_METHODS:
+    if base.kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS} and method in _ARRAY_METHODS:
         return base
-    if base.kind is Kind.ARRAY and method in REDUCTIONS:
+    if base.kind is PayloadKind.ARRAY and method in REDUCTIONS:
         return _worked_out(base, method, node)
-    if base.kind is Kind.SHARED and method in _VIEWS:
+    if base.kind is PayloadKind.SHARED and method in _VIEWS:
         return base
-    if base.kind is Kind.TENSOR and method != "item":
+    if base.kind is PayloadKind.TENSOR and method != "item":
         if method == "numpy":
-            return Content(Kind.ARRAY, "a NumPy array", module, node, size=base.size)
+            return Content(PayloadKind.ARRAY, "a NumPy array", module, node, size=base.size)
         return _worked_out(base, method, node)
     return None
 
@@ -192,24 +200,24 @@ def _worked_out(base: Content, method: str, node: cst.Call) -> Content:
         case Computed.ARRAY:
             return base
         case Computed.NUMBER:
-            return Content(Kind.SCALAR, "a number", numbers=True)
+            return Content(PayloadKind.SCALAR, "a number", numbers=True)
     return NOTHING
 
 
 def _of_any(method: str, base: Content, module: Module, node: cst.Call) -> Content:
     """What a method returns, whatever it is called on."""
     if method == "item":
-        return Content(Kind.SCALAR, "a number", numbers=True)
+        return Content(PayloadKind.SCALAR, "a number", numbers=True)
     if method == "read" or method.startswith("read_") or method == "get":
         return base.element if base.element is not None else NOTHING
     if method in {"values", "keys", "items", "copy", "union", "difference"} and base.kind in {
-        Kind.OBJECTS,
-        Kind.PATHS,
-        Kind.ARRAYS,
-        Kind.TENSORS,
-        Kind.BLOB,
+        PayloadKind.OBJECTS,
+        PayloadKind.PATHS,
+        PayloadKind.ARRAYS,
+        PayloadKind.TENSORS,
+        PayloadKind.BLOB,
     }:
         return base
     if method in {"convert", "resize", "crop"}:
-        return Content(Kind.ARRAY, "a decoded image", module, node, doubt=1)
+        return Content(PayloadKind.ARRAY, "a decoded image", module, node, doubt=1)
     return NOTHING

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from oomlint.memory.shared.containers import Containers
 from oomlint.memory.shared.content_by_syntax import WrittenForms
-from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, ROW, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, ROW, Content, PayloadKind, worst
 from oomlint.memory.shared.known_libraries import Libraries
 from oomlint.model import names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import (
     Alternative,
     Const,
@@ -25,9 +25,9 @@ from oomlint.model.values import (
     Instance,
     Merged,
     PartOfEach,
-    Settings,
+    SettingsNode,
+    SourceExpression,
     Value,
-    Written,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Contents(Containers, Libraries, WrittenForms):
 
     def __init__(self, evaluator: Questions) -> None:
         super().__init__(evaluator)
-        self._memo: Memory[tuple[cst.CSTNode, Frame], Content] = Memory(evaluator.project.readings)
+        self._memo: AnswerMemory[tuple[cst.CSTNode, Frame], Content] = AnswerMemory(evaluator.project.readings)
 
     def of(self, node: cst.BaseExpression, frame: Frame) -> Content:
         """What ``node`` holds: the gravest of its alternatives."""
@@ -76,7 +76,7 @@ class Contents(Containers, Libraries, WrittenForms):
             literal = value.value
             if literal is None:
                 return NOTHING  # what is put in its place later counts
-            kind = Kind.TEXT if isinstance(literal, str | bytes) else Kind.SCALAR
+            kind = PayloadKind.TEXT if isinstance(literal, str | bytes) else PayloadKind.SCALAR
             return Content(kind, "a constant", strings=isinstance(literal, str), numbers=isinstance(literal, int | float))
         if isinstance(value, Display):
             return self.display(value)
@@ -85,11 +85,11 @@ class Contents(Containers, Libraries, WrittenForms):
         if isinstance(value, Element):
             return self.element(value)
         if isinstance(value, Instance):
-            return Content(Kind.DATASET, f"`{value.cls.scope.name}`", dataset=value, module=value.cls.module, node=value.call)
+            return Content(PayloadKind.DATASET, f"`{value.cls.scope.name}`", dataset=value, module=value.cls.module, node=value.call)
         if isinstance(value, FunctionRef):
             return self._function(value)
-        if isinstance(value, Settings | Merged):
-            return Content(Kind.SMALL, "settings")
+        if isinstance(value, SettingsNode | Merged):
+            return Content(PayloadKind.SMALL, "settings")
         if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
             pairs = value.iterable.func if isinstance(value.iterable, cst.Call) and names.last_name(value.iterable.func) == "items" else None
             if isinstance(pairs, cst.Attribute) and value.index == (1,):  # the values of a dictionary
@@ -99,7 +99,7 @@ class Contents(Containers, Libraries, WrittenForms):
             how, name = value.accessors[0]
             cell = isinstance(name, str) and (how == "item" or name not in _OF_ROWS)
             return CELL if cell and self._of_value(value.whole).words == ROW.words else NOTHING
-        if isinstance(value, Written) and value.node is not None and value.frame is not None:
+        if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None:
             return self.written(value.node, value.frame)
         return NOTHING
 
@@ -110,19 +110,19 @@ class Contents(Containers, Libraries, WrittenForms):
             return ROW
         if index:
             return NOTHING
-        if whole.kind is Kind.PATHS:
+        if whole.kind is PayloadKind.PATHS:
             return whole.element if whole.element is not None else replace(whole, count=None)
         if whole.words == "a range":
-            return Content(Kind.SCALAR, "a number", numbers=True)
-        if whole.kind is Kind.HANDLE and "open" in whole.words:
-            return Content(Kind.TEXT, "a line of a file", whole.module, whole.node, strings=True)
-        if whole.kind is Kind.OBJECTS:
+            return Content(PayloadKind.SCALAR, "a number", numbers=True)
+        if whole.kind is PayloadKind.HANDLE and "open" in whole.words:
+            return Content(PayloadKind.TEXT, "a line of a file", whole.module, whole.node, strings=True)
+        if whole.kind is PayloadKind.OBJECTS:
             if whole.strings:
-                return Content(Kind.TEXT, "a string", whole.module, whole.node, strings=True)
+                return Content(PayloadKind.TEXT, "a string", whole.module, whole.node, strings=True)
             if whole.numbers:
-                return Content(Kind.SCALAR, "a number", numbers=True)
+                return Content(PayloadKind.SCALAR, "a number", numbers=True)
             return whole.element if whole.element is not None else replace(whole, count=None, doubt=whole.doubt + 1)
-        if whole.kind in {Kind.ARRAYS, Kind.TENSORS} and whole.element is not None:
+        if whole.kind in {PayloadKind.ARRAYS, PayloadKind.TENSORS} and whole.element is not None:
             return whole.element
         return NOTHING
 
@@ -130,7 +130,7 @@ class Contents(Containers, Libraries, WrittenForms):
     def _function(value: FunctionRef) -> Content:
         scope = value.scope
         if isinstance(scope.node, cst.Lambda):
-            return Content(Kind.FUNCTION, "a lambda", value.module, scope.node)
+            return Content(PayloadKind.FUNCTION, "a lambda", value.module, scope.node)
         if scope.parent is not None and scope.parent.is_function:
-            return Content(Kind.FUNCTION, "a local function", value.module, scope.node)
-        return Content(Kind.SCALAR, "a function")
+            return Content(PayloadKind.FUNCTION, "a local function", value.module, scope.node)
+        return Content(PayloadKind.SCALAR, "a function")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Display, Element, ExternalCall, Frame, Instance
 
 
-class Kind(Enum):
+class PayloadKind(Enum):
     """How a worker process gets hold of it."""
 
     UNKNOWN = "something unknown"
@@ -50,11 +50,23 @@ class Kind(Enum):
     DATASET = "another dataset"
 
 
-IN_MEMORY = frozenset({Kind.OBJECTS, Kind.BLOB, Kind.ARRAY, Kind.OBJECT_ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME})
-PAYLOAD = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS})  # what samples are made of
+IN_MEMORY = frozenset(
+    {
+        PayloadKind.OBJECTS,
+        PayloadKind.BLOB,
+        PayloadKind.ARRAY,
+        PayloadKind.OBJECT_ARRAY,
+        PayloadKind.ARRAYS,
+        PayloadKind.TENSOR,
+        PayloadKind.TENSORS,
+        PayloadKind.FRAME,
+    }
+)
+PAYLOAD = frozenset({PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.TENSOR, PayloadKind.TENSORS})  # what samples are made of
 _GRAVITY = [
-    Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.TENSORS, Kind.BLOB, Kind.ARRAYS, Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.MEMMAP, Kind.H5, Kind.HANDLE,
-    Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION, Kind.PATHS, Kind.SHARED, Kind.DATASET, Kind.TEXT, Kind.SMALL, Kind.SCALAR, Kind.UNKNOWN,
+    PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY, PayloadKind.TENSORS, PayloadKind.BLOB, PayloadKind.ARRAYS, PayloadKind.ARRAY, PayloadKind.TENSOR,
+    PayloadKind.FRAME, PayloadKind.MEMMAP, PayloadKind.H5, PayloadKind.HANDLE, PayloadKind.LOCK, PayloadKind.GENERATOR, PayloadKind.FUNCTION,
+    PayloadKind.PATHS, PayloadKind.SHARED, PayloadKind.DATASET, PayloadKind.TEXT, PayloadKind.SMALL, PayloadKind.SCALAR, PayloadKind.UNKNOWN,
 ]  # fmt: skip
 DEEPEST = 8  # nested questions
 
@@ -62,7 +74,7 @@ DEEPEST = 8  # nested questions
 class Content(Struct, frozen=True):
     """What is held, how it is called in a message, where it is made, how much of it."""
 
-    kind: Kind
+    kind: PayloadKind
     words: str
     module: Module | None = None
     node: cst.CSTNode | None = None
@@ -80,9 +92,9 @@ class Content(Struct, frozen=True):
         return _GRAVITY.index(self.kind)
 
 
-ROW = Content(Kind.SMALL, "a row of a table")
-CELL = Content(Kind.TEXT, "a value of a table")  # a string or a number: a Python object
-NOTHING = Content(Kind.UNKNOWN, "something unknown")
+ROW = Content(PayloadKind.SMALL, "a row of a table")
+CELL = Content(PayloadKind.TEXT, "a value of a table")  # a string or a number: a Python object
+NOTHING = Content(PayloadKind.UNKNOWN, "something unknown")
 
 
 def worst(found: Sequence[Content]) -> Content:

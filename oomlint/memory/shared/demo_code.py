@@ -21,7 +21,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
-from oomlint.model.readings import Memory, finder
+from oomlint.model.readings import AnswerMemory, finder
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import descend
 
@@ -51,7 +51,7 @@ _ASKS: Final = frozenset("parse_args parse_known_args parse_args_into_dataclasse
 _COMMANDS: Final = frozenset({"command", "main"})  # click, typer, hydra
 
 
-class Does(Flag):
+class CodeEffects(Flag):
     """What code does, besides."""
 
     NOTHING = 0
@@ -78,9 +78,9 @@ class Drivers:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator = evaluator_of(project)
-        self._shown: Memory[str, bool] = Memory(project.readings)
-        self._demos: Memory[str, frozenset[cst.CSTNode]] = Memory(project.readings)
-        self._imported: Memory[str, bool] = Memory(project.readings)
+        self._shown: AnswerMemory[str, bool] = AnswerMemory(project.readings)
+        self._demos: AnswerMemory[str, frozenset[cst.CSTNode]] = AnswerMemory(project.readings)
+        self._imported: AnswerMemory[str, bool] = AnswerMemory(project.readings)
 
     # -- a demo in a file of a library -----------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Drivers:
             if scope.is_function and self._only_from(module, scope, parts):
                 parts.append(scope.node)
         inside = [(call, scope) for call, scope in module.walk.calls if any(here in parts for here in module.walk.ancestors(call))]
-        program = Does.TRAINS | Does.WRITES | Does.ASKS
+        program = CodeEffects.TRAINS | CodeEffects.WRITES | CodeEffects.ASKS
         return frozenset() if self._done(module, inside, 0, set()) & program or _reads_arguments(blocks) else frozenset(parts)
 
     def _only_from(self, module: Module, scope: Scope, parts: list[cst.CSTNode]) -> bool:
@@ -142,7 +142,7 @@ class Drivers:
 
     def _visualises(self, module: Module) -> bool:
         done = self._done(module, module.walk.calls, 0, set())
-        if Does.SHOWS not in done or done & (Does.TRAINS | Does.WRITES) or self._is_imported(module):
+        if CodeEffects.SHOWS not in done or done & (CodeEffects.TRAINS | CodeEffects.WRITES) or self._is_imported(module):
             return False
         # What runs a model on all batches and draws at the end evaluates it.
         passes = {event.node: event.loops for record in runs_of(self.project).of(module) for event in record.forwards if event.loops}
@@ -150,13 +150,13 @@ class Drivers:
 
     def _shows_in(self, node: cst.CSTNode, module: Module) -> bool:
         inside = [(call, scope) for call, scope in module.walk.calls if node in module.walk.ancestors(call)]
-        return Does.SHOWS in self._done(module, inside, 0, set())
+        return CodeEffects.SHOWS in self._done(module, inside, 0, set())
 
     # -- what code does ----------------------------------------------------------------------------------------------------
 
-    def _done(self, module: Module, calls: Iterable[Called], depth: int, seen: set[Scope]) -> Does:
+    def _done(self, module: Module, calls: Iterable[Called], depth: int, seen: set[Scope]) -> CodeEffects:
         """What calls do, and the functions of the project that they lead to."""
-        done = Does.NOTHING
+        done = CodeEffects.NOTHING
         for call, scope in calls:
             done |= self._does(module, scope, call)
             if depth >= _DEEPEST:
@@ -167,23 +167,23 @@ class Drivers:
                     done |= self._done(where, [(inner, target) for inner in target.calls], depth + 1, seen)
         return done
 
-    def _does(self, module: Module, scope: Scope, call: cst.Call) -> Does:
+    def _does(self, module: Module, scope: Scope, call: cst.Call) -> CodeEffects:
         last = names.last_name(call.func)
         method = isinstance(call.func, cst.Attribute)
         if last in BACKWARDS and method:
-            return Does.TRAINS
+            return CodeEffects.TRAINS
         if last in _ASKS:
-            return Does.ASKS
+            return CodeEffects.ASKS
         if last == "open":
-            return Does.WRITES if _opens_to_write(call) else Does.NOTHING
+            return CodeEffects.WRITES if _opens_to_write(call) else CodeEffects.NOTHING
         frame = self.evaluator.calls.plain_frame(module, scope)
         if any(isinstance(alt.value, External) and _SHOWS.match(alt.value.name) for alt in self.evaluator.values(call.func, frame)[:2]):
-            return Does.SHOWS
+            return CodeEffects.SHOWS
         if isinstance(call.func, cst.Attribute) and last in RUNS:
             made = (alt.value for alt in self.evaluator.values(call.func.value, frame)[:2])
             if any(isinstance(value, ExternalCall) and RUNS_TRAINING.match(value.name) for value in made):
-                return Does.TRAINS
-        return Does.WRITES if last in _WRITES and not any(True for _ in self._targets(module, scope, call)) else Does.NOTHING
+                return CodeEffects.TRAINS
+        return CodeEffects.WRITES if last in _WRITES and not any(True for _ in self._targets(module, scope, call)) else CodeEffects.NOTHING
 
     def _targets(self, module: Module, scope: Scope, call: cst.Call) -> Iterator[tuple[Module, Scope]]:
         """The functions of the project that a call may run."""

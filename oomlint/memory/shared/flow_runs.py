@@ -14,10 +14,10 @@ from oomlint.memory.shared.loop_kinds import batch_loader, is_epoch_loop, loader
 from oomlint.model import names
 from oomlint.model.events import Backward
 from oomlint.model.flow import Flow
-from oomlint.model.flow_state import Known
+from oomlint.model.flow_state import SharedRuns
 from oomlint.model.gradients import Gradients
-from oomlint.model.held import Graph, Kind, Mode, join_all
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
+from oomlint.model.tensor_state import Graph, Mode, ValueKind, join_all
 from oomlint.model.values import ClassRef, External
 from oomlint.scout.telling_names import ADDS, DRIVES, MODES, MOVES, READY, SWITCHES_OFF, is_no_root, is_table, words_of
 from oomlint.syntax.nodes import descend
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Record
-    from oomlint.model.held import Held
     from oomlint.model.project import Module, Project
+    from oomlint.model.tensor_state import TensorState
     from oomlint.model.values import Frame
     from oomlint.scout.telling_names import Words
     from oomlint.syntax.scopes import Scope
@@ -46,11 +46,11 @@ class Runs:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self.gradients = Gradients(self.evaluator)
-        self._known = Known(project.readings, hooks_in(project).of)
-        self._steps: Memory[object, Record] = Memory(project.readings)
-        self._records: Memory[Scope, list[Record]] = Memory(project.readings)
-        self._roots: Memory[str, list[Scope]] = Memory(project.readings)
-        self._speaking: Memory[str, bool] = Memory(project.readings)
+        self._known = SharedRuns(project.readings, hooks_in(project).of)
+        self._steps: AnswerMemory[object, Record] = AnswerMemory(project.readings)
+        self._records: AnswerMemory[Scope, list[Record]] = AnswerMemory(project.readings)
+        self._roots: AnswerMemory[str, list[Scope]] = AnswerMemory(project.readings)
+        self._speaking: AnswerMemory[str, bool] = AnswerMemory(project.readings)
 
     def of(self, module: Module) -> list[Record]:
         """Records of all functions of a module that may go through batches."""
@@ -108,7 +108,7 @@ class Runs:
             return any(loop.epochs for loop in found)
         return is_epoch_loop(node, module)
 
-    def part(self, node: cst.CSTNode, module: Module, scope: Scope) -> Held | None:
+    def part(self, node: cst.CSTNode, module: Module, scope: Scope) -> TensorState | None:
         """What an operand of a call that joins arrays holds, on all ways of calling the function; ``None`` where no run came by."""
         found = [held for record in self.records(module, scope) if (held := record.parts.get(node)) is not None]
         return join_all(found) if found else None
@@ -315,7 +315,7 @@ def _tests_parameters(scope: Scope, module: Module) -> bool:
 def _differentiate(record: Record) -> None:
     """Note the backward pass that the framework makes of what a training step returns: the loss itself, or a dictionary with it."""
     held = record.returned
-    loss = (held.item("loss") or held.inside) if held.kind is Kind.PACK else held
+    loss = (held.item("loss") or held.inside) if held.kind is ValueKind.PACK else held
     frame = record.frame
     if loss is None or frame is None or not (loss.tensorlike or loss.sources):
         return

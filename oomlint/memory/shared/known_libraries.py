@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, PayloadKind, worst
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External
 
@@ -36,11 +36,11 @@ _TORCH_MAKERS = frozenset(
 
 
 # The kind, how it is called in a message, and whose result it is.
-_RESULTS: dict[str, tuple[Kind, str]] = {
+_RESULTS: dict[str, tuple[PayloadKind, str]] = {
     name: (kind, words)
     for kind, words, known in (
         (
-            Kind.OBJECTS,
+            PayloadKind.OBJECTS,
             "what `{plain}` returns",
             (
                 "json.load json.loads orjson.loads ujson.load ujson.loads simplejson.load jsonlines.open xmltodict.parse srsly.read_json toml.load "
@@ -48,19 +48,19 @@ _RESULTS: dict[str, tuple[Kind, str]] = {
             ),
         ),
         (
-            Kind.BLOB,
+            PayloadKind.BLOB,
             "what `{name}` returns",
             "pickle.load cPickle.load _pickle.load dill.load joblib.load torch.load pickle.loads cloudpickle.load mmengine.load mmcv.load scipy.io.loadmat",
         ),
-        (Kind.OBJECTS, COCO_INDEX, "pycocotools.coco.COCO"),
+        (PayloadKind.OBJECTS, COCO_INDEX, "pycocotools.coco.COCO"),
         (
-            Kind.PATHS,
+            PayloadKind.PATHS,
             "file names of `{name}`",
             "glob.glob glob.iglob os.listdir os.scandir os.walk os.path.join os.path.abspath os.path.basename pathlib.Path natsort.natsorted",
         ),
-        (Kind.H5, "an open `{name}`", " ".join(H5_FILES | {"z5py.File"})),
+        (PayloadKind.H5, "an open `{name}`", " ".join(H5_FILES | {"z5py.File"})),
         (
-            Kind.HANDLE,
+            PayloadKind.HANDLE,
             "what `{plain}` opened",
             (
                 "builtins.open io.open lmdb.open lmdb.Environment sqlite3.connect zipfile.ZipFile tarfile.open gzip.open cv2.VideoCapture boto3.client "
@@ -68,37 +68,37 @@ _RESULTS: dict[str, tuple[Kind, str]] = {
             ),
         ),
         (
-            Kind.LOCK,
+            PayloadKind.LOCK,
             "a `{name}`",
             "threading.Lock threading.RLock threading.Thread threading.local threading.Event queue.Queue threading.Condition threading.Semaphore",
         ),
         (
-            Kind.ARRAY,
+            PayloadKind.ARRAY,
             "a decoded image",
             (
                 "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread skimage.io.imread matplotlib.pyplot.imread tifffile.imread "
                 "nibabel.load"
             ),
         ),
-        (Kind.MEMMAP, "a memory-mapped array", "numpy.memmap numpy.lib.format.open_memmap"),
-        (Kind.TENSOR, "a tensor", "torchvision.transforms.functional.to_tensor torchvision.transforms.functional.pil_to_tensor"),
-        (Kind.TENSORS, "tensors", "torch.split torch.unbind torch.chunk"),
-        (Kind.SMALL, "a range", "builtins.range"),
+        (PayloadKind.MEMMAP, "a memory-mapped array", "numpy.memmap numpy.lib.format.open_memmap"),
+        (PayloadKind.TENSOR, "a tensor", "torchvision.transforms.functional.to_tensor torchvision.transforms.functional.pil_to_tensor"),
+        (PayloadKind.TENSORS, "tensors", "torch.split torch.unbind torch.chunk"),
+        (PayloadKind.SMALL, "a range", "builtins.range"),
         (
-            Kind.SCALAR,
+            PayloadKind.SCALAR,
             "a number",
             "builtins.len builtins.sum builtins.abs builtins.round builtins.hash builtins.id random.random random.randint",
         ),
-        (Kind.OBJECTS, "the rows of a CSV file", "csv.reader csv.DictReader"),
+        (PayloadKind.OBJECTS, "the rows of a CSV file", "csv.reader csv.DictReader"),
     )
     for name in known.split()
 }
 # The same by the beginning of the name.
 _FAMILIES = (
-    ("datasets.", Kind.SHARED, "an Arrow table"),
-    ("pyarrow.", Kind.SHARED, "an Arrow table"),
-    ("torchvision.io.", Kind.TENSOR, "a decoded image"),
-    ("scipy.sparse.", Kind.ARRAY, "a sparse matrix"),
+    ("datasets.", PayloadKind.SHARED, "an Arrow table"),
+    ("pyarrow.", PayloadKind.SHARED, "an Arrow table"),
+    ("torchvision.io.", PayloadKind.TENSOR, "a decoded image"),
+    ("scipy.sparse.", PayloadKind.ARRAY, "a sparse matrix"),
 )
 _ITERATED = frozenset("builtins.zip builtins.map builtins.enumerate itertools.product itertools.chain itertools.combinations".split())
 
@@ -113,26 +113,26 @@ class Libraries(Classifier):
         last = name.rpartition(".")[2]
         known = _RESULTS.get(name)
         if name == "torch.load" and self._maps(call, frame):
-            return Content(Kind.SHARED, "tensors of a mapped file", module, call)
+            return Content(PayloadKind.SHARED, "tensors of a mapped file", module, call)
         if known is not None:
             words = known[1].format(name=name, last=last, library=name.partition(".")[0], plain=name.removeprefix("builtins."))
-            return Content(known[0], words, module, call, numbers=known[0] is Kind.SCALAR)
+            return Content(known[0], words, module, call, numbers=known[0] is PayloadKind.SCALAR)
         if _FRAME_LOADERS.match(name):
-            return Content(Kind.FRAME, "a DataFrame", module, call)
+            return Content(PayloadKind.FRAME, "a DataFrame", module, call)
         if name == "numpy.load":
             return self._numpy_load(call, frame)
         if name in {"numpy.unique", "pandas.unique"}:
-            return Content(Kind.SMALL, "the distinct values", module, call)
+            return Content(PayloadKind.SMALL, "the distinct values", module, call)
         if name.startswith(("numpy.", "cupy.")) and name not in GENERATORS and (last in _NUMPY_MAKERS or name.startswith("numpy.random.")):
             return self._array(name, last, call, frame)
-        if name in {"torch.from_numpy", "torch.as_tensor"} and call.args and self.of(call.args[0].value, frame).kind is Kind.MEMMAP:
-            return Content(Kind.SHARED, "a tensor of a mapped file", module, call)
+        if name in {"torch.from_numpy", "torch.as_tensor"} and call.args and self.of(call.args[0].value, frame).kind is PayloadKind.MEMMAP:
+            return Content(PayloadKind.SHARED, "a tensor of a mapped file", module, call)
         if name.startswith("torch.") and last in _TORCH_MAKERS:
-            return Content(Kind.TENSOR, "a tensor", module, call, size=self._tensor_size(name, last, call, frame))
+            return Content(PayloadKind.TENSOR, "a tensor", module, call, size=self._tensor_size(name, last, call, frame))
         if name in _ITERATED:
             return self._iterated(name, call, frame)
         if name in EMPTY_CONTAINERS:
-            return self.grown(call, frame) or Content(Kind.SMALL, f"an empty {last}", module, call)
+            return self.grown(call, frame) or Content(PayloadKind.SMALL, f"an empty {last}", module, call)
         for beginning, kind, words in _FAMILIES:
             if name.startswith(beginning):
                 return Content(kind, words, module, call)
@@ -141,16 +141,16 @@ class Libraries(Classifier):
     def _computed(self, last: str, call: cst.Call, frame: Frame, *, torch: bool) -> Content:
         """What a function computes of arrays that it is given."""
         given = worst([self.of(arg.value, frame) for arg in call.args if not arg.star])
-        if torch and given.kind is Kind.BLOB:
+        if torch and given.kind is PayloadKind.BLOB:
             given = replace(given, doubt=1)  # torch computes with tensors alone
-        elif given.kind not in {Kind.ARRAY, Kind.TENSOR}:
+        elif given.kind not in {PayloadKind.ARRAY, PayloadKind.TENSOR}:
             return NOTHING
         match computed(last, call, before=1):
             case Computed.ARRAY:
-                kind, words = (Kind.TENSOR, "a tensor") if torch else (Kind.ARRAY, "a NumPy array")
+                kind, words = (PayloadKind.TENSOR, "a tensor") if torch else (PayloadKind.ARRAY, "a NumPy array")
                 return replace(given, kind=kind, words=words, module=frame.module, node=call)
             case Computed.NUMBER:
-                return Content(Kind.SCALAR, "a number", numbers=True)
+                return Content(PayloadKind.SCALAR, "a number", numbers=True)
         return NOTHING
 
     def _maps(self, call: cst.Call, frame: Frame) -> bool:
@@ -161,28 +161,28 @@ class Libraries(Classifier):
     def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
         mode = arguments.argument_for(call, "mmap_mode", place=1)
         if mode is not None and any(isinstance(a.const, str) for a in self.evaluator.values(mode, frame)):
-            return Content(Kind.MEMMAP, "a memory-mapped array", frame.module, call)
+            return Content(PayloadKind.MEMMAP, "a memory-mapped array", frame.module, call)
         if call.args and ".npz" in frame.module.code(call.args[0].value):
-            return Content(Kind.HANDLE, "an open `.npz` file", frame.module, call)
-        return Content(Kind.ARRAY, "an array that `numpy.load` reads", frame.module, call)
+            return Content(PayloadKind.HANDLE, "an open `.npz` file", frame.module, call)
+        return Content(PayloadKind.ARRAY, "an array that `numpy.load` reads", frame.module, call)
 
     def _array(self, name: str, last: str, call: cst.Call, frame: Frame) -> Content:
         module = frame.module
         dtype = arguments.named(call, "dtype")
         if dtype is not None and names.last_name(dtype) in {"object", "object_", "O"}:
-            return Content(Kind.OBJECT_ARRAY, "a NumPy array of objects", module, call)
+            return Content(PayloadKind.OBJECT_ARRAY, "a NumPy array of objects", module, call)
         if last in AS_ARRAY and call.args:
             inner = self.of(call.args[0].value, frame)
-            if inner.kind is Kind.H5:
-                return Content(Kind.ARRAY, "an array read whole from HDF5", module, call)
-            return Content(Kind.ARRAY, "a NumPy array", module, call, count=inner.count)
+            if inner.kind is PayloadKind.H5:
+                return Content(PayloadKind.ARRAY, "an array read whole from HDF5", module, call)
+            return Content(PayloadKind.ARRAY, "a NumPy array", module, call, count=inner.count)
         if last in STACKS:
-            return Content(Kind.ARRAY, "a NumPy array", module, call)
+            return Content(PayloadKind.ARRAY, "a NumPy array", module, call)
         size = allocated(name, call, self.evaluator, frame)
         shape = call.args[0].value if call.args and last in ALLOCATORS else None
         plain = not isinstance(arguments.named(call, "dtype"), cst.Tuple)
         column = plain and isinstance(shape, cst.Call) and names.dotted(shape.func) == "len"  # `np.zeros(len(rows))`: a number for each
-        return Content(Kind.ARRAY, "a NumPy array", module, call, size=size, numbers=column)
+        return Content(PayloadKind.ARRAY, "a NumPy array", module, call, size=size, numbers=column)
 
     def _tensor_size(self, name: str, last: str, call: cst.Call, frame: Frame) -> Size:
         size = allocated(name, call, self.evaluator, frame)
@@ -191,7 +191,7 @@ class Libraries(Classifier):
             inner = self.of(call.args[0].value, frame)
             if inner.size.known:
                 return inner.size
-            if inner.count is not None and inner.element is not None and inner.element.kind is Kind.SCALAR:
+            if inner.count is not None and inner.element is not None and inner.element.kind is PayloadKind.SCALAR:
                 return Size(inner.count * 8)
         return size
 
@@ -200,12 +200,14 @@ class Libraries(Classifier):
         if name == "builtins.map" and len(inner) > 1:
             maker = next((alt.value.name for alt in self.evaluator.values(call.args[0].value, frame) if isinstance(alt.value, External)), "")
             numbers, strings = maker in {"builtins.int", "builtins.float", "builtins.len"}, maker == "builtins.str"
-            return Content(Kind.OBJECTS, "a list of mapped values", frame.module, call, doubt=1, numbers=numbers, strings=strings)
-        if any(c.kind is Kind.PATHS for c in inner):
-            return Content(Kind.PATHS, "file names", frame.module, call)
-        if any(c.kind in {Kind.OBJECTS, Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME} for c in inner):
+            return Content(PayloadKind.OBJECTS, "a list of mapped values", frame.module, call, doubt=1, numbers=numbers, strings=strings)
+        if any(c.kind is PayloadKind.PATHS for c in inner):
+            return Content(PayloadKind.PATHS, "file names", frame.module, call)
+        if any(
+            c.kind in {PayloadKind.OBJECTS, PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.TENSOR, PayloadKind.TENSORS, PayloadKind.FRAME} for c in inner
+        ):
             counts = [c.count for c in inner if c.count is not None]
-            return Content(Kind.OBJECTS, "a list of tuples", frame.module, call, count=min(counts) if counts else None)
+            return Content(PayloadKind.OBJECTS, "a list of tuples", frame.module, call, count=min(counts) if counts else None)
         return NOTHING
 
     def element(self, value: Element) -> Content:
@@ -214,37 +216,37 @@ class Libraries(Classifier):
         module, node = value.whole.frame.module, value.whole.call
         attr = value.accessors[-1][1] if value.accessors else ""
         first = value.accessors[0]
-        if whole.kind is Kind.H5:
+        if whole.kind is PayloadKind.H5:
             keys = [k for k, _ in value.accessors]
             if "attrs" in [k for _, k in value.accessors]:
-                return Content(Kind.SCALAR, "an attribute of an HDF5 file")
+                return Content(PayloadKind.SCALAR, "an attribute of an HDF5 file")
             if any(key in FACTS for kind, key in value.accessors if kind == "attr"):
-                return Content(Kind.SCALAR, "a shape")
+                return Content(PayloadKind.SCALAR, "a shape")
             if "value" in [k for _, k in value.accessors]:
-                return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+                return Content(PayloadKind.ARRAY, "an array read whole from HDF5", module, node)
             if keys.count("item") > 1 and not isinstance(attr, str):
-                return Content(Kind.ARRAY, "an array read from HDF5", module, node, doubt=1)
-            return Content(Kind.H5, "an open `h5py.Dataset`", module, node)
-        if whole.kind is Kind.HANDLE and ".npz" in whole.words:
-            return Content(Kind.ARRAY, "an array of an `.npz` file", module, node)
-        if whole.kind is Kind.FRAME:
+                return Content(PayloadKind.ARRAY, "an array read from HDF5", module, node, doubt=1)
+            return Content(PayloadKind.H5, "an open `h5py.Dataset`", module, node)
+        if whole.kind is PayloadKind.HANDLE and ".npz" in whole.words:
+            return Content(PayloadKind.ARRAY, "an array of an `.npz` file", module, node)
+        if whole.kind is PayloadKind.FRAME:
             if {"columns", "shape", "dtypes"} & {key for kind, key in value.accessors if kind == "attr"}:
-                return Content(Kind.SMALL, "the names of the columns", module, node)
+                return Content(PayloadKind.SMALL, "the names of the columns", module, node)
             if attr in {"values", "T"}:
-                return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
-            return Content(Kind.FRAME, "a column of a DataFrame" if first[0] == "item" else "a DataFrame", module, node)
-        if whole.kind is Kind.SHARED and value.whole.name == "torch.load":
+                return Content(PayloadKind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
+            return Content(PayloadKind.FRAME, "a column of a DataFrame" if first[0] == "item" else "a DataFrame", module, node)
+        if whole.kind is PayloadKind.SHARED and value.whole.name == "torch.load":
             return whole
-        if whole.kind in {Kind.BLOB, Kind.OBJECTS}:
+        if whole.kind in {PayloadKind.BLOB, PayloadKind.OBJECTS}:
             if any(kind == "attr" for kind, _ in value.accessors):
                 return NOTHING  # settings read from a file, most likely
             if whole.numbers and first[0] == "item":
-                return Content(Kind.SCALAR, "a number", numbers=True)
+                return Content(PayloadKind.SCALAR, "a number", numbers=True)
             if whole.element is not None and len(value.accessors) == 1 and not isinstance(first[1], str):
                 return whole.element
             return replace(whole, doubt=whole.doubt + len(value.accessors) - 1)
-        if whole.kind in {Kind.ARRAY, Kind.TENSOR} and first[0] == "item":
+        if whole.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR} and first[0] == "item":
             return whole if isinstance(first[1], int) else replace(whole, size=Size())
         if attr in FACTS:
-            return Content(Kind.SCALAR, "a shape")
+            return Content(PayloadKind.SCALAR, "a shape")
         return NOTHING

@@ -9,7 +9,7 @@ from oomlint.finding import Resource
 from oomlint.model import names
 
 
-class Reads(Enum):
+class KnownRead(Enum):
     """What one call brings into memory, in the words of a message."""
 
     ARRAY = "the array of a file"  # one call may hold a whole dataset
@@ -24,31 +24,31 @@ class Reads(Enum):
 
 
 # What may be a dataset by itself, and what is one sample: that counts only where many are collected.
-WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT, Reads.TABLE})
+WHOLE: Final = frozenset({KnownRead.ARRAY, KnownRead.ARCHIVE, KnownRead.TORCH, KnownRead.OBJECT, KnownRead.TABLE})
 # What makes an array of bytes that something else has read: of a line, a row of a table, an entry of a database.
 DECODERS: Final = frozenset({"numpy.frombuffer", "numpy.fromstring", "cv2.imdecode"})
 BY_NAME: Final = {
     name: kind
     for kind, listed in (
         (
-            Reads.ARRAY,
+            KnownRead.ARRAY,
             (
                 "numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load "
                 "xarray.load_dataset xarray.load_dataarray xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr anndata.read_h5ad "
                 "dgl.load_graphs dgl.data.load_graphs dgl.data.utils.load_graphs dgl.data.graph_serialize.load_graphs"
             ),
         ),
-        (Reads.TORCH, "torch.load"),
+        (KnownRead.TORCH, "torch.load"),
         (
-            Reads.OBJECT,
+            KnownRead.OBJECT,
             (
                 "pickle.load cPickle.load _pickle.load dill.load joblib.load cloudpickle.load pickle5.load pandas.read_pickle compress_pickle.load "
                 "six.moves.cPickle.load mmengine.load mmcv.load"
             ),
         ),
-        (Reads.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather polars.read_parquet polars.read_ipc pyarrow.parquet.read_table"),
+        (KnownRead.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather polars.read_parquet polars.read_ipc pyarrow.parquet.read_table"),
         (
-            Reads.SAMPLE,
+            KnownRead.SAMPLE,
             (
                 "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread imageio.mimread skimage.io.imread matplotlib.pyplot.imread "
                 "scipy.misc.imread "
@@ -63,18 +63,18 @@ BY_NAME: Final = {
                 "mmcv.imread laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
             ),
         ),
-        (Reads.SAMPLE, " ".join(sorted(DECODERS))),
-        (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel pandas.read_json"),
-        (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
+        (KnownRead.SAMPLE, " ".join(sorted(DECODERS))),
+        (KnownRead.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel pandas.read_json"),
+        (KnownRead.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
     )
     for name in listed.split()
 }
 GIVEN: Final = {
-    Reads.TORCH: Resource.TENSORS,
-    Reads.OBJECT: Resource.RECORDS,
-    Reads.SAMPLE: Resource.IMAGES,
-    Reads.RECORDS: Resource.RECORDS,
-    Reads.TEXT: Resource.RECORDS,
+    KnownRead.TORCH: Resource.TENSORS,
+    KnownRead.OBJECT: Resource.RECORDS,
+    KnownRead.SAMPLE: Resource.IMAGES,
+    KnownRead.RECORDS: Resource.RECORDS,
+    KnownRead.TEXT: Resource.RECORDS,
 }
 # What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
 LAZY: Final = frozenset(
@@ -105,6 +105,6 @@ LAST: Final = frozenset(name.rpartition(".")[2] for name in BY_NAME) | {"imread"
 TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
 
 
-def known_read(name: str) -> Reads | None:
+def known_read(name: str) -> KnownRead | None:
     """What a function of a library reads from a file; ``None`` where it reads nothing that is known."""
     return BY_NAME.get(names.canonical(name)) or BY_NAME.get(name)

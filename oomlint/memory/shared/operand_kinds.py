@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import External
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _ANNOTATED: Final = (
-    (re.compile(r"\b(ndarray|NDArray)\b"), Kind.ARRAY),
-    (re.compile(r"\bTensor\b"), Kind.TENSOR),
-    (re.compile(r"\bDataFrame\b"), Kind.FRAME),
+    (re.compile(r"\b(ndarray|NDArray)\b"), PayloadKind.ARRAY),
+    (re.compile(r"\bTensor\b"), PayloadKind.TENSOR),
+    (re.compile(r"\bDataFrame\b"), PayloadKind.FRAME),
 )
 _REDUCING: Final = frozenset(
     "sum mean std max min argmax argmin unique prod median var all any percentile quantile load linspace arange random default_rng".split()
@@ -39,7 +39,7 @@ def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpres
     for frame in (None, *calls.frames(module, scope, most=2)):
         if frame is not None:
             content = datasets_of(project).contents.of(node, frame)
-        if content.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME}:
+        if content.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME}:
             return content
     kind = annotated(module, scope, node)
     if kind is None:
@@ -47,7 +47,7 @@ def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpres
     return replace(content, kind=kind, words="a parameter")
 
 
-def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> Kind | None:
+def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> PayloadKind | None:
     """What the annotation of a parameter says, also where an attribute of ``self`` is set to it, or it is sliced."""
     if depth > _DEEPEST:
         return None  # a name may be set to an array of itself
@@ -59,7 +59,7 @@ def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int
         return None  # one column of a table
     if isinstance(node, cst.Call):
         dotted = names.dotted(node.func)
-        return Kind.ARRAY if dotted.startswith(("np.", "numpy.")) and dotted.rpartition(".")[2] not in _REDUCING else None
+        return PayloadKind.ARRAY if dotted.startswith(("np.", "numpy.")) and dotted.rpartition(".")[2] not in _REDUCING else None
     if isinstance(node, cst.Name):
         for param in names.parameters(scope):
             if param.name.value == node.value and param.annotation is not None:
@@ -86,7 +86,7 @@ def _same(node: cst.CSTNode, name: str) -> bool:
     return isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value == name
 
 
-def _returned(module: Module, call: cst.BaseExpression) -> Kind | None:
+def _returned(module: Module, call: cst.BaseExpression) -> PayloadKind | None:
     """What the annotation of a function of the module says that it returns."""
     found = module.root.child(call.func.value) if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) else None
     if found is None or not isinstance(found.node, cst.FunctionDef) or found.node.returns is None:
@@ -94,7 +94,7 @@ def _returned(module: Module, call: cst.BaseExpression) -> Kind | None:
     return _of(module.code(found.node.returns.annotation))
 
 
-def _of(code: str) -> Kind | None:
+def _of(code: str) -> PayloadKind | None:
     if _MANY.search(code):
         return None
     return next((kind for pattern, kind in _ANNOTATED if pattern.search(code)), None)

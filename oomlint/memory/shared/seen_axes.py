@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.model import arguments, names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_shapes import is_rest
 from oomlint.model.values import ClassRef
 
@@ -62,7 +62,7 @@ class SeenAxes:
     """Answers for attributes of classes and for local names. One for a run; it remembers."""
 
     def __init__(self, project: Project) -> None:
-        self._classes: Memory[Scope, dict[str, Axes]] = Memory(project.readings)
+        self._classes: AnswerMemory[Scope, dict[str, Axes]] = AnswerMemory(project.readings)
 
     def of_attribute(self, lineage: Iterable[object], attribute: str) -> Axes:
         """What the methods of a class and of its bases show of an attribute."""

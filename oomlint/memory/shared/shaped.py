@@ -34,7 +34,7 @@ _NUMBER: Final = 8  # bytes of a number of Python, of which a batch has a tensor
 _INTEGRAL: Final = 1  # of the ranks of types: the higher wins
 
 
-class Array(Struct, frozen=True):
+class ShapedArray(Struct, frozen=True):
     """An array, a tensor, a picture or a number.
 
     ``shape`` has a word for a dimension that nobody knows, ``Least`` for one that may be larger, and is ``None`` where nobody knows how many there are.
@@ -63,16 +63,16 @@ class Array(Struct, frozen=True):
         """Bytes that it has at least: what nobody knows counts as one."""
         return prod(one for one in self.shape if isinstance(one, int)) * (self.item or 1) if self.shape is not None else 0
 
-    def cast(self, dtype: str, of: str = "") -> Array:
+    def cast(self, dtype: str, of: str = "") -> ShapedArray:
         """The same with elements of another type."""
         return replace(self, dtype=dtype, of=of or self.of)
 
-    def shaped(self, *shape: int | str) -> Array:
+    def shaped(self, *shape: int | str) -> ShapedArray:
         """The same in another shape."""
         return replace(self, shape=shape)
 
 
-class Group(Struct, frozen=True):
+class ShapedGroup(Struct, frozen=True):
     """A tuple, a list or a dictionary: its parts by their place or key."""
 
     parts: tuple[tuple[object, Part], ...]
@@ -91,23 +91,23 @@ class Many(Struct, frozen=True):
     count: int | None
 
 
-class Text(Struct, frozen=True):
+class ShapedText(Struct, frozen=True):
     """A string: no tensor is made of it."""
 
 
-Part = Array | Group | Many | Text | None  # `None` is what nobody knows
-NUMBER: Final = Array((), "int64", "python")
-TENSOR: Final = Array(None, "", "torch")
+Part = ShapedArray | ShapedGroup | Many | ShapedText | None  # `None` is what nobody knows
+NUMBER: Final = ShapedArray((), "int64", "python")
+TENSOR: Final = ShapedArray(None, "", "torch")
 
 
-def group(parts: Sequence[Part]) -> Group:
+def group(parts: Sequence[Part]) -> ShapedGroup:
     """A tuple or a list of parts."""
-    return Group(tuple(enumerate(parts)))
+    return ShapedGroup(tuple(enumerate(parts)))
 
 
-def leaves(part: Part) -> Iterator[Array | Text | None]:
+def leaves(part: Part) -> Iterator[ShapedArray | ShapedText | None]:
     """The arrays that it is put together of, each as often as it is there: a batch has a copy of each."""
-    if isinstance(part, Group):
+    if isinstance(part, ShapedGroup):
         for _, one in part.parts:
             yield from leaves(one)
     elif isinstance(part, Many):
@@ -119,17 +119,17 @@ def leaves(part: Part) -> Iterator[Array | Text | None]:
 
 def at_least(part: Part) -> int:
     """Bytes of all arrays and numbers at least."""
-    return sum(leaf.at_least for leaf in leaves(part) if isinstance(leaf, Array))
+    return sum(leaf.at_least for leaf in leaves(part) if isinstance(leaf, ShapedArray))
 
 
 def elements(part: Part) -> tuple[Part, int | None]:
     """What a loop over it goes through, and how often; of a group only where all are alike."""
     if isinstance(part, Many):
         return part.element, part.count
-    if isinstance(part, Group):
+    if isinstance(part, ShapedGroup):
         found = [one for _, one in part.parts]
         return (joined(found) if found else None), len(found)
-    if isinstance(part, Array) and part.shape:
+    if isinstance(part, ShapedArray) and part.shape:
         first = part.shape[0]
         return part.shaped(*part.shape[1:]), first if isinstance(first, int) else None
     return None, None
@@ -137,7 +137,7 @@ def elements(part: Part) -> tuple[Part, int | None]:
 
 def joined(found: Sequence[Part]) -> Part:
     """What is true of each of several ways: of two arrays the shape of the smaller, as the least. A picture is what has yet to become an array on some way."""
-    made = [one for one in found if not (isinstance(one, Array) and one.of == "picture")]
+    made = [one for one in found if not (isinstance(one, ShapedArray) and one.of == "picture")]
     found = made or found
     if not found or any(one is None or type(one) is not type(found[0]) for one in found):
         return None
@@ -150,14 +150,14 @@ def joined(found: Sequence[Part]) -> Part:
 def _both(a: Part, b: Part) -> Part:
     if a == b:
         return a
-    if isinstance(a, Array) and isinstance(b, Array):
+    if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
         dtype = a.dtype if a.dtype == b.dtype else ""
         of = a.of if a.of == b.of else ""
         if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-            return Array(None, dtype, of)
-        return Array(tuple(smallest(pair) for pair in zip(a.shape, b.shape, strict=True)), dtype, of)
-    if isinstance(a, Group) and isinstance(b, Group) and [key for key, _ in a.parts] == [key for key, _ in b.parts]:
-        return Group(tuple((key, joined([x, y])) for (key, x), (_, y) in zip(a.parts, b.parts, strict=True)))
+            return ShapedArray(None, dtype, of)
+        return ShapedArray(tuple(smallest(pair) for pair in zip(a.shape, b.shape, strict=True)), dtype, of)
+    if isinstance(a, ShapedGroup) and isinstance(b, ShapedGroup) and [key for key, _ in a.parts] == [key for key, _ in b.parts]:
+        return ShapedGroup(tuple((key, joined([x, y])) for (key, x), (_, y) in zip(a.parts, b.parts, strict=True)))
     if isinstance(a, Many) and isinstance(b, Many):
         count = smallest(["..." if one.count is None else one.count for one in (a, b)])
         return Many(joined([a.element, b.element]), count if isinstance(count, int) else None)
@@ -193,13 +193,13 @@ def counted(number: int, *of: int) -> int:
 # -- arithmetic --------------------------------------------------------------------------------------------------------------
 
 
-def combined(a: Array, b: Array, *, divides: bool = False) -> Array:
+def combined(a: ShapedArray, b: ShapedArray, *, divides: bool = False) -> ShapedArray:
     """What an operator makes of two arrays or numbers."""
     of = next((one for one in ("torch", "numpy", "python") if one in {a.of, b.of}), "")
     dtype = _together(a, b, of)
     if divides and dtype and _rank(dtype) <= _INTEGRAL:
         dtype = "float32" if of == "torch" else "float64"
-    return Array(broadcast(a.shape, b.shape), dtype, of)
+    return ShapedArray(broadcast(a.shape, b.shape), dtype, of)
 
 
 def broadcast(a: Shape | None, b: Shape | None) -> Shape | None:
@@ -223,7 +223,7 @@ def _rank(dtype: str) -> int:
     return next(rank for rank, word in enumerate(("bool", "int", "float", "complex")) if word in dtype)
 
 
-def _together(a: Array, b: Array, of: str) -> str:
+def _together(a: ShapedArray, b: ShapedArray, of: str) -> str:
     """The type of a result."""
     if any(not one.dtype or one.dtype.isdigit() for one in (a, b)):
         return ""
@@ -265,8 +265,8 @@ def reshaped(shape: Shape, wanted: Shape) -> Shape:
 def stacked(parts: Part, axis: int) -> Part:
     """Arrays of one shape that become one with another axis."""
     one, count = elements(parts)
-    if not isinstance(one, Array) or one.shape is None:
-        return one if isinstance(one, Array) else None
+    if not isinstance(one, ShapedArray) or one.shape is None:
+        return one if isinstance(one, ShapedArray) else None
     place = axis + len(one.shape) + 1 if axis < 0 else axis
     return one.shaped(*one.shape[:place], "..." if count is None else count, *one.shape[place:])
 
@@ -275,10 +275,10 @@ def nested(part: Part) -> Part:
     """The array that ``np.array`` makes of numbers, of arrays, and of lists of them in lists: one type for all."""
     if isinstance(part, Many):
         return stacked(Many(nested(part.element), part.count), 0)
-    if not isinstance(part, Group):
+    if not isinstance(part, ShapedGroup):
         return part
     inner = [nested(one) for _, one in part.parts]
-    numbers = [one for one in inner if isinstance(one, Array) and one.of == "python" and one.dtype in ITEM_BYTES]
+    numbers = [one for one in inner if isinstance(one, ShapedArray) and one.of == "python" and one.dtype in ITEM_BYTES]
     if numbers and len(numbers) == len(inner):
         dtype = reduce(lambda a, b: promoted(a, b, "numpy"), (one.dtype for one in numbers))
         inner = [one.cast(dtype) for one in numbers]
@@ -287,8 +287,8 @@ def nested(part: Part) -> Part:
 
 def concatenated(parts: Part, axis: int) -> Part:
     """Arrays that are joined along an axis that they have."""
-    listed = [part for _, part in parts.parts] if isinstance(parts, Group) else [parts.element] if isinstance(parts, Many) else []
-    arrays = [one for one in listed if isinstance(one, Array) and one.shape is not None and -len(one.shape) <= axis < len(one.shape)]
+    listed = [part for _, part in parts.parts] if isinstance(parts, ShapedGroup) else [parts.element] if isinstance(parts, Many) else []
+    arrays = [one for one in listed if isinstance(one, ShapedArray) and one.shape is not None and -len(one.shape) <= axis < len(one.shape)]
     if not arrays or len(arrays) < len(listed):
         return None
     along = [(one.shape or ())[axis] for one in arrays]
@@ -297,10 +297,10 @@ def concatenated(parts: Part, axis: int) -> Part:
     total = times(whole, parts.count) if isinstance(parts, Many) else whole
     dtype = reduce(lambda a, b: promoted(a, b, arrays[0].of) if a and b else "", (one.dtype for one in arrays))
     joint = joined([with_axis(one.cast(dtype), axis, 0) for one in arrays])
-    return with_axis(joint, axis, total) if isinstance(joint, Array) else None
+    return with_axis(joint, axis, total) if isinstance(joint, ShapedArray) else None
 
 
-def with_axis(array: Array, axis: int, size: int | str) -> Array:
+def with_axis(array: ShapedArray, axis: int, size: int | str) -> ShapedArray:
     """The same with another length along an axis."""
     shape = array.shape or ()
     return array.shaped(*(size if n == axis % len(shape) else one for n, one in enumerate(shape))) if shape else array

@@ -15,16 +15,16 @@ LANDLOCK_ALONE: Final = Sandbox(landlock=SCOPES_SINCE, filter=True, held=True)
 _LIMITS: Final = "limits, read while it runs"
 
 
-class Row(NamedTuple):
+class SandboxRow(NamedTuple):
     """Something that a job might do, and what keeps it from that; empty where nothing does."""
 
     what: str
     by: str
 
 
-def rows(sandbox: Sandbox) -> tuple[Row, ...]:
+def rows(sandbox: Sandbox) -> tuple[SandboxRow, ...]:
     """All of them, for a machine with this sandbox."""
-    return tuple(Row(*row) for row in _rows(sandbox))
+    return tuple(SandboxRow(*row) for row in _rows(sandbox))
 
 
 def still_open(sandbox: Sandbox) -> tuple[str, ...]:

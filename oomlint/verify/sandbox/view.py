@@ -32,7 +32,7 @@ _EDITABLE: Final = re.compile(r"^MAPPING\b[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SandboxView:
     """Absolute paths, as the launcher takes them."""
 
     writable: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class View:
     hidden: tuple[str, ...] = ()
 
 
-def of_project(root: str, named: Iterable[str] = (), words: str = "") -> View:
+def of_project(root: str, named: Iterable[str] = (), words: str = "") -> SandboxView:
     """What jobs of a project may see beside the interpreter and their own folders.
 
     The project itself (large files are links into it), weights in the user's caches, the files and folders that its programs and settings name, those that
@@ -53,7 +53,7 @@ def of_project(root: str, named: Iterable[str] = (), words: str = "") -> View:
     hidden = dict.fromkeys([*found(root), *(path for folder in (*data, *own) for path in found(folder, _MOST_IN_DATA))])
     if root == os.path.realpath(os.path.expanduser("~")):
         hidden |= dict.fromkeys(entry.path for entry in os.scandir(root) if entry.name.startswith("."))
-    return View(readable=(root, *cached, *data, *own), hidden=tuple(path for path in hidden if path not in own))
+    return SandboxView(readable=(root, *cached, *data, *own), hidden=tuple(path for path in hidden if path not in own))
 
 
 def of_interpreter(python: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from oomlint.source import SourceError
 from oomlint.syntax.edits import is_cheap_path
 from oomlint.verify.case import Part
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies.slicing import Site, counterpart, cut, sites
+from oomlint.verify.strategies.slicing import SliceSite, counterpart, cut, sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,11 +42,11 @@ _WORKERS: Final = re.compile(r"(?<!persistent_)(?<!persist_)worker|num_proc|n_jo
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoaderTarget:
     """A loader that a finding speaks of."""
 
     loader: Loader
-    site: Site
+    site: SliceSite
     path: str
 
 
@@ -59,7 +59,7 @@ class Domain:
     assumptions: list[str] = field(default_factory=list)
 
 
-def targets(session: Session, at: tuple[Place, ...] = ()) -> list[Target]:
+def targets(session: Session, at: tuple[Place, ...] = ()) -> list[LoaderTarget]:
     """The loaders that stand ``at`` some places; else those that the fix edits, that the finding stands in, that it names."""
     finding = session.case.finding
     edits = [edit.place for edit in finding.fix.edits] if finding.fix is not None else []
@@ -72,7 +72,7 @@ def targets(session: Session, at: tuple[Place, ...] = ()) -> list[Target]:
     return []
 
 
-def _around(session: Session, place: Place) -> Iterator[Target]:
+def _around(session: Session, place: Place) -> Iterator[LoaderTarget]:
     module = session.project.find(place.path)
     if module is None:  # a file of settings
         return
@@ -80,7 +80,7 @@ def _around(session: Session, place: Place) -> Iterator[Target]:
         if _covers(module.place(loader.call), place):
             site = site_of(module, loader)
             if site is not None:
-                yield Target(loader, site, place.path)
+                yield LoaderTarget(loader, site, place.path)
 
 
 def _covers(outer: Place, inner: Place) -> bool:
@@ -92,7 +92,7 @@ def _covers(outer: Place, inner: Place) -> bool:
     return (start <= first and last <= end) or (first <= start and end <= last)
 
 
-def at_row(session: Session, place: Place, fits: Callable[[ast.Call], bool]) -> Site | None:
+def at_row(session: Session, place: Place, fits: Callable[[ast.Call], bool]) -> SliceSite | None:
     """The call that begins at the row of a place and fits."""
     module = session.project.find(place.path)
     tree = session.case.tree(Part.BEFORE, place.path) if module is not None else None
@@ -100,13 +100,13 @@ def at_row(session: Session, place: Place, fits: Callable[[ast.Call], bool]) -> 
     return next((one for one in sites(tree) if one.call.lineno == row and fits(one.call)), None) if tree is not None else None
 
 
-def site_in(session: Session, part: Part, site: Site, path: str) -> Site | None:
+def site_in(session: Session, part: Part, site: SliceSite, path: str) -> SliceSite | None:
     """The same call in one part."""
     tree = session.case.tree(part, path)
     return counterpart(site, tree) if tree is not None else None
 
 
-def planned(session: Session, part: Part, target: Target, values: Domain, *, here: bool = False) -> dict[str, object]:
+def planned(session: Session, part: Part, target: LoaderTarget, values: Domain, *, here: bool = False) -> dict[str, object]:
     """What the child is to run: the call as it is cut out of the program of one part; of that part is the site where it is ``here``. Raises Stopped."""
     site = target.site if here else site_in(session, part, target.site, target.path)
     if site is None:
@@ -114,7 +114,7 @@ def planned(session: Session, part: Part, target: Target, values: Domain, *, her
     return cut(site, values.leaves, inherited=target.loader.inherited).plan(values.values)
 
 
-def site_of(module: Module, loader: Loader) -> Site | None:
+def site_of(module: Module, loader: Loader) -> SliceSite | None:
     """The loader's call in the program as it stands on the disk."""
     try:
         tree = ast.parse(module.source.text)
@@ -131,7 +131,7 @@ def _normal(text: str) -> str | None:
         return None
 
 
-def mended(session: Session, target: Target) -> Target:
+def after_fix(session: Session, target: LoaderTarget) -> LoaderTarget:
     """The same loader in the program after the fix: what its arguments are known to be may have changed with it. Raises Stopped."""
     here = site_in(session, Part.AFTER, target.site, target.path)
     with suppress(SourceError):
@@ -139,7 +139,7 @@ def mended(session: Session, target: Target) -> Target:
         for loader in loaders_of(module.project).of(module):
             site = site_of(module, loader)
             if site and here and (site.function, site.ordinal, ast.unparse(site.call)) == (here.function, here.ordinal, ast.unparse(here.call)):
-                return Target(loader, site, target.path)
+                return LoaderTarget(loader, site, target.path)
     raise Stopped(MOVED)
 
 
@@ -160,7 +160,7 @@ def told_apart(trees: Iterable[ast.Module]) -> tuple[int, ...]:
     return tuple(sorted({1, *found} - {0, WORKERS}))[:_MOST_COUNTS]
 
 
-def domain(target: Target, *own: str, least: int = 0, processors: int = 0, counts: tuple[int, ...] = ()) -> Domain:
+def domain(target: LoaderTarget, *own: str, least: int = 0, processors: int = 0, counts: tuple[int, ...] = ()) -> Domain:
     """What the arguments of a loader can be, for what the linter's model can follow. ``least`` is the lowest worker count that matters.
 
     ``counts`` are tried beside none and two workers where the count is not known.
@@ -235,7 +235,7 @@ def _said(text: str, alternatives: Iterable[Alternative], values: list[object]) 
     return [f"`{text}` is {' and then '.join(repr(value) for value in values)}" + (f" ({story})" if story and 0 in values else "")]
 
 
-def _mapping(target: Target, frames: list[Frame], least: int) -> tuple[str, list[dict[str, object]]] | None:
+def _mapping(target: LoaderTarget, frames: list[Frame], least: int) -> tuple[str, list[dict[str, object]]] | None:
     """Keywords that a ``**mapping`` from outside of the function brings, as far as they are known."""
     loader = target.loader
     if len(loader.stars) != 1 or not is_cheap_path(loader.stars[0].value):
@@ -260,7 +260,7 @@ def _mapping(target: Target, frames: list[Frame], least: int) -> tuple[str, list
     return text, rows
 
 
-def _local(target: Target, text: str) -> bool:
+def _local(target: LoaderTarget, text: str) -> bool:
     """Whether the function itself makes the mapping: then its statements are run."""
     root = text.partition(".")[0].partition("[")[0]
     scope = target.loader.scope

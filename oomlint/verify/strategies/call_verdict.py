@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.case import Outcome, Reading, Verdict
+from oomlint.verify.case import Outcome, QuantityReading, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _GRAVE: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Out
 class _Count:
     """Configurations by what came of them."""
 
-    mended: list[str] = field(default_factory=list)
+    fixed: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -79,9 +79,9 @@ def _ended(own: str, before: Sequence[Run], after: Sequence[Run], *, zero: bool)
         return Verdict(Outcome.INCONCLUSIVE, f"the batches are made in another way after with {_few(count.unlike)[0]} than where it worked")
     if count.still:
         return Verdict(Outcome.INCONCLUSIVE, f"the call still fails after ({count.still[0]})")
-    if count.mended:
+    if count.fixed:
         same = f", and where it worked the batches of two epochs are the same ({'; '.join(count.same)})" if count.same else ""
-        return Verdict(Outcome.CONFIRMED, f"{count.error} before, none after, with {' and '.join(_few(count.mended))}{same}")
+        return Verdict(Outcome.CONFIRMED, f"{count.error} before, none after, with {' and '.join(_few(count.fixed))}{same}")
     if not reached:
         return Verdict(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried")
     if count.unknown:
@@ -126,7 +126,7 @@ def _counted(own: str, before: Sequence[Run], after: Sequence[Run], *, zero: boo
         elif symptom(own, old, zero=zero):
             count.error = count.error or _error(old)
             if not new.get("error"):
-                (count.mended if _set_alike(new, working) else count.unlike).append(spot)
+                (count.fixed if _set_alike(new, working) else count.unlike).append(spot)
             elif symptom(own, new, zero=zero):
                 count.still.append(f"{spot}: {_error(new)}")
             else:
@@ -221,10 +221,10 @@ def cause(error: Mapping[str, str]) -> str:
     return f"`{error['type']}: {message}`" if message else f"`{error['type']}`"
 
 
-def _reading(before: Sequence[Run], after: Sequence[Run] | None) -> Reading:
+def _reading(before: Sequence[Run], after: Sequence[Run] | None) -> QuantityReading:
     old = [float(bool(run.get("error"))) for run in before if run["reached"]]
     new = [float(bool(run.get("error"))) for run in after or () if run["reached"]]
-    return Reading(
+    return QuantityReading(
         "calls that fail",
         "calls",
         (sum(old),),
@@ -244,7 +244,7 @@ def unpicklable(before: Sequence[Run], after: Sequence[Run] | None) -> Verdict:
         return judged
     names = {name for run in started for name, item in run.get("functions", {}).items() if item["error"]}
     left = {name for run in after or () for name, item in run.get("functions", {}).items() if item["error"] and item["plain"]}
-    reading = Reading("functions that cannot be pickled", "functions", (float(len(names)),), (float(len(left)),) if after is not None else ())
+    reading = QuantityReading("functions that cannot be pickled", "functions", (float(len(names)),), (float(len(left)),) if after is not None else ())
     return replace(judged, readings=(reading,))
 
 

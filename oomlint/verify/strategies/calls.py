@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from oomlint.measurement import Measurement
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.call_sites import Domain, Target
-    from oomlint.verify.strategies.slicing import Cut, Site
+    from oomlint.verify.strategies.call_sites import Domain, LoaderTarget
+    from oomlint.verify.strategies.slicing import Cut, SliceSite
 
 _FUNCTIONS: Final = frozenset({"collate_fn", "worker_init_fn"})  # arguments of a loader that its workers are sent
 _OPTIONS: Final = frozenset({CallCheck.OPTION, CallCheck.OPTION_ZERO})
@@ -67,7 +67,7 @@ def _calls(session: Session) -> Verdict:
     return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else replace(judged, left_out=(*judged.left_out, *aside))
 
 
-def _pieces(session: Session, found: Sequence[Target]) -> dict[Part, list[Cut]]:
+def _pieces(session: Session, found: Sequence[LoaderTarget]) -> dict[Part, list[Cut]]:
     """What is run of the program, before and after."""
     pieces: dict[Part, list[Cut]] = {part: [] for part in Part}
     for target in found:
@@ -96,7 +96,7 @@ def _still_runs(session: Session, judged: Verdict) -> Verdict:
     return judged
 
 
-def _one(session: Session, target: Target) -> Verdict:
+def _one(session: Session, target: LoaderTarget) -> Verdict:
     """One loader, before and after."""
     try:
         return _compared(session, target)
@@ -104,7 +104,7 @@ def _one(session: Session, target: Target) -> Verdict:
         return Verdict(Outcome.INCONCLUSIVE, str(stop))
 
 
-def _compared(session: Session, target: Target) -> Verdict:
+def _compared(session: Session, target: LoaderTarget) -> Verdict:
     """As above. Raises Stopped."""
     plan = session.case.plan
     least = 1 if plan.call in {CallCheck.OPTION_ZERO, CallCheck.PICKLED} else 0
@@ -113,7 +113,7 @@ def _compared(session: Session, target: Target) -> Verdict:
     methods: list[str | None] = ["fork", "spawn"] if plan.call is CallCheck.PICKLED else [None]
     before = _measured(session, Part.BEFORE, target, values, methods, least, counts)
     after: dict[str, Any] | None = None
-    if session.case.mended:
+    if session.case.has_fix:
         after = _measured(session, Part.AFTER, target, values, methods, least, counts)
         if any(not run["reached"] for run in after["runs"]):
             others = [replace(target, site=site) for site in _other_ways(session, target)]
@@ -146,15 +146,15 @@ def _swept(runs: Sequence[dict[str, Any]], values: Domain) -> list[str]:
     return [f"`{text}` swept over {' and '.join(found)}" if len(found) > 1 else f"`{text}` taken as {found[0]}" for text, found in tried.items()]
 
 
-def _counts_of(session: Session, target: Target) -> tuple[int, ...]:
+def _counts_of(session: Session, target: LoaderTarget) -> tuple[int, ...]:
     """Numbers of workers that tell the two parts apart, beside none and two."""
-    if not session.case.mended:
+    if not session.case.has_fix:
         return ()
     trees = [session.case.tree(part, target.path) for part in Part]
     return call_sites.told_apart([tree for tree in trees if tree is not None])
 
 
-def _other_ways(session: Session, target: Target) -> list[Site]:
+def _other_ways(session: Session, target: LoaderTarget) -> list[SliceSite]:
     """Calls of the same class in the same function after the fix."""
     here = site_in(session, Part.AFTER, target.site, target.path)
     if here is None:
@@ -167,7 +167,7 @@ def _other_ways(session: Session, target: Target) -> list[Site]:
 def _measured(
     session: Session,
     part: Part,
-    target: Target,
+    target: LoaderTarget,
     values: Domain,
     methods: list[str | None],
     least: int,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
 from oomlint.verify import thresholds
-from oomlint.verify.case import Outcome, Part, Reading, Verdict
+from oomlint.verify.case import Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_verdict
 from oomlint.verify.strategies.call_sites import at_row, site_in
@@ -16,7 +16,7 @@ from oomlint.verify.strategies.slicing import cut
 
 if TYPE_CHECKING:
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.slicing import Site
+    from oomlint.verify.strategies.slicing import SliceSite
 
 
 _PREFIX: Final = "dataloader_"
@@ -44,7 +44,7 @@ def judge_arguments(session: Session) -> Verdict:
     return replace(judged, assumptions=(said, *missing))
 
 
-def _changed(session: Session, site: Site) -> str:
+def _changed(session: Session, site: SliceSite) -> str:
     """An argument that the fix changes and that is not about loaders; empty where there is none."""
     here = site_in(session, Part.AFTER, site, session.case.finding.place.path)
     old, new = ({item.arg or "**": ast.unparse(item.value) for item in call.keywords} for call in (site.call, here.call if here is not None else site.call))
@@ -55,7 +55,7 @@ def _concerns(call: ast.Call) -> bool:
     return any(item.arg is None or item.arg.startswith(_PREFIX) for item in call.keywords)
 
 
-def _made(session: Session, part: Part, site: Site, own: str) -> dict[str, Any]:
+def _made(session: Session, part: Part, site: SliceSite, own: str) -> dict[str, Any]:
     """What the child answers."""
     path = session.case.finding.place.path
     here = site_in(session, part, site, path)
@@ -82,7 +82,7 @@ def judge_predictions(session: Session) -> Verdict:
     return _of_predictions([_predicted(session, part, site) for part in session.case.parts])
 
 
-def _predicted(session: Session, part: Part, site: Site) -> dict[str, Any]:
+def _predicted(session: Session, part: Part, site: SliceSite) -> dict[str, Any]:
     """What the child answers."""
     here = site_in(session, part, site, session.case.finding.place.path)
     if here is None:
@@ -98,7 +98,7 @@ def _predicted(session: Session, part: Part, site: Site) -> dict[str, Any]:
 def _of_predictions(answers: list[dict[str, Any]]) -> Verdict:
     growth = thresholds.growth("bytes of predictions", "bytes", *(item["bytes"] for item in answers))
     rates = [growth.before.a_step, *([growth.after.a_step] if growth.after else [])]
-    readings = (Reading("bytes of predictions that a batch leaves", "bytes", (rates[0],), tuple(rates[1:]), "predict"),)
+    readings = (QuantityReading("bytes of predictions that a batch leaves", "bytes", (rates[0],), tuple(rates[1:]), "predict"),)
     if len(answers) == 1:
         return Verdict(Outcome.SHOWN if growth.shown else Outcome.NOT_SHOWN, growth.words, readings=readings, assumptions=(_SAID,))
     if answers[0]["given"] != answers[1]["given"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import CallCheck
 from oomlint.verify.ast_names import callee
-from oomlint.verify.case import Outcome, Part, Reading, Verdict
+from oomlint.verify.case import Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import unverified_changes
 from oomlint.verify.strategies.call_verdict import cause
@@ -17,7 +17,7 @@ from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.slicing import Site
+    from oomlint.verify.strategies.slicing import SliceSite
 
 EPOCH: Final = 6  # batches, as oomlint.verify.child.driving.call_memory has them
 _PASSING: Final = frozenset({"zip", "enumerate", "tqdm", "trange"})
@@ -33,9 +33,9 @@ def judge(session: Session) -> Verdict:
     before = _measured(session, Part.BEFORE, found[0])
     if before["error"]:
         raise Stopped(f"the expression cannot be run alone: {cause(before['error'])}")
-    if not session.case.mended:
+    if not session.case.has_fix:
         kept = max(before["most"], *before["alive"])
-        reading = Reading("batches alive at once", "batches", (float(kept),), (), f"an epoch of {EPOCH}")
+        reading = QuantityReading("batches alive at once", "batches", (float(kept),), (), f"an epoch of {EPOCH}")
         words = f"{kept} of the {EPOCH} batches of an epoch are alive at once ({human(kept * before['bytes'])} here)"
         return Verdict(Outcome.SHOWN if kept >= EPOCH else Outcome.NOT_SHOWN, words, readings=(reading,), assumptions=_SAID)
     after = _measured(session, Part.AFTER, found[1])
@@ -47,16 +47,16 @@ def judge(session: Session) -> Verdict:
     return Verdict(outcome, reason, readings=_readings(before, after), assumptions=_SAID)
 
 
-def _readings(before: dict[str, Any], after: dict[str, Any]) -> tuple[Reading, ...]:
+def _readings(before: dict[str, Any], after: dict[str, Any]) -> tuple[QuantityReading, ...]:
     if not before["epochs"]:
         under = f"an epoch of {EPOCH}"
-        alive = Reading("batches alive at once", "batches", (float(before["most"]),), (float(after["most"]),), under)
-        return alive, Reading("batches read", "batches", (float(before["made"]),), (float(after["made"]),), under)
+        alive = QuantityReading("batches alive at once", "batches", (float(before["most"]),), (float(after["most"]),), under)
+        return alive, QuantityReading("batches read", "batches", (float(before["made"]),), (float(after["made"]),), under)
     old, new, under = before["alive"][-1], after["alive"][-1], f"epochs of {EPOCH}"
     return (
-        Reading("batches kept after three epochs", "batches", (float(old),), (float(new),), under),
-        Reading("bytes kept after three epochs", "bytes", (float(old * before["bytes"]),), (float(new * after["bytes"]),), under),
-        Reading("different epochs of three", "epochs", (float(len(set(before["epochs"]))),), (float(len(set(after["epochs"]))),), "shuffled"),
+        QuantityReading("batches kept after three epochs", "batches", (float(old),), (float(new),), under),
+        QuantityReading("bytes kept after three epochs", "bytes", (float(old * before["bytes"]),), (float(new * after["bytes"]),), under),
+        QuantityReading("different epochs of three", "epochs", (float(len(set(before["epochs"]))),), (float(len(set(after["epochs"]))),), "shuffled"),
     )
 
 
@@ -119,12 +119,12 @@ def _sources(session: Session) -> tuple[str, str] | None:
     return f"__result__ = {_filled(here.call)}", f"__result__ = {_filled(after)}"
 
 
-def _site(tree: ast.Module, row: int, end: int, *, whole: bool) -> Site | None:
+def _site(tree: ast.Module, row: int, end: int, *, whole: bool) -> SliceSite | None:
     named = {"list", "tuple", "sorted"} if whole else {"cycle", "tee"}
     return next((one for one in sites(tree) if row <= one.call.lineno <= end and callee(one.call) in named and one.call.args), None)
 
 
-def _same_place(site: Site, old: ast.Module, new: ast.Module) -> ast.Call | None:
+def _same_place(site: SliceSite, old: ast.Module, new: ast.Module) -> ast.Call | None:
     """The call that stands where this one stood: as many calls come before it in its function."""
     before = [one for one in sites(old) if one.function == site.function]
     after = [one for one in sites(new) if one.function == site.function]
@@ -151,7 +151,7 @@ def _filled(call: ast.Call) -> str:
     return ast.unparse(made)
 
 
-def _counted(site: Site, old: ast.Module, new: ast.Module) -> tuple[str, str] | None:
+def _counted(site: SliceSite, old: ast.Module, new: ast.Module) -> tuple[str, str] | None:
     """``list(loader)``, with the ``len(...)`` around it where there is one."""
     here = counterpart(site, old)
     if here is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
 from oomlint.measurement import CallCheck
-from oomlint.verify.case import Outcome, Part, Reading, Verdict
+from oomlint.verify.case import Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies.call_sites import WORKERS
 from oomlint.verify.strategies.call_verdict import cause
@@ -138,9 +138,9 @@ def _copies(session: Session, loader: LoaderFact, kind: str) -> Verdict:
     elif "fork" in methods:
         methods = ["fork"]
     expression, path = "", ""
-    if session.case.mended:
+    if session.case.has_fix:
         expression, path = _wrapped(session)
-    readings: list[Reading] = []
+    readings: list[QuantityReading] = []
     judged = Verdict(Outcome.INCONCLUSIVE, "nothing was measured")
     for method in methods:
         judged = _compared(session, _Asked(kind, WORKERS, method), _Asked(kind, WORKERS, method, expression, path), readings)
@@ -149,7 +149,7 @@ def _copies(session: Session, loader: LoaderFact, kind: str) -> Verdict:
     return replace(judged, readings=tuple(readings))
 
 
-def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading]) -> Verdict:
+def _compared(session: Session, old: _Asked, new: _Asked, readings: list[QuantityReading]) -> Verdict:
     before = _measured(session, Part.BEFORE, old)
     more = session.options.repeat - 1 if old.method == "fork" else 0
     failed = next((item["error"] for item in before if item["error"]), None)
@@ -157,11 +157,11 @@ def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading
         return Verdict(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {cause(failed)}")
     under = f"{old.workers} workers, {old.method}, over {human(before[0]['size'])} of {old.kind}"
     added = [item["added"] for item in before]
-    if not session.case.mended:
+    if not session.case.has_fix:
         if more and not _plain_to_see(worker_memory(added, [0.0], before[0]["size"], WORKERS)):
             added += [item["added"] for item in _measured(session, Part.BEFORE, old, more)]
         saving = worker_memory(added, [0.0], before[0]["size"], WORKERS)
-        readings.append(Reading("copied by the workers", "bytes", tuple(added), (), under))
+        readings.append(QuantityReading("copied by the workers", "bytes", tuple(added), (), under))
         outcome = Outcome.SHOWN if saving.enough else Outcome.NOT_SHOWN
         return Verdict(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
     after = _measured(session, Part.AFTER, new)
@@ -173,7 +173,7 @@ def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading
     if failed:
         return Verdict(Outcome.REGRESSED, f"the loader worked before and fails after: {cause(failed)}")
     later = [item["added"] for item in after]
-    readings.append(Reading("copied by the workers", "bytes", tuple(added), tuple(later), under))
+    readings.append(QuantityReading("copied by the workers", "bytes", tuple(added), tuple(later), under))
     saving = worker_memory(added, later, before[0]["size"], WORKERS)
     if {item["batches"] for item in before} != {item["batches"] for item in after}:
         return Verdict(Outcome.REGRESSED, "the batches differ between before and after")
@@ -211,16 +211,18 @@ def _wrapped(session: Session) -> tuple[str, str]:
 def _descriptors(session: Session, loader: LoaderFact) -> Verdict:
     spawned = loader.start_method_known and loader.start_methods == ("spawn",)
     method, count = ("spawn", _DESCRIPTORS + 276) if spawned else ("forkserver", _MANY)
-    mended = session.case.mended
-    asked = [_Asked("tensors", 1, method, *found, count) for found in (("", ""), *([_wrapped(session)] if mended else []))]
+    fixed = session.case.has_fix
+    asked = [_Asked("tensors", 1, method, *found, count) for found in (("", ""), *([_wrapped(session)] if fixed else []))]
     pairs = list(zip(session.case.parts, asked, strict=True))
     errors = [_measured(session, part, one)[0]["error"] for part, one in pairs]
-    failed, later = errors[0], errors[1] if mended else None
-    batches = {_measured(session, part, replace(one, workers=0))[0]["batches"] for part, one in pairs} if mended and not later else {0}
-    reading = Reading("loaders that cannot start", "loaders", (float(bool(failed)),), tuple(float(bool(error)) for error in errors[1:]), f"1 worker, {method}")
+    failed, later = errors[0], errors[1] if fixed else None
+    batches = {_measured(session, part, replace(one, workers=0))[0]["batches"] for part, one in pairs} if fixed and not later else {0}
+    reading = QuantityReading(
+        "loaders that cannot start", "loaders", (float(bool(failed)),), tuple(float(bool(error)) for error in errors[1:]), f"1 worker, {method}"
+    )
     under = f"with {count} tensors under {method}"
     words = f"{cause(failed)} {under}" if failed else f"the worker starts {under}"
-    if not mended:
+    if not fixed:
         outcome = Outcome.SHOWN if failed else Outcome.NOT_SHOWN
     elif later:
         outcome, words = Outcome.INCONCLUSIVE if failed else Outcome.REGRESSED, f"the loader fails after the fix: {cause(later)}"
@@ -237,9 +239,9 @@ def _descriptors(session: Session, loader: LoaderFact) -> Verdict:
 
 
 def _fewer(session: Session, loader: LoaderFact, kind: str) -> Verdict:
-    if session.case.mended and (drawn := _random(session)):
+    if session.case.has_fix and (drawn := _random(session)):
         return Verdict(Outcome.INCONCLUSIVE, f"{drawn} draws random numbers: without workers its samples differ, and whether they are as good is not measured")
-    readings: list[Reading] = []
+    readings: list[QuantityReading] = []
     last = Verdict(Outcome.INCONCLUSIVE, "nothing was measured")
     quiet: list[str] = []
     for method in _methods(loader):
@@ -253,22 +255,22 @@ def _fewer(session: Session, loader: LoaderFact, kind: str) -> Verdict:
     return replace(_own(session, quiet[0], readings), readings=tuple(reversed(readings)), assumptions=_equal(session))
 
 
-def _own(session: Session, method: str, readings: list[Reading]) -> Verdict:
+def _own(session: Session, method: str, readings: list[QuantityReading]) -> Verdict:
     """Where the data is shared: what the workers themselves take."""
     base, less = _alone(session, method)
     saving = worker_memory([base], [less], 0, WORKERS)
-    mended = session.case.mended
-    readings.append(Reading("taken by the workers themselves", "bytes", (base,), (less,) if mended else (), f"{WORKERS} workers, {method}, no data"))
+    fixed = session.case.has_fix
+    readings.append(QuantityReading("taken by the workers themselves", "bytes", (base,), (less,) if fixed else (), f"{WORKERS} workers, {method}, no data"))
     words = f"the data is shared under {method}; {WORKERS} workers themselves take {human(base)}"
     if not saving.enough:
-        return Verdict(Outcome.NO_EFFECT if mended else Outcome.NOT_SHOWN, words)
-    if mended:
+        return Verdict(Outcome.NO_EFFECT if fixed else Outcome.NOT_SHOWN, words)
+    if fixed:
         return Verdict(Outcome.CONFIRMED, f"{words} before, {human(less)} without them; the batches of two epochs are the same")
     return Verdict(Outcome.SHOWN, words)
 
 
 def _equal(session: Session) -> tuple[str, ...]:
-    return ("equal up to worker RNG: the order of the samples is the same, random numbers drawn in a sample would differ",) if session.case.mended else ()
+    return ("equal up to worker RNG: the order of the samples is the same, random numbers drawn in a sample would differ",) if session.case.has_fix else ()
 
 
 def _random(session: Session) -> str:

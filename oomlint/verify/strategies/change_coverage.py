@@ -49,7 +49,7 @@ class Call:
         return {"known": self.known, "opened": list(self.opened), "taken": [list(item) for item in self.taken]}
 
 
-class Reach:
+class ChangeCoverage:
     """The changed statements of a case, and which of them were run."""
 
     def __init__(self, case: Case, functions: Mapping[Part, str]) -> None:

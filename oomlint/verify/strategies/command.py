@@ -15,8 +15,8 @@ from oomlint.finding import Safety
 from oomlint.measurement import CommandSign, Trait
 from oomlint.source import SourceError
 from oomlint.verify.ast_names import statement_rows
-from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
-from oomlint.verify.jobs import Ended
+from oomlint.verify.case import Fidelity, Outcome, Part, QuantityReading, Verdict
+from oomlint.verify.jobs import JobEnd
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import command_metrics as signs
 from oomlint.verify.strategies.command_metrics import Ran, Same, compare
@@ -36,7 +36,7 @@ _PROBED: Final = "growth is counted within the command, which makes it slower"
 
 
 @dataclass(slots=True)
-class Runs:
+class CommandRuns:
     """The runs of one case."""
 
     session: Session
@@ -65,7 +65,7 @@ def verify(session: Session) -> Verdict:
     """Run the command, and judge."""
     if not session.options.command:
         return Verdict(Outcome.INCONCLUSIVE, "no command is set")
-    runs = Runs(session)
+    runs = CommandRuns(session)
     try:
         verdict = _judge(runs)
     except Stopped as stopped:
@@ -87,7 +87,7 @@ def verify(session: Session) -> Verdict:
     )
 
 
-def _prices(runs: Runs) -> list[Price]:
+def _prices(runs: CommandRuns) -> list[Price]:
     """What all processes took. Their memory is sampled: a short run may end before its peak is seen, so what looks dearer is run once more."""
     found = _taken(runs)
     if any(price.dearer for price in found) and len(runs.done[Part.AFTER]) == 1 and not _failed(runs.run(Part.AFTER)):
@@ -95,14 +95,14 @@ def _prices(runs: Runs) -> list[Price]:
     return found
 
 
-def _taken(runs: Runs) -> list[Price]:
+def _taken(runs: CommandRuns) -> list[Price]:
     before, after = runs.done[Part.BEFORE], [done for done in runs.done[Part.AFTER] if not _failed(done)]
     figures, _ = signs.peak(before, after)
     old, new = (tuple(float(done.answer["bytes_read"]) for done in side) for side in (before, after))
     return [Price(figures.name, figures.before, figures.after, TOTAL, PLENTY), Price("bytes read by all processes", old, new, TWICE, PLENTY)]
 
 
-def _judge(runs: Runs) -> Verdict:
+def _judge(runs: CommandRuns) -> Verdict:
     case = runs.session.case
     first = runs.run(Part.BEFORE)
     if first.answer is None:
@@ -110,7 +110,7 @@ def _judge(runs: Runs) -> Verdict:
     if _failed(first):
         return _after_failure(runs, first)
     after = None
-    if case.mended:
+    if case.has_fix:
         after = runs.run(Part.AFTER)
         if _failed(after) and _failed(runs.run(Part.AFTER)):
             return Verdict(Outcome.REGRESSED, f"your command fails after the fix: {_failure(after)}")
@@ -125,9 +125,9 @@ def _judge(runs: Runs) -> Verdict:
         raise Stopped(f"your command fails in one run of two before the fix: {_failure(again)}")
     same = compare(*(Ran(done.answer, done.printed) for done in (first, again, after)), again=Trait.AGAIN in case.plan.traits)
     if same.same is not False:
-        return replace(_mended(runs, same), left_out=same.notes)
+        return replace(_fixed(runs, same), left_out=same.notes)
     unsafe = case.finding.fix is not None and case.finding.fix.safety is not Safety.SAFE
-    if unsafe and Trait.MEANT in case.plan.traits and (verdict := _mended(runs, same)).outcome is Outcome.CONFIRMED:
+    if unsafe and Trait.MEANT in case.plan.traits and (verdict := _fixed(runs, same)).outcome is Outcome.CONFIRMED:
         seen = verdict.reason.removesuffix(_SAME)
         reason = f"{seen}; whether what else changes is meant is for you to say: {same.words}"
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason, left_out=same.notes)
@@ -154,33 +154,33 @@ def _failure(done: Done) -> str:
 
 def _harness(done: Done) -> str:
     """Why the harness ended a run."""
-    if done.ended is Ended.TIME:
+    if done.ended is JobEnd.TIME:
         return f"{done.failure}; one that takes fewer steps is enough"
     return done.failure
 
 
-def _after_failure(runs: Runs, first: Done) -> Verdict:
+def _after_failure(runs: CommandRuns, first: Done) -> Verdict:
     """The command fails before the fix: that may be the symptom."""
     pattern = runs.session.case.plan.error
     error = first.answer["exception"]
     if error is None or not pattern or not re.search(pattern, f"{error['type']}: {error['text']}"):
-        raise Stopped(f"your command fails before the fix: {_failure(first)}" if runs.session.case.mended else f"your command fails: {_failure(first)}")
+        raise Stopped(f"your command fails before the fix: {_failure(first)}" if runs.session.case.has_fix else f"your command fails: {_failure(first)}")
     shown = f"your command fails with {_failure(first)}"
-    if not runs.session.case.mended:
-        return Verdict(Outcome.SHOWN, shown, readings=(Reading("failures", "failures", (1.0,)),))
+    if not runs.session.case.has_fix:
+        return Verdict(Outcome.SHOWN, shown, readings=(QuantityReading("failures", "failures", (1.0,)),))
     after = runs.run(Part.AFTER)
     if not _failed(after):
-        return Verdict(Outcome.CONFIRMED, f"{shown} before, and comes to its end after", readings=(Reading("failures", "failures", (1.0,), (0.0,)),))
+        return Verdict(Outcome.CONFIRMED, f"{shown} before, and comes to its end after", readings=(QuantityReading("failures", "failures", (1.0,), (0.0,)),))
     other = after.answer["exception"] if after.answer is not None else None
     if other is not None and other["type"] == error["type"] and other["text"] == error["text"]:
-        return Verdict(Outcome.NO_EFFECT, f"{shown} before and after", readings=(Reading("failures", "failures", (1.0,), (1.0,)),))
+        return Verdict(Outcome.NO_EFFECT, f"{shown} before and after", readings=(QuantityReading("failures", "failures", (1.0,), (1.0,)),))
     raise Stopped(f"{shown} before, and after the fix with {_failure(after)}")
 
 
 # -- it does not -------------------------------------------------------------------------------------------------------
 
 
-def _symptom(runs: Runs) -> Verdict:
+def _symptom(runs: CommandRuns) -> Verdict:
     """There is no fix: only what the finding says is looked for."""
     plan = runs.session.case.plan
     if plan.command_loop:
@@ -196,7 +196,7 @@ def _symptom(runs: Runs) -> Verdict:
     raise Stopped("your command runs; without a fix there is nothing to compare its memory with")
 
 
-def _mended(runs: Runs, same: Same) -> Verdict:
+def _fixed(runs: CommandRuns, same: Same) -> Verdict:
     """What the fix has done to the symptom, where the command comes to its end in both parts."""
     plan = runs.session.case.plan
     first, after = runs.answers(Part.BEFORE)[0], runs.answers(Part.AFTER)[0]
@@ -222,7 +222,7 @@ def _exercised(traits: frozenset[Trait], answer: Any) -> bool:
     return Trait.RAISES_FIRST in traits or any(stream["workers"] and stream["method"] in {"spawn", "forkserver"} for stream in answer["streams"])
 
 
-def _growth(runs: Runs, found: list[Grown]) -> Verdict | None:
+def _growth(runs: CommandRuns, found: list[Grown]) -> Verdict | None:
     """The verdict on what grows from step to step."""
     plan = runs.session.case.plan
     grown = _chosen(runs.session, found)
@@ -231,7 +231,7 @@ def _growth(runs: Runs, found: list[Grown]) -> Verdict | None:
     evidence: dict[str, Any] = {"readings": grown.readings, "timelines": grown.timelines}
     shown = grown.shown
     if shown:
-        left = [item for item in shown if not item.mended]
+        left = [item for item in shown if not item.fixed]
         worse = [item for item in grown.found if item.worse]
         if not left and not worse:
             return Verdict(Outcome.CONFIRMED, f"{shown[0].words}{_SAME}", **evidence)
@@ -247,7 +247,7 @@ def _growth(runs: Runs, found: list[Grown]) -> Verdict | None:
     raise Stopped(_little(plan.traits, grown))
 
 
-def _memory(runs: Runs) -> Verdict:
+def _memory(runs: CommandRuns) -> Verdict:
     """The verdict on what processes take."""
     wanted = runs.session.case.plan.command
     if CommandSign.WORKER_MEMORY in wanted:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import LoopPlan, Trait
-from oomlint.verify.case import Reading, Timeline
+from oomlint.verify.case import QuantityReading, Timeline
 from oomlint.verify.strategies.dataset_runs import Sign
 from oomlint.verify.strategies.growth_metrics import readings, seen, timeline
 from oomlint.verify.thresholds import LEAST, WARM_UP, close_text, first_difference, human, spread, worker_memory
@@ -38,7 +38,7 @@ class Grown:
     """The growth that was seen in one loop, or from one run of the finding's row to the next."""
 
     found: tuple[Seen, ...]
-    readings: tuple[Reading, ...]
+    readings: tuple[QuantityReading, ...]
     timelines: tuple[Timeline, ...]
     stream: Answer
     at_row: bool = False
@@ -114,7 +114,7 @@ def workers(before: Sequence[Answer], after: Sequence[Answer]) -> Sign | None:
     count = max(stream["workers"] for stream in before[0]["streams"])
     enough = saving.saved >= max(saving.needed, SHARE * saving.before)
     words = f"{saving.words}" if new else f"workers add {human(saving.before)}"
-    figures = Reading("memory that workers add", "bytes", tuple(old), tuple(new), f"{count} workers, {before[0]['streams'][0]['method']}")
+    figures = QuantityReading("memory that workers add", "bytes", tuple(old), tuple(new), f"{count} workers, {before[0]['streams'][0]['method']}")
     return Sign(bool(new) and enough, enough, words, figures, worse=bool(new) and saving.more)
 
 
@@ -148,18 +148,18 @@ def read(before: Sequence[Answer], after: Sequence[Answer]) -> Sign | None:
     return _fell("bytes read for a step", [item or 0.0 for item in old], [item or 0.0 for item in new], READS)
 
 
-def peak(before: Sequence[Done], after: Sequence[Done]) -> tuple[Reading, Timeline]:
+def peak(before: Sequence[Done], after: Sequence[Done]) -> tuple[QuantityReading, Timeline]:
     """The memory of the process tree while the command ran, for the report."""
     old, new = (tuple(float(done.peak) for done in runs) for runs in (before, after))
     curves = [runs[0].timeline if runs else () for runs in (before, after)]
-    return Reading("peak memory of all processes", "bytes", old, new), Timeline("memory of all processes", "bytes", "seconds", *curves)
+    return QuantityReading("peak memory of all processes", "bytes", old, new), Timeline("memory of all processes", "bytes", "seconds", *curves)
 
 
 def _fell(name: str, old: list[float], new: list[float], share: float) -> Sign:
     needed = max(LEAST_BYTES, share * median(old), 3 * max(spread(old), spread(new)))
     change = median(old) - median(new) if new else 0.0
     words = f"{name}: {human(median(old))} before, {human(median(new))} after" if new else f"{name}: {human(median(old))}"
-    return Sign(change >= needed, change >= needed, words, Reading(name, "bytes", tuple(old), tuple(new)), worse=-change >= needed)
+    return Sign(change >= needed, change >= needed, words, QuantityReading(name, "bytes", tuple(old), tuple(new)), worse=-change >= needed)
 
 
 def _first(answer: Answer) -> int | None:

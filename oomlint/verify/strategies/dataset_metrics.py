@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import AttributeFact, HandleFact, LoaderFact
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify import thresholds
-from oomlint.verify.case import Fidelity, Part, Reading, Timeline
+from oomlint.verify.case import Fidelity, Part, QuantityReading, Timeline
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import dataset_uses, locate_subject
 from oomlint.verify.strategies.dataset_runs import HANDLES, Broken, Sign, TooSmall, failure, left_open, quantity
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oomlint.finding import Finding
-    from oomlint.verify.strategies.dataset_runs import Runs
+    from oomlint.verify.strategies.dataset_runs import DatasetRuns
 
 LEAST: Final = 2**16  # bytes: less is no sign of anything
 HALF: Final = 0.5
@@ -47,14 +47,14 @@ def falls(values: list[float], share: float = HALF, least: float = LEAST) -> boo
     return len(values) > 1 and values[0] - values[1] >= max(share * values[0], least)
 
 
-def pickling(runs: Runs) -> Iterator[Sign]:
+def pickling(runs: DatasetRuns) -> Iterator[Sign]:
     """A dataset that cannot be sent to a worker, as built or once it was read."""
     answers = [runs.ask(part, "pickling") for part in runs.parts]
     for state, words in (("untouched", "as it is built"), ("touched", "after a sample was read")):
         yield failure(f"pickling {words}", f"pickling fails {words}", [answer[state] for answer in answers], "spawn, forkserver")
 
 
-def item_reads(runs: Runs) -> Iterator[Sign]:
+def item_reads(runs: DatasetRuns) -> Iterator[Sign]:
     """Bytes that are read, and memory that is taken, for one sample."""
     looks = [runs.look(part) for part in runs.parts]
     sizes = [float(median(look["bytes_read"] or [0])) for look in looks]
@@ -67,7 +67,7 @@ def item_reads(runs: Runs) -> Iterator[Sign]:
     yield quantity("reads of HDF5 datasets for a sample", calls, unit="reads", shown=falls(calls, least=2) or calls[0] >= FEW, gone=falls(calls, least=2))
 
 
-def built(runs: Runs) -> Iterator[Sign]:
+def built(runs: DatasetRuns) -> Iterator[Sign]:
     """Bytes that a dataset holds once it is built, and the most while that is done."""
     traits = runs.session.case.plan.traits
     memories = [runs.memory(part) for part in runs.parts]
@@ -98,7 +98,7 @@ def built(runs: Runs) -> Iterator[Sign]:
         yield quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
 
 
-def cache(runs: Runs) -> Iterator[Sign]:
+def cache(runs: DatasetRuns) -> Iterator[Sign]:
     """Memory that stays taken once samples from all over were read: a file that is held as a whole, or a cache as large."""
     answers = [runs.ask(part, "measuring.dataset_memory:cached") for part in runs.parts]
     data = float(answers[0]["data"])
@@ -112,13 +112,13 @@ def cache(runs: Runs) -> Iterator[Sign]:
     )
 
 
-def descriptors(runs: Runs) -> Iterator[Sign]:
+def descriptors(runs: DatasetRuns) -> Iterator[Sign]:
     """HDF5 identifiers and file descriptors that each sample leaves open, and those that the dataset keeps."""
     looks = [runs.look(part) for part in runs.parts]
     yield from left_open(looks, "sample", f"{len(looks[0]['ids'])} samples in this process")
 
 
-def kept(runs: Runs) -> Iterator[Sign]:
+def kept(runs: DatasetRuns) -> Iterator[Sign]:
     """Handles that the object keeps once it is built, or once it was read."""
     looks = [runs.look(part) for part in runs.parts]
     for key, name in HANDLES:
@@ -126,14 +126,14 @@ def kept(runs: Runs) -> Iterator[Sign]:
         yield quantity(f"{name} kept open", counts, unit=name, shown=counts[0] >= 2, gone=falls(counts, least=1))  # noqa: PLR2004 -- one is a handle that is used
 
 
-def opened_on_import(runs: Runs) -> Iterator[Sign]:
+def opened_on_import(runs: DatasetRuns) -> Iterator[Sign]:
     """HDF5 identifiers that are open once the module is imported and the dataset made."""
     looks = [runs.look(part) for part in runs.parts]
     counts = [float(look["built"]["opened"]["ids"]) for look in looks]
     yield quantity("HDF5 identifiers open once it is made", counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=len(counts) > 1 and counts[1] <= 0)
 
 
-def interrupted(runs: Runs) -> Iterator[Sign]:
+def interrupted(runs: DatasetRuns) -> Iterator[Sign]:
     """What an exception in the middle leaves open, as long as it is kept."""
     inside = locate_subject.functions(runs.session, every=True)
     if inside:
@@ -150,7 +150,7 @@ def exception_path(answers: list[dict[str, Any]]) -> Iterator[Sign]:
         yield quantity(name, counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=falls(counts, 0, 1), verb=words)
 
 
-def caches(runs: Runs) -> Iterator[Sign]:
+def caches(runs: DatasetRuns) -> Iterator[Sign]:
     """Bytes that are held after each epoch, above what was held when it was built."""
     memories = [runs.memory(part, epochs=3) for part in runs.parts]
     kept = [float(item["grown"][-1] - item["held"]) for item in memories]
@@ -164,7 +164,7 @@ def caches(runs: Runs) -> Iterator[Sign]:
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-def copies(runs: Runs) -> Iterator[Sign]:
+def copies(runs: DatasetRuns) -> Iterator[Sign]:
     """What each worker adds to the memory of the process tree by reading the data: under fork, or as it is sent to it under spawn."""
     spawned = Trait.SPAWNED in runs.session.case.plan.traits
     method = "spawn" if spawned else "fork"
@@ -187,7 +187,7 @@ def copies(runs: Runs) -> Iterator[Sign]:
         raise Stopped("it is not known how much of the data that were made up the dataset maps")
     what = f"{human(moved * times)} of {'Python objects' if method == 'fork' else 'data'}"
     under = f"{WORKERS} workers, {method}, 2 shuffled epochs, {what}"
-    reading = Reading("memory that workers add", "bytes", tuple(extras[0]), tuple(extras[1]) if len(extras) > 1 else (), under)
+    reading = QuantityReading("memory that workers add", "bytes", tuple(extras[0]), tuple(extras[1]) if len(extras) > 1 else (), under)
     line = Timeline("memory that workers add", "bytes", "step", *(tuple((float(step), float(added)) for step, added in tree["readings"]) for tree in trees))
     after = f" before, {human(max(saving.after, 0))} after" if len(extras) > 1 else ""
     words = f"{WORKERS} workers that read {what} add {human(saving.before)}{after}, under {method}"
@@ -197,7 +197,7 @@ def copies(runs: Runs) -> Iterator[Sign]:
         runs.assumed.append(f"the dataset is built {times} times over and all are read as one: the Python objects of one take {human(moved)}")
 
 
-def _times(runs: Runs, memories: list[dict[str, Any]]) -> int:
+def _times(runs: DatasetRuns, memories: list[dict[str, Any]]) -> int:
     """How often a dataset is built so that there are Python objects enough to tell: no more than can be held, and made in a few seconds."""
     first = memories[0]
     if first["objects"] >= ENOUGH or not first["objects"] or not first["length"] or runs.look(Part.BEFORE)["iterable"]:
@@ -207,20 +207,20 @@ def _times(runs: Runs, memories: list[dict[str, Any]]) -> int:
     return int(max(1, min(wanted, most)))
 
 
-def _tree(runs: Runs, part: Part, workers: int, method: str, times: int = 1, **named: Any) -> dict[str, Any]:
+def _tree(runs: DatasetRuns, part: Part, workers: int, method: str, times: int = 1, **named: Any) -> dict[str, Any]:
     repeat = 1 if method == "spawn" else max(runs.session.options.repeat, 1)
     size = int(runs.look(Part.BEFORE)["length"] or 0) * times
     return runs.ask(part, "measuring.worker_epochs:tree", workers=workers, method=method, size=size, repeat=repeat, times=times, seconds=60, **named)
 
 
-def check_draws(runs: Runs) -> None:
+def check_draws(runs: DatasetRuns) -> None:
     """Raise Stopped where samples are drawn at random, since the fix changes the number of workers."""
     look = runs.look(Part.BEFORE)
     if look["random"] or look["draws"]:
         raise Stopped("samples are drawn at random: with another number of workers they are others, and whether they are as good is not measured")
 
 
-def counts(runs: Runs) -> Iterator[Sign]:
+def counts(runs: DatasetRuns) -> Iterator[Sign]:
     """What workers cost against none: their number is what the fix changes. Under spawn they have copies of the data, under fork only what they are."""
     session = runs.session
     numbers = [locate_subject.workers(session, part) for part in runs.parts]
@@ -237,7 +237,7 @@ def counts(runs: Runs) -> Iterator[Sign]:
         extra = [float(added - median(tree["empty"])) for added in tree["added"]]
         saving = thresholds.worker_memory(extra, [0.0] * len(extra), held, used[0])
         under = f"{used[0]} workers, {method}, 2 shuffled epochs, {human(held)} held"
-        reading = Reading("copies of the data in workers", "bytes", tuple(extra), (0.0,) * len(extra) if len(used) > 1 else (), under)
+        reading = QuantityReading("copies of the data in workers", "bytes", tuple(extra), (0.0,) * len(extra) if len(used) > 1 else (), under)
         words = f"{used[0]} workers add {human(saving.before)} to {human(held)} of data under {method}" + (" before, none after" if len(used) > 1 else "")
         found.append(Sign(saving.enough, saving.enough and len(used) > 1 and not used[1], words, reading))
         if saving.enough:
@@ -249,7 +249,9 @@ def counts(runs: Runs) -> Iterator[Sign]:
     trees = [runs.ask(part, "measuring.worker_epochs:tree", workers=number, **named) for part, number in zip(runs.parts, used, strict=True)]
     values = [list(map(float, tree["empty"])) for tree in trees]
     saving = thresholds.worker_memory(values[0], values[1] if len(values) > 1 else [0.0], 0, used[0])
-    reading = Reading("memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data")
+    reading = QuantityReading(
+        "memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data"
+    )
     after = f" before, {human(max(saving.after, 0))} after" if len(values) > 1 else ""
     words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
     yield Sign(saving.enough, saving.enough, words, reading)
@@ -263,7 +265,7 @@ def _compared_methods(finding: Finding) -> list[str]:
     return [*(["fork"] if forked or not copied else []), *(["spawn"] if copied else [])]
 
 
-def sent(runs: Runs) -> Iterator[Sign]:
+def sent(runs: DatasetRuns) -> Iterator[Sign]:
     """Whether a dataset gets to workers at all that are not forked: a list of tensors takes a descriptor each."""
     for method in METHODS:
         errors = []
@@ -276,7 +278,7 @@ def sent(runs: Runs) -> Iterator[Sign]:
         yield failure(method, f"{method} fails", errors, f"1 worker, {method}")
 
 
-SIGNS: Final[dict[DatasetSign, Callable[[Runs], Iterator[Sign]]]] = {
+SIGNS: Final[dict[DatasetSign, Callable[[DatasetRuns], Iterator[Sign]]]] = {
     DatasetSign.COPIES: copies,
     DatasetSign.PICKLING: pickling,
     DatasetSign.SENT: sent,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from oomlint.verify import thresholds
-from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
+from oomlint.verify.case import Fidelity, Outcome, Part, QuantityReading, Timeline, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
 
@@ -40,7 +40,7 @@ class Broken(Exception):  # noqa: N818 -- the same
 
 
 @dataclass(slots=True)
-class Runs:
+class DatasetRuns:
     """What was found, a dataset here, and what has been measured of it."""
 
     job: ClassVar[str] = "driving.dataset_job"
@@ -88,7 +88,7 @@ class Runs:
         if key not in self._known:
             arguments = {"subject": None} if alone else self.arguments(part)
             done = self.session.run(part, call if ":" in call else f"{self.job}:{call}", {**arguments, **named}, seconds=seconds, fresh=fresh)
-            failure = f"{part.value} the fix: {done.failure}" if self.session.case.mended else done.failure
+            failure = f"{part.value} the fix: {done.failure}" if self.session.case.has_fix else done.failure
             self._known[key] = Stopped(failure) if done.answer is None else done.answer
         answer: dict[str, Any] | Stopped = self._known[key]
         if isinstance(answer, Stopped):
@@ -130,17 +130,17 @@ def searched(session: Session, subject: Subject, kind: str, rows: Sequence[int] 
     return reason
 
 
-def found(session: Session, subject: Subject, *, at_row: bool, part: Part = Part.BEFORE) -> Runs | str:
+def found(session: Session, subject: Subject, *, at_row: bool, part: Part = Part.BEFORE) -> DatasetRuns | str:
     """A dataset that can be built, that of the user's function where there is one, or why it cannot."""
     if session.options.factory:
         return by_factory(session)
     place = locate_subject.witness(session, subject, at_row=at_row)
     rows = locate_subject.statement(session, place) if place is not None and place.path == subject.path and part is Part.BEFORE else []
     answer = searched(session, subject, "dataset", rows, part)
-    return f"`{subject.name}` could not be made: {answer}" if isinstance(answer, str) else Runs.of(session, subject, answer)
+    return f"`{subject.name}` could not be made: {answer}" if isinstance(answer, str) else DatasetRuns.of(session, subject, answer)
 
 
-def scaled(runs: Runs, state: Any, size: int) -> Any:
+def scaled(runs: DatasetRuns, state: Any, size: int) -> Any:
     """A state with about so many bytes of data; ``None`` where the program does not bear it."""
     if runs.subject is None:
         return None
@@ -155,15 +155,15 @@ def scaled(runs: Runs, state: Any, size: int) -> Any:
     return answer["state"] if answer and answer.get("found") else None
 
 
-def by_factory(session: Session) -> Runs:
+def by_factory(session: Session) -> DatasetRuns:
     """The dataset of the user's own function."""
-    return Runs(session, None, fidelity=Fidelity.FACTORY)
+    return DatasetRuns(session, None, fidelity=Fidelity.FACTORY)
 
 
 # -- the verdict -------------------------------------------------------------------------------------------------------
 
 
-_Tried = TypeVar("_Tried", bound="Runs")
+_Tried = TypeVar("_Tried", bound="DatasetRuns")
 
 
 def candidates(session: Session, every: Iterable[Subject], found: Callable[[Subject], _Tried | str]) -> Iterator[_Tried | str]:
@@ -217,7 +217,7 @@ def _broken(runs: _Tried, error: Broken, again: Callable[[_Tried, Broken], None]
     return evidence(runs, Outcome.REGRESSED, f"after the fix: {error}")
 
 
-def evidence(runs: Runs, outcome: Outcome, reason: str, signs: Sequence[Sign] = (), deciding: Sequence[Sign] = ()) -> Verdict:
+def evidence(runs: DatasetRuns, outcome: Outcome, reason: str, signs: Sequence[Sign] = (), deciding: Sequence[Sign] = ()) -> Verdict:
     """A verdict with all that was read. What decided comes first: else the signs that were shown."""
     found = list(deciding or [item for item in signs if item.shown])
     every = [*found, *(item for item in signs if item not in found)]
@@ -233,13 +233,13 @@ def evidence(runs: Runs, outcome: Outcome, reason: str, signs: Sequence[Sign] = 
     )
 
 
-def weighed(runs: Runs, signs: Sequence[Sign], plain: str, same: str, difference: Callable[[], str] = str) -> Verdict:
+def weighed(runs: DatasetRuns, signs: Sequence[Sign], plain: str, same: str, difference: Callable[[], str] = str) -> Verdict:
     """The verdict on what was measured. ``plain`` says what is so where nothing was seen, ``same`` what is the same after.
 
     ``difference`` looks closer before anything is confirmed: how the behaviour differs, empty where it does not.
     """
     seen = [item for item in signs if item.shown]
-    if not runs.session.case.mended:
+    if not runs.session.case.has_fix:
         return evidence(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
     failing = next((item for item in signs if item.strict and item.worse), None)
     if failing is not None:
@@ -269,7 +269,7 @@ class Sign:
     shown: bool
     gone: bool  # whether it is no longer there after the fix; without meaning where it was not shown
     words: str  # of both parts: "8.1 MB are read for a sample before, 0.3 MB after"
-    reading: Reading
+    reading: QuantityReading
     timeline: Timeline | None = None
     strict: bool = False  # an error or a leak: as long as it is there, nothing is confirmed
     worse: bool = False  # there is more of it after the fix
@@ -279,15 +279,15 @@ def quantity(name: str, values: Sequence[float], *, shown: bool, gone: bool, uni
     """One number for each part."""
     words = f"{verb or name}: {thresholds.amount(values[0], unit)}" + (f" before, {thresholds.amount(values[1], unit)} after" if len(values) > 1 else "")
     worse = len(values) > 1 and values[1] > max(values[0], 0)
-    return Sign(shown, gone, words, Reading(name, unit, (values[0],), tuple(values[1:])), strict=strict, worse=worse)
+    return Sign(shown, gone, words, QuantityReading(name, unit, (values[0],), tuple(values[1:])), strict=strict, worse=worse)
 
 
 def failure(title: str, name: str, errors: Sequence[str], under: str) -> Sign:
     """Whether something fails, and with what."""
-    reading = Reading(name, "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), under)
+    reading = QuantityReading(name, "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), under)
     words = f"{title}: {errors[0] or 'works'}" + (f" before, {errors[1] or 'works'} after" if len(errors) > 1 else "")
-    mended = len(errors) > 1
-    return Sign(bool(errors[0]), mended and not errors[1], words, reading, strict=True, worse=mended and bool(errors[1]) and not errors[0])
+    fixed = len(errors) > 1
+    return Sign(bool(errors[0]), fixed and not errors[1], words, reading, strict=True, worse=fixed and bool(errors[1]) and not errors[0])
 
 
 def left_open(answers: Sequence[dict[str, Any]], of: str, under: str, told: str = "") -> Iterator[Sign]:
@@ -295,6 +295,6 @@ def left_open(answers: Sequence[dict[str, Any]], of: str, under: str, told: str 
     for key, name in HANDLES:
         found = thresholds.handles(name, *(answer[key] for answer in answers))
         rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
-        reading = Reading(f"{name} that a {of} leaves open", name, (rates[0],), tuple(rates[1:]), under)
+        reading = QuantityReading(f"{name} that a {of} leaves open", name, (rates[0],), tuple(rates[1:]), under)
         line = Timeline(f"{name} open{told}", name, "step", *(tuple(enumerate(map(float, answer[key]))) for answer in answers))
         yield Sign(found.shown, found.ended, f"{found.words}{told}", reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0))

@@ -11,7 +11,7 @@ from oomlint.verify.ast_names import FILLING, callee, named, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
-from oomlint.verify.strategies.dataset_runs import Broken, Runs
+from oomlint.verify.strategies.dataset_runs import Broken, DatasetRuns
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Face:
     certain: set[str] = field(default_factory=set)
 
 
-def difference(runs: Runs) -> str:
+def difference(runs: DatasetRuns) -> str:
     """In which way another part of the program finds something else there after the fix; empty where it does not. Raises Stopped where it may."""
     subject = runs.subject or next(iter(locate_subject.datasets(runs.session)), None)
     face = read_off(runs.session, subject.name) if subject is not None else Face()
@@ -176,7 +176,7 @@ STATES: Final = frozenset({"__getstate__", "__setstate__", "__reduce__", "__redu
 WRITES: Final = FILLING | {"__setitem__"}
 
 
-def give(runs: Runs) -> None:
+def give(runs: DatasetRuns) -> None:
     """Pass what the program passes for optional parameters, where it can be worked out and the program before works with it."""
     if runs.subject is None or runs.state is None:
         return
@@ -199,7 +199,7 @@ def give(runs: Runs) -> None:
         runs.withheld.append(name)
 
 
-def check_states(runs: Runs) -> None:
+def check_states(runs: DatasetRuns) -> None:
     """Raise Stopped where a copy in a worker may lack what the program passes and this run could not."""
     if runs.subject is None or not runs.withheld:
         return
@@ -256,9 +256,9 @@ def _known(node: ast.expr, defined: set[str]) -> bool:
 # -- globals -----------------------------------------------------------------------------------------------------------
 
 
-def kept_globally(runs: Runs) -> str:
+def kept_globally(runs: DatasetRuns) -> str:
     """A name outside of the object that the class writes to after a fix and not before: all objects of the class share it. Empty where there is none."""
-    if runs.subject is None or not runs.session.case.mended:
+    if runs.subject is None or not runs.session.case.has_fix:
         return ""
     found = [set(_globals(runs.session, part, runs.subject)) for part in Part]
     return min(found[1] - found[0], default="")

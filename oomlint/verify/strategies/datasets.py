@@ -12,7 +12,7 @@ from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import dataset_uses, locate_subject, prices, unverified_changes
 from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
-from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, TooSmall, by_factory, candidates, evidence, first, found, scaled, weighed
+from oomlint.verify.strategies.dataset_runs import SCALED, Broken, DatasetRuns, TooSmall, by_factory, candidates, evidence, first, found, scaled, weighed
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
@@ -33,26 +33,26 @@ def verify(session: Session) -> Verdict:
     return first(_candidates(session), _judged, _again, NONE)
 
 
-def _candidates(session: Session) -> Iterator[Runs | str]:
+def _candidates(session: Session) -> Iterator[DatasetRuns | str]:
     if session.options.factory:
         yield by_factory(session)
         return
     for subject in locate_subject.datasets(session)[:MOST]:
-        given = unverified_changes.of_construction(session, subject.name) if session.case.mended else ""
+        given = unverified_changes.of_construction(session, subject.name) if session.case.has_fix else ""
         if given:
             yield given
         else:
             yield from candidates(session, [subject], lambda one: found(session, one, at_row=Trait.AT_ROW in session.case.plan.traits))
 
 
-def _again(runs: Runs, error: Broken) -> None:
+def _again(runs: DatasetRuns, error: Broken) -> None:
     for repetition in (0, 1):
         runs.look(Part.BEFORE, repetition)
     if error.told["stage"] == "iterate":
         runs.ask(Part.BEFORE, "measuring.worker_epochs:compared", workers=2)
 
 
-def _judged(runs: Runs) -> Verdict:
+def _judged(runs: DatasetRuns) -> Verdict:
     session = runs.session
     plan = session.case.plan
     if Trait.IN_CLASS in plan.traits and not locate_subject.concerns(session, runs.subject):
@@ -62,9 +62,9 @@ def _judged(runs: Runs) -> Verdict:
         runs.rows, runs.watched = locate_subject.statement(session, place), place.path
     if not runs.reached and runs.rows and runs.state is not None:
         runs.reached = bool(runs.look(Part.BEFORE)["rows"])  # with few data: each row that runs is looked at
-    if session.case.mended and DatasetSign.WORKERS in plan.dataset:
+    if session.case.has_fix and DatasetSign.WORKERS in plan.dataset:
         check_draws(runs)  # while there are few data: it is the quickest answer
-    if session.case.mended and DatasetSign.PICKLING in plan.dataset:
+    if session.case.has_fix and DatasetSign.PICKLING in plan.dataset:
         dataset_uses.give(runs)
     _scale(runs)
     look = runs.look(Part.BEFORE)
@@ -72,17 +72,17 @@ def _judged(runs: Runs) -> Verdict:
         raise Stopped(f"row {place.row} of {os.path.basename(place.path)} is not run with the data that were made for it")
     if not look["samples"]:
         raise Stopped("the dataset has no samples with the data that were made for it")
-    if session.case.mended:
+    if session.case.has_fix:
         difference = _difference(runs)
         if difference:
             return evidence(runs, Outcome.REGRESSED, difference)
     verdict = _weighed(runs, [sign for wanted in plan.dataset for sign in SIGNS[wanted](runs)])
-    if session.case.mended and verdict.outcome is not Outcome.REGRESSED:
+    if session.case.has_fix and verdict.outcome is not Outcome.REGRESSED:
         verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
     return verdict
 
 
-def _priced(runs: Runs) -> Iterator[str]:
+def _priced(runs: DatasetRuns) -> Iterator[str]:
     """Find out what the dataset takes before and after, or why that is not known. With few data nothing of it is seen: more are made up."""
     if Trait.MORE_DATA not in runs.session.case.plan.traits and runs.state is not None and runs.fidelity is Fidelity.SYNTHETIC:
         runs.grow(scaled(runs, runs.state, PRICED) or runs.state)
@@ -95,7 +95,7 @@ def _priced(runs: Runs) -> Iterator[str]:
         yield f"what it takes to read more of the data: {error}"
 
 
-def _scale(runs: Runs) -> None:
+def _scale(runs: DatasetRuns) -> None:
     """Take more data where memory is measured, as far as the program bears it."""
     plan = runs.session.case.plan
     if Trait.MORE_DATA not in plan.traits or runs.state is None or runs.fidelity is not Fidelity.SYNTHETIC:
@@ -118,7 +118,7 @@ def _scale(runs: Runs) -> None:
 # -- the behaviour -----------------------------------------------------------------------------------------------------
 
 
-def _difference(runs: Runs) -> str:
+def _difference(runs: DatasetRuns) -> str:
     """In which way the samples are others after the fix; empty where they are the same. Raises Stopped where that cannot be told."""
     before, after = runs.look(Part.BEFORE), runs.look(Part.AFTER)
     if runs.session.case.by_hand and len(before["samples"]) > 1 and len(set(before["samples"])) == 1 and set(after["samples"]) == set(before["samples"]):
@@ -133,7 +133,7 @@ def _difference(runs: Runs) -> str:
     return (_excused(runs, before, after) if differs else _through_workers(runs)) or dataset_uses.difference(runs)
 
 
-def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
+def _excused(runs: DatasetRuns, before: dict[str, Any], after: dict[str, Any]) -> str:
     """A difference in the samples that the fix has told of in advance is none."""
     index = next((number for number, pair in enumerate(zip(before["samples"], after["samples"], strict=False)) if pair[0] != pair[1]), 0)
     lines = [look["shown"][index] if index < len(look["shown"]) else look["outlines"][index : index + 1] for look in (before, after)]
@@ -150,7 +150,7 @@ def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
     return words
 
 
-def _through_workers(runs: Runs) -> str:
+def _through_workers(runs: DatasetRuns) -> str:
     """In which way whole epochs through two forked workers differ; what cannot be compared is left out."""
     try:
         after = runs.ask(Part.AFTER, "measuring.worker_epochs:compared", workers=2)
@@ -181,7 +181,7 @@ def _as_here(compared: dict[str, Any], look: dict[str, Any]) -> bool:
     return all(index < len(here) and here[index] == sample for index, sample in zip(compared["order"], compared["samples"], strict=True))
 
 
-def _sent(runs: Runs) -> str:
+def _sent(runs: DatasetRuns) -> str:
     """In which way the dataset is another in workers that are spawned, now that it can be sent to them. Raises Stopped where it may be."""
     difference = _spawned(runs)
     if not difference:
@@ -189,7 +189,7 @@ def _sent(runs: Runs) -> str:
     return difference
 
 
-def _spawned(runs: Runs) -> str:
+def _spawned(runs: DatasetRuns) -> str:
     """Whether what can be pickled after the fix also works in workers that are spawned, touched and untouched."""
     try:
         spawned = runs.ask(Part.AFTER, "measuring.worker_epochs:compared", workers=1, method="spawn", touched=True, seconds=60)
@@ -208,20 +208,20 @@ def _spawned(runs: Runs) -> str:
 # -- the verdict -------------------------------------------------------------------------------------------------------
 
 
-def _weighed(runs: Runs, signs: list[Sign]) -> Verdict:
+def _weighed(runs: DatasetRuns, signs: list[Sign]) -> Verdict:
     case = runs.session.case
     small = _too_small(runs)
     if small and not any(item.shown and item.gone for item in signs):
         raise TooSmall(small)
     plain = signs[0].words if signs else "nothing was measured"
-    if case.mended and Trait.CLOSED_BY_PYTHON in case.plan.traits:
+    if case.has_fix and Trait.CLOSED_BY_PYTHON in case.plan.traits:
         plain = f"{CLOSED}: nothing was open after {len(runs.look(Part.BEFORE)['ids'])} samples"
-    elif case.mended:
+    elif case.has_fix:
         plain = f"not seen before the fix: {plain}"
     return weighed(runs, signs, plain, "the samples are the same", lambda: _sent(runs) if DatasetSign.PICKLING in case.plan.dataset else "")
 
 
-def _too_small(runs: Runs) -> str:
+def _too_small(runs: DatasetRuns) -> str:
     """That memory was to be measured, and there is too little of it; empty where there is enough."""
     traits = runs.session.case.plan.traits
     if Trait.MORE_DATA not in traits or Trait.OWN_SIZE in traits:

@@ -11,7 +11,20 @@ from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject, prices
 from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
-from oomlint.verify.strategies.dataset_runs import HANDLES, SCALED, Broken, Runs, TooSmall, candidates, evidence, first, left_open, quantity, searched, weighed
+from oomlint.verify.strategies.dataset_runs import (
+    HANDLES,
+    SCALED,
+    Broken,
+    DatasetRuns,
+    TooSmall,
+    candidates,
+    evidence,
+    first,
+    left_open,
+    quantity,
+    searched,
+    weighed,
+)
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
@@ -26,7 +39,7 @@ CLOSED: Final = "CPython closes the file when the last reference to it goes: not
 
 
 @dataclass(slots=True)
-class _Runs(Runs):
+class _Runs(DatasetRuns):
     """A function that was found, and what its calls have come to."""
 
     job: ClassVar[str] = "driving.function_job"
@@ -67,12 +80,12 @@ def _judged(runs: _Runs) -> Verdict:
         _scale(runs)
     if rows and not runs.call(Part.BEFORE, rows=rows)["rows"]:
         raise Stopped(f"row {session.case.finding.place.row} is not run with the arguments that were found")
-    if session.case.mended:
+    if session.case.has_fix:
         difference = _difference(runs)
         if difference:
             return evidence(runs, Outcome.REGRESSED, difference)
     verdict = _weighed(runs, list(_handles(runs) if handles else _memory(runs)))
-    if session.case.mended and verdict.outcome is not Outcome.REGRESSED:
+    if session.case.has_fix and verdict.outcome is not Outcome.REGRESSED:
         verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
     return verdict
 

@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import Quantity
-from oomlint.verify.case import Reading, Timeline
-from oomlint.verify.thresholds import BENIGN, Growth, Rate, amount, differences, growth, rate, slope
+from oomlint.verify.case import QuantityReading, Timeline
+from oomlint.verify.thresholds import BENIGN, GrowthChange, Rate, amount, differences, growth, rate, slope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Answer = Mapping[str, Any]  # of loops:measure
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """How a column of a measurement is to be read."""
 
     DELTA = auto()  # differences from step to step
@@ -45,7 +45,7 @@ class Signal:
     column: str
     name: str
     unit: str
-    kind: Kind = Kind.DELTA
+    kind: MetricKind = MetricKind.DELTA
     ask: Ask = Ask.END
     limit: float = 0.0
 
@@ -57,14 +57,14 @@ _SIGNALS: Final = {
     Quantity.PYTHON_BYTES: Signal("python_bytes", "bytes of Python objects", "bytes", limit=BENIGN),
     Quantity.ARRAY_BYTES: Signal("python_bytes", "bytes of arrays", "bytes", limit=BENIGN),
     Quantity.DEVICE_BYTES: Signal("device_bytes", "bytes on the device", "bytes"),
-    Quantity.SAVED_BYTES: Signal("saved_bytes", "bytes saved for backward", "bytes", Kind.EACH),
-    Quantity.COPIED_BYTES: Signal("copied_bytes", "copied bytes", "bytes", Kind.SLOPE),
-    Quantity.LEFT_BYTES: Signal("storage_bytes", "bytes of tensors after a step", "bytes", Kind.REST),
-    Quantity.LOADERS: Signal("loaders", "loaders built", "loaders", Kind.LEVEL),
-    Quantity.PROCESSES: Signal("processes", "worker processes started", "processes", Kind.LEVEL),
-    Quantity.ITERATORS: Signal("iterators", "passes begun", "passes", Kind.LEVEL),
-    Quantity.DESCRIPTORS: Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL),
-    Quantity.IDENTIFIERS: Signal("ids", "HDF5 identifiers", "identifiers", Kind.LEVEL),
+    Quantity.SAVED_BYTES: Signal("saved_bytes", "bytes saved for backward", "bytes", MetricKind.EACH),
+    Quantity.COPIED_BYTES: Signal("copied_bytes", "copied bytes", "bytes", MetricKind.SLOPE),
+    Quantity.LEFT_BYTES: Signal("storage_bytes", "bytes of tensors after a step", "bytes", MetricKind.REST),
+    Quantity.LOADERS: Signal("loaders", "loaders built", "loaders", MetricKind.LEVEL),
+    Quantity.PROCESSES: Signal("processes", "worker processes started", "processes", MetricKind.LEVEL),
+    Quantity.ITERATORS: Signal("iterators", "passes begun", "passes", MetricKind.LEVEL),
+    Quantity.DESCRIPTORS: Signal("descriptors", "open descriptors", "descriptors", MetricKind.LEVEL),
+    Quantity.IDENTIFIERS: Signal("ids", "HDF5 identifiers", "identifiers", MetricKind.LEVEL),
 }
 
 _EPOCHS: Final = 2  # deltas to leave out, where the epochs are what is counted: an epoch is one delta then
@@ -82,31 +82,33 @@ def columns(answer: Answer, plan: LoopPlan, signal: Signal) -> list[float]:
     """The values of one quantity; an epoch is one of them where epochs are counted. Empty where it was not measured."""
     deltas = answer.get("deltas") or {}
     values = [float(item) for item in (answer.get(signal.column) or deltas.get(signal.column) or ())]
-    if plan.epochs > 1 and len(values) > plan.epochs and signal.kind is Kind.DELTA:
+    if plan.epochs > 1 and len(values) > plan.epochs and signal.kind is MetricKind.DELTA:
         size = len(values) // plan.epochs
         return [sum(values[start : start + size]) for start in range(0, size * plan.epochs, size)]
     return values
 
 
-def read(plan: LoopPlan, signal: Signal, before: Answer, after: Answer | None) -> Growth | None:
+def read(plan: LoopPlan, signal: Signal, before: Answer, after: Answer | None) -> GrowthChange | None:
     """How a quantity grows. ``None`` where it was not measured."""
     old = columns(before, plan, signal)
     new = columns(after, plan, signal) if after is not None else []
     if not old or (after is not None and not new):
         return None
     match signal.kind:
-        case Kind.DELTA:
+        case MetricKind.DELTA:
             warm_up = {"warm_up": _EPOCHS} if plan.epochs > 1 else {}
             return growth(signal.name, signal.unit, old, new if after is not None else None, limit=signal.limit, **warm_up)
-        case Kind.LEVEL:
+        case MetricKind.LEVEL:
             return growth(signal.name, signal.unit, differences(old), differences(new) if after is not None else None, limit=signal.limit)
-        case Kind.EACH:
-            return Growth(signal.name, signal.unit, rate(old), rate(new) if after is not None else None, signal.limit)
-        case Kind.REST:
+        case MetricKind.EACH:
+            return GrowthChange(signal.name, signal.unit, rate(old), rate(new) if after is not None else None, signal.limit)
+        case MetricKind.REST:
             freed = rate(list(accumulate(new)))
-            return Growth(signal.name, signal.unit, rate(list(accumulate(old))), freed, freed.a_step) if after is not None else None
-        case Kind.SLOPE:
-            return Growth(signal.name, signal.unit, slope(old), slope(new) if new else (Rate(0.0, enough=True) if after is not None else None), signal.limit)
+            return GrowthChange(signal.name, signal.unit, rate(list(accumulate(old))), freed, freed.a_step) if after is not None else None
+        case MetricKind.SLOPE:
+            return GrowthChange(
+                signal.name, signal.unit, slope(old), slope(new) if new else (Rate(0.0, enough=True) if after is not None else None), signal.limit
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Seen:
     """One signal with what came of it."""
 
     signal: Signal
-    growth: Growth
+    growth: GrowthChange
     per: str = "step"
 
     @property
@@ -123,7 +125,7 @@ class Seen:
         return self.signal.ask is not Ask.ALSO and self.growth.shown
 
     @property
-    def mended(self) -> bool:
+    def fixed(self) -> bool:
         """Whether the fix did with it what it should."""
         if self.signal.ask is Ask.EASE and self.growth.after is not None:
             return self.growth.eased and self.growth.after.a_step <= _PART * self.growth.before.a_step
@@ -142,11 +144,11 @@ class Seen:
         value = amount(before.a_step, signal.unit)
         then = "" if after is None else amount(after.a_step, signal.unit)
         match signal.kind:
-            case Kind.EACH:
+            case MetricKind.EACH:
                 return f"a step saves {value} for backward{f' before, {then} after' if then else ''}"
-            case Kind.REST:
+            case MetricKind.REST:
                 return f"a step leaves {value} of tensors{f' before, {then} after' if then else ''}"
-            case Kind.SLOPE:
+            case MetricKind.SLOPE:
                 text = f"each step copies {value} more than the one before it" if before.a_step > 0 else "no step copies more than the one before it"
                 return text if after is None else f"{text}; after the fix {f'{then} more' if after.a_step > 0 else 'no more'}"
             case _:
@@ -161,15 +163,15 @@ def seen(plan: LoopPlan, before: Answer, after: Answer | None) -> tuple[Seen, ..
     return tuple(Seen(signal, item, per) for signal, item in found if item is not None)
 
 
-def reading(item: Seen, under: str) -> Reading:
+def reading(item: Seen, under: str) -> QuantityReading:
     """For the report."""
     unit = item.signal.unit
     after = item.growth.after
-    name = item.growth.name if item.signal.kind is Kind.REST else f"{item.growth.name} a {item.per}"
-    return Reading(name, unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
+    name = item.growth.name if item.signal.kind is MetricKind.REST else f"{item.growth.name} a {item.per}"
+    return QuantityReading(name, unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
 
 
-def readings(found: Sequence[Seen], under: str) -> tuple[Reading, ...]:
+def readings(found: Sequence[Seen], under: str) -> tuple[QuantityReading, ...]:
     """What is reported, the one that decides first. Beside what shows the symptom, what stays at nothing is no evidence."""
     shown = any(item.shows for item in found)
     told = [item for item in found if not shown or item.shows or item.growth.before.a_step or (item.growth.after and item.growth.after.a_step)]
@@ -184,5 +186,5 @@ def timeline(plan: LoopPlan, item: Seen, before: Answer, after: Answer | None) -
 
 
 def _curve(signal: Signal, values: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    heights = accumulate(values) if signal.kind in {Kind.DELTA, Kind.REST} else values
+    heights = accumulate(values) if signal.kind in {MetricKind.DELTA, MetricKind.REST} else values
     return tuple((float(step), float(height)) for step, height in enumerate(heights, 1))

@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoopTarget:
     """A row of a program, and the outermost function that it stands in; empty for the module itself."""
 
     function: str
     row: int
 
 
-def target_of(case: Case, part: Part) -> Target | None:
+def target_of(case: Case, part: Part) -> LoopTarget | None:
     """Where the loop of the finding is. ``None`` where the program after has no such loop. Raises SourceError, SyntaxError and ValueError."""
     source = case.source(Part.BEFORE)
     row = source.program_row(case.finding.place)
     tree = ast.parse(source.text)
-    target = Target(spot(tree, row).function, row)
+    target = LoopTarget(spot(tree, row).function, row)
     if part is Part.AFTER:
         return followed(source.text, case.source(Part.AFTER).text, _shown(case, source.text, target))
     return _shown(case, source.text, target)
 
 
-def _shown(case: Case, text: str, target: Target) -> Target:
+def _shown(case: Case, text: str, target: LoopTarget) -> LoopTarget:
     """The loop in which a finding shows: of a hook that is registered beside loops the next one."""
     if Trait.BESIDE_LOOP not in case.plan.traits:
         return target
     loops = _Loops(text, spot(ast.parse(text), target.row).inner)
     later = [loop.lineno for loop in loops.loops if loop.lineno > target.row]
-    return Target(target.function, later[0]) if loops.number(target.row) is None and later else target
+    return LoopTarget(target.function, later[0]) if loops.number(target.row) is None and later else target
 
 
-def followed(before: str, after: str, target: Target) -> Target | None:
+def followed(before: str, after: str, target: LoopTarget) -> LoopTarget | None:
     """The same place in a changed program: the same function by name, the same loop in it, and in that the same line or what stands for it now."""
     scope = spot(ast.parse(before), target.row).inner
     old, new = _Loops(before, scope), _Loops(after, scope)
@@ -60,10 +60,10 @@ def followed(before: str, after: str, target: Target) -> Target | None:
         return None
     row = moved(before, after, target.row)
     if spot(new.tree, row).inner == scope and new.number(row) == same:
-        return Target(target.function, row)
+        return LoopTarget(target.function, row)
     if same is None:
         return None
-    return Target(target.function, new.loops[same].lineno)
+    return LoopTarget(target.function, new.loops[same].lineno)
 
 
 def moved(before: str, after: str, row: int) -> int:

@@ -249,7 +249,7 @@ def witness(session: Session, subject: Subject | None, *, at_row: bool) -> Place
 def concerns(session: Session, subject: Subject | None) -> bool:
     """Whether a fix, or a finding without one, touches the class itself."""
     finding = session.case.finding
-    places = [edit.place for edit in finding.fix.edits] if session.case.mended and finding.fix else [finding.place, *_held(finding)]
+    places = [edit.place for edit in finding.fix.edits] if session.case.has_fix and finding.fix else [finding.place, *_held(finding)]
     return subject is None or any(place.path == subject.path and _inside(session, place, subject) for place in places)
 
 

@@ -20,7 +20,7 @@ from oomlint.finding import Safety
 from oomlint.measurement import Trait
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 from oomlint.verify.strategies.equivalence import compare
-from oomlint.verify.strategies.growth_metrics import Ask, Kind, readings, seen, timeline
+from oomlint.verify.strategies.growth_metrics import Ask, MetricKind, readings, seen, timeline
 from oomlint.verify.strategies.locate_loop import left_out
 from oomlint.verify.strategies.unseen_changes import asked_of, own
 from oomlint.verify.thresholds import amount
@@ -72,7 +72,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class LoopRuns:
     """What was measured: the program before, twice, and the program after, if there is one.
 
     Where epochs are counted the results are those of one epoch: the second may well differ, as the fix is to bring about.
@@ -94,7 +94,7 @@ class Expected:
     emptied: frozenset[str] = frozenset()  # names of what the fix may empty
 
 
-def judge(case: Case, plan: LoopPlan, way: Way, runs: Runs, expected: Expected = Expected()) -> Verdict:
+def judge(case: Case, plan: LoopPlan, way: Way, runs: LoopRuns, expected: Expected = Expected()) -> Verdict:
     """The verdict, with its evidence."""
     verdict = _judge(case, plan, way, runs, expected)
     if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN}:
@@ -128,7 +128,7 @@ def _doubt(case: Case, sharing: Sequence[str]) -> str:
     )
 
 
-def _judge(case: Case, plan: LoopPlan, way: Way, runs: Runs, expected: Expected) -> Verdict:
+def _judge(case: Case, plan: LoopPlan, way: Way, runs: LoopRuns, expected: Expected) -> Verdict:
     failed = _failure(runs.first)
     if failed:
         return _after_failure(case, failed, runs)
@@ -156,7 +156,7 @@ def _forgiven(case: Case, behaviour: Behaviour) -> tuple[str, ...]:
     return (_ROUNDED,) if behaviour.rounding and case.by_hand else ()
 
 
-def behaves(case: Case, runs: Runs, expected: Expected = Expected()) -> bool:
+def behaves(case: Case, runs: LoopRuns, expected: Expected = Expected()) -> bool:
     """Whether both programs run to their end and do the same, but for rounding and what a fix changes on purpose."""
     if runs.after is None or runs.second is None or _failure(runs.first) or new_failure(runs.first, runs.after):
         return False
@@ -209,7 +209,7 @@ def new_failure(before: Answer, after: Answer) -> str:
     return next((" ".join(str(item).split()) for item in after.get("failures") or () if _NUMBER.sub("", str(item)) not in known), "")
 
 
-def _after_failure(case: Case, failed: str, runs: Runs) -> Verdict:
+def _after_failure(case: Case, failed: str, runs: LoopRuns) -> Verdict:
     """A program that fails before the fix: for a state that drags its graph along, that is the symptom."""
     if Trait.RAISES in case.plan.traits and _TWICE in failed:
         if runs.after is None:
@@ -250,7 +250,7 @@ def _symptom(plan: LoopPlan, way: Way, answer: Answer, freed: Answer | None) -> 
 
 
 def _thousand(item: Seen) -> str:
-    if item.signal.kind not in {Kind.DELTA, Kind.LEVEL}:
+    if item.signal.kind not in {MetricKind.DELTA, MetricKind.LEVEL}:
         return ""
     total = amount(item.growth.before.a_step * _THOUSAND, item.signal.unit)
     return f": {total} in {_THOUSAND} {item.per}s on this synthesised data"
@@ -264,7 +264,7 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
         return Verdict(Outcome.INCONCLUSIVE, behaviour.words)
     shown = [item for item in found if item.shows]
     easing = any(item.signal.ask is Ask.EASE for item in shown)
-    mended = any(item.mended for item in shown) if easing else bool(shown) and all(item.mended for item in shown)
+    fixed = any(item.fixed for item in shown) if easing else bool(shown) and all(item.fixed for item in shown)
     note = ""
     if not behaviour.same:
         unsafe = case.finding.fix is None or case.finding.fix.safety is not Safety.SAFE
@@ -277,7 +277,7 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
             if asked:
                 return Verdict(Outcome.INCONCLUSIVE, f"{behaviour.plain}: a number after, where it was a tensor of one number, and {asked}")
             note = "; the results are numbers where they were tensors of one number"
-        elif mended and unsafe and Trait.LEARNS in case.plan.traits:
+        elif fixed and unsafe and Trait.LEARNS in case.plan.traits:
             return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}; whether what else changes is meant is for you to say: {behaviour.words}")
         else:
             return Verdict(Outcome.REGRESSED, behaviour.words)
@@ -285,11 +285,11 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
         outcome, reason = _silent(way, found)
         return Verdict(outcome, f"{reason}{note}")
     worse = next((item for item in found if item.signal.ask is Ask.ALSO and item.signal.unit == "bytes" and item.worse), None)
-    if worse is not None and mended:
+    if worse is not None and fixed:
         return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}, but {worse.words}")
-    if mended:
-        return Verdict(Outcome.CONFIRMED, f"{next(item for item in shown if item.mended).words}{note}")
-    stays = next(item for item in shown if not item.mended)
+    if fixed:
+        return Verdict(Outcome.CONFIRMED, f"{next(item for item in shown if item.fixed).words}{note}")
+    stays = next(item for item in shown if not item.fixed)
     if stays.signal.ask is Ask.EASE and not stays.worse:
         return Verdict(Outcome.INCONCLUSIVE, f"on synthesised data what is kept is as large as what it is cut from: {stays.words}{note}")
     end = "lessens it and does not end it" if stays.growth.eased else "does not end it"
@@ -305,7 +305,9 @@ def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
     if any(item.signal.ask is Ask.EASE for item in found):
         return Outcome.INCONCLUSIVE, "on synthesised data too little is kept to tell a part from the whole"
     kind = found[0].signal.kind
-    nothing = {Kind.EACH: "no step saves anything for backward", Kind.REST: "a step leaves nothing more"}.get(kind, "nothing grows from step to step")
+    nothing = {MetricKind.EACH: "no step saves anything for backward", MetricKind.REST: "a step leaves nothing more"}.get(
+        kind, "nothing grows from step to step"
+    )
     if way.doubtful:
         return Outcome.INCONCLUSIVE, f"{nothing}, but {way.doubtful.split(':')[0]} was replaced by a stand-in and may have hidden it"
     return Outcome.NO_EFFECT, f"{nothing} before the fix"

@@ -18,17 +18,17 @@ from oomlint.verify.ast_names import spot
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import prices
-from oomlint.verify.strategies.change_coverage import Call, Reach
+from oomlint.verify.strategies.change_coverage import Call, ChangeCoverage
 from oomlint.verify.strategies.growth_metrics import Ask, seen, signals
 from oomlint.verify.strategies.known_constants import known_in, modes
 from oomlint.verify.strategies.locate_loop import read_at, stood_in, target_of
-from oomlint.verify.strategies.loop_verdict import NEW_FAILURE, SHORT, Expected, Runs, Way, behaves, judge, new_failure
+from oomlint.verify.strategies.loop_verdict import NEW_FAILURE, SHORT, Expected, LoopRuns, Way, behaves, judge, new_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.locate_loop import Target
+    from oomlint.verify.strategies.locate_loop import LoopTarget
 
     Answer = Mapping[str, Any]
 
@@ -57,7 +57,7 @@ def verify(session: Session) -> Verdict:
         return _of_context(session)
     try:
         old = target_of(session.case, Part.BEFORE)
-        new = target_of(session.case, Part.AFTER) if session.case.mended else old
+        new = target_of(session.case, Part.AFTER) if session.case.has_fix else old
     except (SourceError, SyntaxError, ValueError, RecursionError) as error:
         return _unknown(f"the program cannot be taken apart: {error}")
     if old is None or new is None:
@@ -72,18 +72,18 @@ def _unknown(reason: str) -> Verdict:
 class _Trial:
     """One finding's loop, run in several ways until one of them shows something."""
 
-    def __init__(self, session: Session, old: Target, new: Target) -> None:
+    def __init__(self, session: Session, old: LoopTarget, new: LoopTarget) -> None:
         self._session = session
         self._plan = session.case.plan.loop or LoopPlan()
         self._traits = session.case.plan.traits
         self._targets = {Part.BEFORE: old, Part.AFTER: new}
         self._path = session.case.finding.place.path
-        self._mended = session.case.mended
+        self._has_fix = session.case.has_fix
         text = session.case.source(Part.BEFORE).text
         self._names = read_at(text, old.row)
         emptied = self._names if Trait.EMPTIES in self._traits else ()
         self._expected = Expected(graphs=not _GRADLESS.search(text), emptied=frozenset(emptied), function=old.function)
-        self._reach = Reach(session.case, {part: target.function for part, target in self._targets.items()})
+        self._reach = ChangeCoverage(session.case, {part: target.function for part, target in self._targets.items()})
         self._cut = False
 
     def verdict(self) -> Verdict:
@@ -91,7 +91,7 @@ class _Trial:
         best: Verdict | None = None
         used: dict[str, Any] = {}
         for known, counts in self._ways():
-            if best is not None and best.outcome in _SETTLED and not self._mended:
+            if best is not None and best.outcome in _SETTLED and not self._has_fix:
                 break
             verdict = self._attempt(Call(known))
             if verdict.outcome is Outcome.REGRESSED:
@@ -99,7 +99,7 @@ class _Trial:
             if counts and (best is None or _weight(verdict) > _weight(best)):
                 best, used = verdict, known
         best = best or _unknown("there is no way to call the function")
-        return self._reached(best, used) if self._mended and best.outcome in _SOUND else best
+        return self._reached(best, used) if self._has_fix and best.outcome in _SOUND else best
 
     def _reached(self, best: Verdict, known: Mapping[str, Any]) -> Verdict:
         """A verdict that runs have come to all that is changed for."""
@@ -151,16 +151,16 @@ class _Trial:
         hidden = replace(self._expected, hidden=stood_in(self._names, way.state, kinds))
         runs = self._runs(way, longer)
         verdict = judge(self._session.case, self._plan, way, runs, hidden)
-        if self._mended and self._plan.workers and verdict.outcome in _SOUND and way.state.get("uneven"):
+        if self._has_fix and self._plan.workers and verdict.outcome in _SOUND and way.state.get("uneven"):
             first, second, after = (self._measure(part, way, longer, alone=True) for part in (Part.BEFORE, *Part))
-            alone = Runs(first, second, after)
+            alone = LoopRuns(first, second, after)
             uneven = judge(self._session.case, self._plan, way, alone, hidden)
             verdict = uneven if uneven.outcome is Outcome.REGRESSED else verdict
         if self._reach.moves and verdict.outcome in _SOUND and (refused := self._refused(way)):
             return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"on a simulated device the program after raises {refused}")
         if runs.after is not None and runs.second is not None and runs.after.get("ok") and runs.first.get("ok"):
             self._session.prices += prices.of_loop((runs.first, runs.second), runs.after)
-        if self._mended and (verdict.outcome in _SOUND or behaves(self._session.case, runs, hidden)):
+        if self._has_fix and (verdict.outcome in _SOUND or behaves(self._session.case, runs, hidden)):
             answers = [(Part.BEFORE, runs.first), (Part.BEFORE, runs.second), (Part.AFTER, runs.after), *zip(Part, runs.epochs or (), strict=False)]
             self._reach.note({item for part, answer in answers if answer for item in self._reach.ran(self._session, part, answer)})
             self._cut |= bool(runs.first.get("cut"))
@@ -179,7 +179,7 @@ class _Trial:
 
     def _only_after(self, call: Call, reason: str) -> Verdict:
         """Where the program before runs with no input: does the one after, and how does the one before fail there?"""
-        if not self._mended or Trait.RAISES not in self._traits:
+        if not self._has_fix or Trait.RAISES not in self._traits:
             return _unknown(reason)
         way, _ = self._find(Part.AFTER, call)
         if way is None:
@@ -211,18 +211,18 @@ class _Trial:
             return None, str(done.answer.get("reason") or "no inputs were found with which the function runs")
         return Way.of(done.answer, self._session.stood_in(self._path, self._targets[part].function, done.answer)), ""
 
-    def _runs(self, way: Way, longer: int) -> Runs:
+    def _runs(self, way: Way, longer: int) -> LoopRuns:
         several = self._plan.epochs > 1
-        first = self._measure(Part.BEFORE, way, longer, several=several and not self._mended)
-        if not self._mended:
-            return Runs(first, None, self._measure(Part.BEFORE, way, longer, release=True) if self._plan.against and first.get("ok") else None)
+        first = self._measure(Part.BEFORE, way, longer, several=several and not self._has_fix)
+        if not self._has_fix:
+            return LoopRuns(first, None, self._measure(Part.BEFORE, way, longer, release=True) if self._plan.against and first.get("ok") else None)
         if not first.get("ok"):
-            return Runs(first, None, self._measure(Part.AFTER, way, longer))
+            return LoopRuns(first, None, self._measure(Part.AFTER, way, longer))
         second, after = (self._measure(part, way, longer) for part in Part)
         epochs = None
         if several and after.get("ok"):
             epochs = self._measure(Part.BEFORE, way, longer, several=True), self._measure(Part.AFTER, way, longer, several=True)
-        return Runs(first, second, after, epochs)
+        return LoopRuns(first, second, after, epochs)
 
     def _measure(self, part: Part, way: Way, longer: int, *, several: bool = False, release: bool = False, alone: bool = False, device: bool = False) -> Answer:
         """``several``: as many epochs as the plan has, with the plan's steps; else one epoch. ``alone``: without workers, and with a smaller last batch.
@@ -280,26 +280,26 @@ def _of_context(session: Session) -> Verdict:
         return Verdict(Outcome.INCONCLUSIVE, f"the program cannot be taken apart: {error}")
     if not cls:
         return Verdict(Outcome.INCONCLUSIVE, "the finding stands in no class")
-    reach = Reach(case, dict.fromkeys(Part, cls))
+    reach = ChangeCoverage(case, dict.fromkeys(Part, cls))
     first = _applied(session, Part.BEFORE, cls, row, None, reach)
     state = first.get("state")
     if not first.get("ok") or state is None:
         return Verdict(Outcome.INCONCLUSIVE, f"the function does not run on synthesised tensors: {first.get('exception')}")
-    runs = Runs(first)
-    if case.mended:
+    runs = LoopRuns(first)
+    if case.has_fix:
         second, after = (_applied(session, part, cls, row, state, reach) for part in Part)
         reach.note({item for part, answer in zip(Part, (second, after), strict=True) for item in reach.ran(session, part, answer)})
-        runs = Runs(first, second, after)
+        runs = LoopRuns(first, second, after)
     shapes = ", ".join(f"{name}: {'tensor ' + str(tuple(value)) if isinstance(value, list) else value}" for name, value in state["arguments"])
     stubbed = tuple(session.stood_in(case.finding.place.path, cls, first))
     way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=stubbed)
     verdict = judge(case, case.plan.loop or LoopPlan(), way, runs)
-    if case.mended and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
+    if case.has_fix and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
         verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reach.gap)
     return replace(verdict, readings=tuple(replace(item, under=_KEPT) for item in verdict.readings))
 
 
-def _applied(session: Session, part: Part, cls: str, row: int, state: Any, reach: Reach) -> Mapping[str, Any]:
+def _applied(session: Session, part: Part, cls: str, row: int, state: Any, reach: ChangeCoverage) -> Mapping[str, Any]:
     arguments = {"path": session.path(part), "root": session.folder(part), "cls": cls, "row": row, "state": state, "asked": reach.asked(session, part)}
     done = session.run(part, "measuring.autograd_context:measure", arguments, seconds=_RUN)
     return done.answer if isinstance(done.answer, dict) else {"ok": False, "exception": done.failure}

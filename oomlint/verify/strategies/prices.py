@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
-from oomlint.verify.case import Outcome, Reading
+from oomlint.verify.case import Outcome, QuantityReading
 from oomlint.verify.thresholds import CHUNKS, HELD, LITTLE, PEAK, READ, SOME, TWICE, WARM_UP, Price, rate
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def judged(session: Session, verdict: Verdict) -> Verdict:
     dearer = next((price for price in session.prices if price.dearer), None)
     if dearer is None or verdict.outcome is Outcome.REGRESSED:
         return verdict
-    reading = Reading(dearer.name, "bytes", dearer.before, dearer.after)
+    reading = QuantityReading(dearer.name, "bytes", dearer.before, dearer.after)
     return replace(verdict, outcome=Outcome.REGRESSED, reason=f"the patch takes more: {dearer.words}", readings=(reading, *verdict.readings))
 
 

@@ -52,7 +52,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SliceSite:
     """A call in a program."""
 
     tree: ast.Module
@@ -61,27 +61,27 @@ class Site:
     ordinal: int  # among the calls of that function that are written the same way
 
 
-def sites(tree: ast.Module) -> Iterator[Site]:
+def sites(tree: ast.Module) -> Iterator[SliceSite]:
     """All calls of a program, in source order."""
     counts: dict[tuple[str, str], int] = {}
     for call in sorted((node for node in ast.walk(tree) if isinstance(node, ast.Call)), key=lambda node: (node.lineno, node.col_offset, -_end(node))):
         function = spot(tree, call.lineno).inner
         key = (function, ast.unparse(call.func))
         counts[key] = counts.get(key, -1) + 1
-        yield Site(tree, call, function, counts[key])
+        yield SliceSite(tree, call, function, counts[key])
 
 
 def _end(node: ast.expr) -> int:
     return (node.end_lineno or 0) * 10_000 + (node.end_col_offset or 0)
 
 
-def counterpart(site: Site, tree: ast.Module) -> Site | None:
+def counterpart(site: SliceSite, tree: ast.Module) -> SliceSite | None:
     """The same call in the program after the fix."""
     written = ast.unparse(site.call.func)
     return next((one for one in sites(tree) if (one.function, one.ordinal) == (site.function, site.ordinal) and ast.unparse(one.call.func) == written), None)
 
 
-def cut(site: Site, leaves: frozenset[str], *, inherited: bool = False, plain: bool = False) -> Cut:
+def cut(site: SliceSite, leaves: frozenset[str], *, inherited: bool = False, plain: bool = False) -> Cut:
     """Cut a call out. ``leaves`` are expressions whose values the caller sets; ``inherited`` says that it is ``super().__init__(...)``.
 
     ``plain`` is for a call of anything else than a loader: its first argument is no dataset.
@@ -90,7 +90,7 @@ def cut(site: Site, leaves: frozenset[str], *, inherited: bool = False, plain: b
 
 
 class _Cutter:
-    def __init__(self, site: Site, leaves: frozenset[str], *, inherited: bool, plain: bool) -> None:
+    def __init__(self, site: SliceSite, leaves: frozenset[str], *, inherited: bool, plain: bool) -> None:
         self.site = site
         self.plain = plain
         self.inherited = inherited

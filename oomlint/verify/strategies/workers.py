@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
 from oomlint.measurement import WorkerCheck
-from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
+from oomlint.verify.case import Fidelity, Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
-from oomlint.verify.strategies.call_sites import LOST, WORKERS, domain, mended, planned, targets
+from oomlint.verify.strategies.call_sites import LOST, WORKERS, after_fix, domain, planned, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
 from oomlint.verify.strategies.calls_memory import worker_bytes
-from oomlint.verify.strategies.dataset_runs import Broken, Runs, by_factory, found, listed
+from oomlint.verify.strategies.dataset_runs import Broken, DatasetRuns, by_factory, found, listed
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.call_sites import Domain, Target
+    from oomlint.verify.strategies.call_sites import Domain, LoaderTarget
     from oomlint.verify.strategies.locate_subject import Subject
 
 HOST: Final = 64  # processors of the machine that the program is taken to run on
@@ -41,7 +41,7 @@ class _Told:
     assumptions: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
-    def verdict(self, outcome: Outcome, reason: str, *readings: Reading, fidelity: Fidelity = Fidelity.SLICED) -> Verdict:
+    def verdict(self, outcome: Outcome, reason: str, *readings: QuantityReading, fidelity: Fidelity = Fidelity.SLICED) -> Verdict:
         """The verdict, with each assumption once."""
         return Verdict(outcome, reason, fidelity, readings, (), tuple(dict.fromkeys(self.assumptions)), tuple(dict.fromkeys(self.left_out)))
 
@@ -61,14 +61,16 @@ def verify(session: Session) -> Verdict:
 # -- the call -----------------------------------------------------------------------------------------------------------
 
 
-def _target(session: Session) -> Target:
+def _target(session: Session) -> LoaderTarget:
     loaders = targets(session, (session.case.finding.place,))
     if not loaders:
         raise Stopped(LOST)
     return loaders[0]
 
 
-def _runs(session: Session, part: Part, target: Target, values: Domain, told: _Told, *, own: str, counts: list[int], processors: tuple[int, int]) -> list[Run]:
+def _runs(
+    session: Session, part: Part, target: LoaderTarget, values: Domain, told: _Told, *, own: str, counts: list[int], processors: tuple[int, int]
+) -> list[Run]:
     """The runs that get to the call and work."""
     plan = planned(session, part, target, values)
     arguments = {"path": session.path(part, target.path), "root": session.folder(part), "plan": plan, "own": own, "counts": counts, "methods": [None]}
@@ -101,17 +103,17 @@ def _ignored(session: Session, told: _Told) -> Verdict:
     called = [_called(session, Part.BEFORE, target, told)]
     if called[0] != 0:
         raise Stopped("the loader could not be made with `worker_init_fn` and without workers")
-    if session.case.mended:
+    if session.case.has_fix:
         called.append(_called(session, Part.AFTER, target, told))
     under = "two epochs without workers"
     words = "`worker_init_fn` is not called in an epoch without workers"
-    later = called[1] if session.case.mended else None
-    reading = Reading("worker functions that are ignored", "functions", (1.0,), () if later is None else (float(later == 0),), under)
+    later = called[1] if session.case.has_fix else None
+    reading = QuantityReading("worker functions that are ignored", "functions", (1.0,), () if later is None else (float(later == 0),), under)
     for subject in locate_subject.datasets(session)[:1]:
         verdict = _dataset_alone(session, subject, told, words, reading, runs_after=bool(later and later > 0))
         if verdict is not None:
             return verdict
-    if not session.case.mended:
+    if not session.case.has_fix:
         told.assumptions.append("that samples cannot be read without it is what the finding says; the dataset itself was not run")
         return told.verdict(Outcome.SHOWN, words, reading)
     if later is not None and later > 0:
@@ -119,7 +121,7 @@ def _ignored(session: Session, told: _Told) -> Verdict:
     raise Stopped("whether the dataset can be read without `worker_init_fn` could not be shown, since no data was found that it reads")
 
 
-def _called(session: Session, part: Part, target: Target, told: _Told) -> int:
+def _called(session: Session, part: Part, target: LoaderTarget, told: _Told) -> int:
     """How often the worker function is called; -1 where the loader has none."""
     known = domain(target)
     none: list[dict[str, object]] = [{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values]
@@ -129,11 +131,11 @@ def _called(session: Session, part: Part, target: Target, told: _Told) -> int:
     return min((run["calls"] for run in runs), default=-1)
 
 
-def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, reading: Reading, *, runs_after: bool) -> Verdict | None:
+def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, reading: QuantityReading, *, runs_after: bool) -> Verdict | None:
     """The user's own dataset, read without workers. ``None`` where no data can be found for it."""
     if runs_after:
         return None  # it may well need its workers then
-    if not session.case.mended:
+    if not session.case.has_fix:
         runs = found(session, subject, at_row=False)
         if isinstance(runs, str):
             if "NoneType" not in runs:
@@ -160,7 +162,7 @@ def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, 
     return told.verdict(Outcome.CONFIRMED, reason, reading, fidelity=after.fidelity)
 
 
-def _failure(runs: Runs, part: Part) -> str | None:
+def _failure(runs: DatasetRuns, part: Part) -> str | None:
     """What reading raises. Raises Stopped where that cannot be told."""
     try:
         runs.ask(part, "measuring.worker_epochs:compared", workers=0)
@@ -184,18 +186,18 @@ def _oversized(session: Session, told: _Told) -> Verdict:
     if asked <= ALLOWED:
         _settled(values, before, "num_workers")
     words = f"{asked} workers are asked for on {_NODE}"
-    if not session.case.mended:
-        reading = Reading("workers", "workers", (float(asked),), (), under)
+    if not session.case.has_fix:
+        reading = QuantityReading("workers", "workers", (float(asked),), (), under)
         if asked <= ALLOWED:
             return told.verdict(Outcome.NOT_SHOWN, words, reading)
         return told.verdict(Outcome.SHOWN, f"{words}; {taken}, all of them {human(one * asked)}", reading)
-    values = domain(mended(session, target), processors=HOST)
+    values = domain(after_fix(session, target), processors=HOST)
     after = _runs(session, Part.AFTER, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
     _settled(values, after, "num_workers")
     later = max(run["given"].get("num_workers", 0) for run in after)
     readings = (
-        Reading("workers", "workers", (float(asked),), (float(later),), under),
-        Reading("memory of all workers", "bytes", (one * asked,), (one * later,), "the number of workers times what one takes without any data"),
+        QuantityReading("workers", "workers", (float(asked),), (float(later),), under),
+        QuantityReading("memory of all workers", "bytes", (one * asked,), (one * later,), "the number of workers times what one takes without any data"),
     )
     if any(old["epochs"] != new["epochs"] for old, new in pairs(before, after) or [(before[0], after[0])]):
         return told.verdict(Outcome.REGRESSED, "the batches differ between before and after", *readings)
@@ -216,7 +218,7 @@ def _in_flight(session: Session, told: _Told) -> Verdict:
     runs = by_factory(session) if session.options.factory else None
     for subject in locate_subject.datasets(session)[:2] if runs is None else ():
         made = _plain(session, subject) or found(session, subject, at_row=False)
-        if isinstance(made, Runs):
+        if isinstance(made, DatasetRuns):
             runs = made
             break
         reasons.append(made)
@@ -227,11 +229,11 @@ def _in_flight(session: Session, told: _Told) -> Verdict:
     budget = session.settings.inflight_bytes
     first, said = _flying(session, Part.BEFORE, target, runs, told)
     words = f"up to {human(first)} wait between the workers and the training ({said})"
-    if not session.case.mended:
-        reading = Reading("batches in flight", "bytes", (first,), (), said)
+    if not session.case.has_fix:
+        reading = QuantityReading("batches in flight", "bytes", (first,), (), said)
         return told.verdict(Outcome.SHOWN if first > budget else Outcome.NOT_SHOWN, words, reading, fidelity=runs.fidelity)
     last, then = _flying(session, Part.AFTER, target, runs, told)
-    reading = Reading("batches in flight", "bytes", (first,), (last,), f"{said} before, {then} after")
+    reading = QuantityReading("batches in flight", "bytes", (first,), (last,), f"{said} before, {then} after")
     words = f"{words} before, {human(last)} after ({then})"
     if first <= budget:
         outcome = Outcome.NO_EFFECT if last <= first else Outcome.REGRESSED
@@ -242,16 +244,16 @@ def _in_flight(session: Session, told: _Told) -> Verdict:
     return told.verdict(Outcome.CONFIRMED, words, reading, fidelity=runs.fidelity)
 
 
-def _plain(session: Session, subject: Subject) -> Runs | None:
+def _plain(session: Session, subject: Subject) -> DatasetRuns | None:
     """A dataset that needs nothing made up. Its samples are large: a search would take too long over them."""
     arguments = {"path": session.path(Part.BEFORE, subject.path), "root": session.folder(Part.BEFORE), "cls": subject.name, "known": listed(subject.known)}
     answer = session.run(Part.BEFORE, "driving.call_job:plain", arguments, seconds=_SECONDS).answer
-    return Runs(session, subject, answer["state"], Fidelity.DATA) if answer and not answer["failed"] and answer["bytes"] else None
+    return DatasetRuns(session, subject, answer["state"], Fidelity.DATA) if answer and not answer["failed"] and answer["bytes"] else None
 
 
-def _flying(session: Session, part: Part, target: Target, runs: Runs, told: _Told) -> tuple[float, str]:
+def _flying(session: Session, part: Part, target: LoaderTarget, runs: DatasetRuns, told: _Told) -> tuple[float, str]:
     """The most bytes that wait, and how they come about."""
-    here = target if part is Part.BEFORE else mended(session, target)
+    here = target if part is Part.BEFORE else after_fix(session, target)
     values = domain(here, "batch_size", "prefetch_factor", processors=HOST)
     working = _runs(session, part, target, values, told, own="", counts=[WORKERS], processors=_LARGE)
     try:
@@ -291,13 +293,15 @@ def _together(session: Session, told: _Told) -> Verdict:
     count, under = before["processes"], f"after an epoch of each of {len(chosen)} loaders, {WORKERS} workers each"
     words = f"{count} {'worker is' if count == 1 else 'workers are'} alive after an epoch of each of {len(chosen)} loaders"
     excess = count > WORKERS
-    if not session.case.mended:
-        reading = Reading("workers alive at once", "workers", (float(count),), (), under)
+    if not session.case.has_fix:
+        reading = QuantityReading("workers alive at once", "workers", (float(count),), (), under)
         return told.verdict(Outcome.SHOWN if excess else Outcome.NOT_SHOWN, words, reading)
-    ways = [_way(domain(mended(session, one), "persistent_workers", least=1), loader["values"]) for one, loader in zip(chosen, before["loaders"], strict=True)]
+    ways = [
+        _way(domain(after_fix(session, one), "persistent_workers", least=1), loader["values"]) for one, loader in zip(chosen, before["loaders"], strict=True)
+    ]
     after = _alive(session, Part.AFTER, chosen, ways)
     later = after["processes"]
-    reading = Reading("workers alive at once", "workers", (float(count),), (float(later),), under)
+    reading = QuantityReading("workers alive at once", "workers", (float(count),), (float(later),), under)
     words = f"{words} before, {later} after"
     for number, (old, new) in enumerate(zip(before["loaders"], after["loaders"], strict=True)):
         for epoch, (one, other) in enumerate(zip(old["epochs"], new["epochs"], strict=True)):
@@ -316,7 +320,7 @@ def _way(values: Domain, chosen: dict[str, object]) -> Domain:
     return replace(values, values=[chosen] if chosen in rows else rows)
 
 
-def _alive(session: Session, part: Part, chosen: list[Target], domains: list[Domain]) -> dict[str, Any]:
+def _alive(session: Session, part: Part, chosen: list[LoaderTarget], domains: list[Domain]) -> dict[str, Any]:
     plans = [planned(session, part, one, values) for one, values in zip(chosen, domains, strict=True)]
     arguments = {"path": session.path(part, chosen[0].path), "root": session.folder(part), "plans": plans}
     answer = session.answer(part, "driving.call_job:alive", arguments, seconds=_SECONDS, memory=_BYTES)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.budget.building_layers import as_entry
 from oomlint.budget.parts import (
     CONTAINERS,
-    Array,
     Class,
+    ForeignOptions,
     Function,
     Layer,
     Library,
     Made,
-    Method,
     Missing,
     Names,
-    Outside,
+    ParameterTensor,
     Partly,
     Rest,
+    ValueMethod,
     hashable,
     is_part,
     items_of,
@@ -43,7 +43,7 @@ _FILLS: Final = frozenset({"append", "extend", "insert", "add_module", "register
 TABLES: Final = frozenset({"_modules", "_parameters", "_buffers"})
 
 
-class Held(ABC):
+class ObjectState(ABC):
     """Attributes and entries."""
 
     def __init__(self, project: Project) -> None:
@@ -67,7 +67,7 @@ class Held(ABC):
         """Set an attribute of a class."""
 
     @abstractmethod
-    def inside(self, whole: Outside, accessor: tuple[str, object], text: str) -> Any:
+    def inside(self, whole: ForeignOptions, accessor: tuple[str, object], text: str) -> Any:
         """An attribute or entry of options or settings."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Held(ABC):
         """An attribute of a module of the project."""
 
     @abstractmethod
-    def entries(self, whole: Outside) -> dict[Any, Any]:
+    def entries(self, whole: ForeignOptions) -> dict[Any, Any]:
         """All that options or settings hold, by name; under a ``Rest`` what else they may."""
 
     def spoil_given(self, given: Sequence[Any], text: str, *, settings: bool = False) -> None:
@@ -85,14 +85,14 @@ class Held(ABC):
                 one.attributes[Rest(text)] = None
             elif isinstance(one, Made | Layer):
                 one.missing.append(text)
-            elif isinstance(one, Method):
+            elif isinstance(one, ValueMethod):
                 self.spoil_given([one.of], text)
             elif isinstance(one, list):
                 self.spoil_given([each for each in one if not isinstance(each, list | dict)], text)
                 one.append(Rest(text))
             elif isinstance(one, dict):
                 one[Rest(text)] = None
-            elif isinstance(one, Outside) and settings:
+            elif isinstance(one, ForeignOptions) and settings:
                 one.changed[Rest(text)] = None
 
     @abstractmethod
@@ -117,18 +117,23 @@ class Held(ABC):
             case Layer():
                 found = next((held[word] for held in (value.own, value.parts, value.options) if word in held), None)
                 return _without(value, word) if found is None and word not in value.own else found
-            case Array():
-                known = {"shape": value.shape, "ndim": len(value.shape), "data": Array(value.shape, value.item), "T": Array(value.shape[::-1], value.item)}
-                return known.get(word, Method(value, word))
+            case ParameterTensor():
+                known = {
+                    "shape": value.shape,
+                    "ndim": len(value.shape),
+                    "data": ParameterTensor(value.shape, value.item),
+                    "T": ParameterTensor(value.shape[::-1], value.item),
+                }
+                return known.get(word, ValueMethod(value, word))
             case Names():
                 return value if word == "__dict__" else self.member(value, word, text)
-            case Outside():
+            case ForeignOptions():
                 found = self.inside(value, ("attr", word), text)
-                return value if word == "__dict__" else Method(value, word) if isinstance(found, Missing) else found
+                return value if word == "__dict__" else ValueMethod(value, word) if isinstance(found, Missing) else found
             case Partly():
                 return {"func": value.func, "args": value.plain, "keywords": dict(value.named)}.get(word, Missing(text))
-            case list() | tuple() | dict() | str() | Method():
-                return Method(value, word)
+            case list() | tuple() | dict() | str() | ValueMethod():
+                return ValueMethod(value, word)
         return Missing(text)
 
     def _of_object(self, value: Made, word: str, text: str) -> Any:
@@ -148,7 +153,7 @@ class Held(ABC):
             found = self.attribute(base, word, text)
         if isinstance(found, Missing) and self._has(value, "__getattr__"):
             return Missing(text)
-        return _without(value, word) if isinstance(found, Missing | Method) and value.module else found
+        return _without(value, word) if isinstance(found, Missing | ValueMethod) and value.module else found
 
     def _has(self, value: Made, word: str) -> bool:
         return isinstance(self.of_class(Class(value.cls), word), Function)
@@ -165,7 +170,7 @@ class Held(ABC):
 
     def set_attribute(self, value: Any, word: str, new: Any) -> None:
         """Set an attribute of an object, or the weight of a layer, which is another one's from then on."""
-        if isinstance(new, Method) and isinstance(new.of, Layer) and ("weight" in new.name or "bias" in new.name):
+        if isinstance(new, ValueMethod) and isinstance(new.of, Layer) and ("weight" in new.name or "bias" in new.name):
             new = Missing(new.name)
         if isinstance(value, Made):
             base = base_of(value)
@@ -186,7 +191,7 @@ class Held(ABC):
             value.attributes[word] = new
         elif isinstance(value, Layer):
             if word in value.own or (word in {"weight", "bias"} and not value.numbers):
-                value.own[word] = new if new is None or (isinstance(new, Array) and new.parameter) else Missing(f"a {word} that is replaced")
+                value.own[word] = new if new is None or (isinstance(new, ParameterTensor) and new.parameter) else Missing(f"a {word} that is replaced")
             elif "weight" in word or "bias" in word:
                 value.missing.append(f"a {word} that is replaced")
                 value.numbers = 0
@@ -196,16 +201,16 @@ class Held(ABC):
                 value.options = {**value.options, word: new}
         elif isinstance(value, Class):
             self.set_static(value.ref, word, new)
-        elif isinstance(value, Outside):
+        elif isinstance(value, ForeignOptions):
             value.changed[word] = new
         elif isinstance(value, Names):
             value.known[word] = new
-        elif isinstance(value, Array) and word == "data":
-            value.shape, value.item = (new.shape, new.item) if isinstance(new, Array) else (value.shape, 0)
+        elif isinstance(value, ParameterTensor) and word == "data":
+            value.shape, value.item = (new.shape, new.item) if isinstance(new, ParameterTensor) else (value.shape, 0)
 
     def remove(self, value: Any, key: Any, text: str) -> None:
         """Take an attribute or an entry away."""
-        if isinstance(value, Method) and value.name in TABLES:
+        if isinstance(value, ValueMethod) and value.name in TABLES:
             value = value.of
         if isinstance(value, Made):
             base = base_of(value)
@@ -231,7 +236,7 @@ class Held(ABC):
             except (TypeError, KeyError, IndexError):
                 value.clear()
                 self.spoil_given([value], text)
-        elif isinstance(value, Outside):
+        elif isinstance(value, ForeignOptions):
             value.changed[key if hashable(key) else Rest(text)] = Missing(text)
 
     # -- entries -------------------------------------------------------------------------------------------------------------
@@ -239,21 +244,21 @@ class Held(ABC):
     def entry(self, whole: Any, key: Any, text: str) -> Any:
         """What stands in a container under a key."""
         missing = Missing(text)
-        if isinstance(key, Missing | Outside | Method):
+        if isinstance(key, Missing | ForeignOptions | ValueMethod):
             return missing
-        if isinstance(whole, Outside):
+        if isinstance(whole, ForeignOptions):
             return self.inside(whole, ("item", key), text)
         if isinstance(whole, Names) and isinstance(key, str):
             return self.member(whole, key, text)
-        if isinstance(whole, Method) and whole.name in TABLES and isinstance(key, str):
+        if isinstance(whole, ValueMethod) and whole.name in TABLES and isinstance(key, str):
             return self.attribute(whole.of, key, text)
         if isinstance(whole, Made):
             own = self._bound_to(self.of_class(Class(whole.cls), "__getitem__"), whole)
             if isinstance(own, Function):
                 return self.run(own, [key], {})
             whole = base_of(whole)
-        if isinstance(whole, Array) and isinstance(key, int) and whole.shape:
-            return Array(whole.shape[1:], whole.item)
+        if isinstance(whole, ParameterTensor) and isinstance(key, int) and whole.shape:
+            return ParameterTensor(whole.shape[1:], whole.item)
         if isinstance(whole, Layer) and whole.parts and not whole.missing:
             keys = _chosen(list(whole.parts), key)
             if keys is None:
@@ -268,7 +273,7 @@ class Held(ABC):
 
     def set_entry(self, whole: Any, key: Any, value: Any, text: str) -> None:
         """Put something into a container under a key."""
-        if isinstance(whole, Method) and whole.name in TABLES:
+        if isinstance(whole, ValueMethod) and whole.name in TABLES:
             whole = whole.of
             if isinstance(key, str):
                 self.set_attribute(whole, key, value)
@@ -282,7 +287,7 @@ class Held(ABC):
             at = _chosen(list(whole.parts), key)
             whole.parts[at[0] if at else str(key)] = as_entry(whole.kind, value)
             whole.missing += [] if isinstance(key, int | str) else [text]
-        elif isinstance(whole, Outside):
+        elif isinstance(whole, ForeignOptions):
             whole.changed[key if hashable(key) else Rest(text)] = value
         elif isinstance(whole, dict):
             whole[key if hashable(key) else Rest(text)] = value
@@ -304,13 +309,13 @@ class Held(ABC):
             value.append(Rest(more.text))
         elif isinstance(value, dict):
             value[Rest(more.text)] = more
-        elif isinstance(value, Outside) and word in {"update", "pop", "setdefault"}:
+        elif isinstance(value, ForeignOptions) and word in {"update", "pop", "setdefault"}:
             value.changed[Rest(more.text)] = more
 
 
 def _without(value: Layer | Made, word: str) -> Any:
     """What a module gives for an attribute that it does not have: a method, or itself where a wrapper, which is taken for what it wraps, is asked for it."""
-    return value if word == "module" else Method(value, word)
+    return value if word == "module" else ValueMethod(value, word)
 
 
 def base_of(value: Made) -> Layer | None:

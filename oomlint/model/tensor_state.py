@@ -55,7 +55,7 @@ class Storage(IntEnum):
     LOADER = 2
 
 
-class Size(IntEnum):
+class SampleSize(IntEnum):
     """How much there is of it for each sample."""
 
     SCALAR = 0  # one number for the batch
@@ -65,7 +65,7 @@ class Size(IntEnum):
     DENSE = 4  # an array for each sample: outputs, features, images
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What sort of thing it is."""
 
     UNKNOWN = "unknown"
@@ -99,26 +99,26 @@ class Mode(StrEnum):
         return Mode.UNKNOWN if Mode.UNKNOWN in {self, other} else Mode.SWITCHED
 
 
-class Held(Struct, frozen=True):
+class TensorState(Struct, frozen=True):
     """One abstract value.
 
     ``sources`` are the calls (by identity) whose graph it hangs on, ``tags`` the statements that stored it on its way. ``items`` are the known elements of a
     container, ``inside`` joins the others, ``each`` is what iterating gives. ``home`` is where a mutable object lives.
     """
 
-    kind: Kind = Kind.UNKNOWN
+    kind: ValueKind = ValueKind.UNKNOWN
     graph: Graph = Graph.NO
     device: Device = Device.UNKNOWN
     storage: Storage = Storage.OWN
-    size: Size = Size.UNKNOWN
+    size: SampleSize = SampleSize.UNKNOWN
     sure: bool = False  # proven to be what ``kind`` says, on every way
     view: bool = False  # a part of a larger storage
     moved: str = ""  # the conversion that it went through last with its graph: "cpu()", "float()"
     sources: Ids = NONE
     tags: Ids = NONE
-    items: tuple[tuple[object, Held], ...] = ()
-    inside: Held | None = None
-    each: Held | None = None
+    items: tuple[tuple[object, TensorState], ...] = ()
+    inside: TensorState | None = None
+    each: TensorState | None = None
     home: Path = NOWHERE
     value: Value | None = None
     loader: object = None
@@ -129,23 +129,23 @@ class Held(Struct, frozen=True):
     @property
     def tensorlike(self) -> bool:
         """Whether it has the methods of a tensor or array, as far as anybody knows."""
-        return self.kind in {Kind.TENSOR, Kind.ARRAY, Kind.OPAQUE}
+        return self.kind in {ValueKind.TENSOR, ValueKind.ARRAY, ValueKind.OPAQUE}
 
     @property
     def is_vague(self) -> bool:
         """Whether nobody knows how much there is for each sample."""
-        return self.size in {Size.UNKNOWN, Size.LEFT}
+        return self.size in {SampleSize.UNKNOWN, SampleSize.LEFT}
 
-    def having(self, **changes: object) -> Held:
+    def having(self, **changes: object) -> TensorState:
         """The same with other fields."""
         return replace(self, **changes)
 
     @property
     def holds(self) -> bool:
         """Whether it is a container, or an object whose fields are known."""
-        return self.kind is Kind.PACK or bool(self.items and self.kind is Kind.OBJECT)
+        return self.kind is ValueKind.PACK or bool(self.items and self.kind is ValueKind.OBJECT)
 
-    def leaves(self, depth: int = 0) -> Iterator[Held]:
+    def leaves(self, depth: int = 0) -> Iterator[TensorState]:
         """What a container holds, itself where it is none."""
         if not self.holds:
             yield self
@@ -184,11 +184,11 @@ class Held(Struct, frozen=True):
             parts.append(self.inside)
         return self.tags.union(*(part._tags(depth + 1) for part in parts))  # noqa: SLF001 - the same class
 
-    def item(self, key: object) -> Held | None:
+    def item(self, key: object) -> TensorState | None:
         """A known element."""
         return next((held for name, held in self.items if name == key), None)
 
-    def any(self) -> Held:
+    def any(self) -> TensorState:
         """What an element that nobody names can be."""
         parts = [held for _, held in self.items]
         if self.inside is not None:
@@ -196,26 +196,26 @@ class Held(Struct, frozen=True):
         found = join_all(parts) if parts else UNKNOWN
         return found.having(tags=found.tags | self.tags) if self.tags else found
 
-    def throughout(self, change: Callable[[Held], Held], depth: int = 0) -> Held:
+    def throughout(self, change: Callable[[TensorState], TensorState], depth: int = 0) -> TensorState:
         """The same with every part of it changed, itself where it has none."""
         if not self.holds or depth >= _DEEPEST:
             return change(self)
         items = tuple((name, held.throughout(change, depth + 1)) for name, held in self.items)
         return self.having(items=items, inside=self.inside.throughout(change, depth + 1) if self.inside is not None else None)
 
-    def unrecorded(self) -> Held:
+    def unrecorded(self) -> TensorState:
         """The same without a graph: what an operation gives where none is recorded."""
         return self.throughout(lambda held: held if held.graph is Graph.NO and not held.sources else held.without_graph(moved=""))
 
-    def copied(self) -> Held:
+    def copied(self) -> TensorState:
         """The same in memory of its own."""
         return self.throughout(lambda held: held.having(storage=Storage.OWN, view=False))
 
-    def without_graph(self, **changes: object) -> Held:
+    def without_graph(self, **changes: object) -> TensorState:
         """The same, itself off any graph."""
         return self.having(graph=Graph.NO, sources=NONE, **changes)
 
-    def with_item(self, key: object, held: Held) -> Held:
+    def with_item(self, key: object, held: TensorState) -> TensorState:
         """The container with one element set."""
         rest = tuple((name, old) for name, old in self.items if name != key)
         if len(rest) >= _MOST_ITEMS:
@@ -223,24 +223,24 @@ class Held(Struct, frozen=True):
         return self.having(items=(*rest, (key, held)))
 
 
-UNKNOWN = Held()
-PLAIN = Held(Kind.PLAIN, size=Size.SCALAR, device=Device.HOST, sure=True)
+UNKNOWN = TensorState()
+PLAIN = TensorState(ValueKind.PLAIN, size=SampleSize.SCALAR, device=Device.HOST, sure=True)
 TOLD_PLAIN = PLAIN.having()  # by a test of its type, on one side of it; where both sides come together, it is what it was
 
 
-def tensor(**fields: object) -> Held:
+def tensor(**fields: object) -> TensorState:
     """A tensor that is one for certain."""
-    return Held(Kind.TENSOR, sure=True).having(**fields)
+    return TensorState(ValueKind.TENSOR, sure=True).having(**fields)
 
 
-def pack(parts: Iterable[tuple[object, Held]]) -> Held:
+def pack(parts: Iterable[tuple[object, TensorState]]) -> TensorState:
     """A container with known elements."""
     items = tuple(parts)
     others = [held for _, held in items[_MOST_ITEMS:]]
-    return Held(Kind.PACK, items=items[:_MOST_ITEMS], inside=join_all(others) if others else None, sure=True, exact=not others)
+    return TensorState(ValueKind.PACK, items=items[:_MOST_ITEMS], inside=join_all(others) if others else None, sure=True, exact=not others)
 
 
-def join(first: Held | None, second: Held | None, depth: int = 0) -> Held:
+def join(first: TensorState | None, second: TensorState | None, depth: int = 0) -> TensorState:
     """What holds where two ways come together: sure only of what both say.
 
     The order of the ways, and how they are grouped, decides nothing. What only one way knows (an element, a place to live, a loader) is known afterwards, since
@@ -251,7 +251,7 @@ def join(first: Held | None, second: Held | None, depth: int = 0) -> Held:
     if first is second or first == second:
         return first
     items, inside = _elements(first, second, depth) if depth < _DEEPEST else _deepest(first, second)
-    return Held(
+    return TensorState(
         _kind(first.kind, second.kind),
         first.graph if first.graph == second.graph else Graph.MAYBE,
         first.device if first.device == second.device else Device.UNKNOWN,
@@ -274,21 +274,21 @@ def join(first: Held | None, second: Held | None, depth: int = 0) -> Held:
     )
 
 
-def either(first: Held, second: Held) -> Held:
+def either(first: TensorState, second: TensorState) -> TensorState:
     """What a value is behind a choice: a batch that one way leaves as the loader gave it, and the other moves to the device, is there where there is one."""
     found = join(first, second)
     left = [held for held in (first, second) if held.device is not Device.ACCELERATOR]
     return found.having(device=Device.ACCELERATOR) if len(left) == 1 and left[0].storage is Storage.LOADER else found
 
 
-def _either(first: Held | None, second: Held | None, depth: int) -> Held | None:
+def _either(first: TensorState | None, second: TensorState | None, depth: int) -> TensorState | None:
     """What one of two ways knows, or both, of an element; nothing where they go deeper than anybody looks."""
     if first is None or second is None or first == second:
         return second if first is None else first
     return join(first, second, depth + 1) if depth < _DEEPEST else UNKNOWN
 
 
-def _elements(first: Held, second: Held, depth: int) -> tuple[tuple[tuple[object, Held], ...], Held | None]:
+def _elements(first: TensorState, second: TensorState, depth: int) -> tuple[tuple[tuple[object, TensorState], ...], TensorState | None]:
     """The known elements of either container, and what the others are: those that are too many are no longer told apart."""
     ours, theirs = dict(first.items), dict(second.items)
     names = list(ours) if list(ours) == list(theirs) else sorted({*ours, *theirs}, key=lambda name: (type(name).__name__, repr(name)))
@@ -299,7 +299,7 @@ def _elements(first: Held, second: Held, depth: int) -> tuple[tuple[tuple[object
     return tuple(items[:_MOST_ITEMS]), inside
 
 
-def _deepest(first: Held, second: Held) -> tuple[tuple[tuple[object, Held], ...], Held | None]:
+def _deepest(first: TensorState, second: TensorState) -> tuple[tuple[tuple[object, TensorState], ...], TensorState | None]:
     """Elements where nobody looks deeper: those that are the same, else anything."""
     if (first.items, first.inside) == (second.items, second.inside):
         return first.items, first.inside
@@ -329,79 +329,79 @@ def _object(first: Value | None, second: Value | None) -> Value | None:
     return None
 
 
-def _size(first: Held, second: Held) -> Size:
+def _size(first: TensorState, second: TensorState) -> SampleSize:
     """As much as there is on the way with the most of it."""
-    return max((held.size for held in (first, second) if held.kind is not Kind.PLAIN), default=Size.SCALAR)
+    return max((held.size for held in (first, second) if held.kind is not ValueKind.PLAIN), default=SampleSize.SCALAR)
 
 
-def _kind(first: Kind, second: Kind) -> Kind:
+def _kind(first: ValueKind, second: ValueKind) -> ValueKind:
     kinds = {first, second}
     if len(kinds) == 1:
         return first
-    for likely in (Kind.PACK, Kind.TENSOR, Kind.ARRAY, Kind.OPAQUE, Kind.MODULE, Kind.ITERABLE):
-        if kinds == {likely, Kind.PLAIN}:
+    for likely in (ValueKind.PACK, ValueKind.TENSOR, ValueKind.ARRAY, ValueKind.OPAQUE, ValueKind.MODULE, ValueKind.ITERABLE):
+        if kinds == {likely, ValueKind.PLAIN}:
             return likely
-    return Kind.OPAQUE if kinds == {Kind.TENSOR, Kind.OPAQUE} else Kind.UNKNOWN
+    return ValueKind.OPAQUE if kinds == {ValueKind.TENSOR, ValueKind.OPAQUE} else ValueKind.UNKNOWN
 
 
-def join_all(parts: Iterable[Held]) -> Held:
+def join_all(parts: Iterable[TensorState]) -> TensorState:
     """All ways together."""
-    found: Held | None = None
+    found: TensorState | None = None
     for part in parts:
         found = part if found is None else join(found, part)
     return found or UNKNOWN
 
 
-def tags_of(parts: Iterable[Held]) -> Ids:
+def tags_of(parts: Iterable[TensorState]) -> Ids:
     """Tags of several values."""
     return NONE.union(*(held.all_tags for held in parts))
 
 
-def mixed(parts: Iterable[Held]) -> Held:
+def mixed(parts: Iterable[TensorState]) -> TensorState:
     """The tensor that an operation makes of its operands: a graph in one of them is a graph in the result."""
-    graph, device, size, dims = Graph.NO, Device.HOST, Size.SCALAR, 0
+    graph, device, size, dims = Graph.NO, Device.HOST, SampleSize.SCALAR, 0
     sources: Ids = NONE
     tags: Ids = NONE
     tensors = unknown = 0
-    kind = Kind.TENSOR
+    kind = ValueKind.TENSOR
     arrays = 0
     sure = False
     for part in parts:
         tags |= part.all_tags
-        if part.kind is Kind.PLAIN:
+        if part.kind is ValueKind.PLAIN:
             continue
         for leaf in part.leaves():
-            if leaf.kind is Kind.PLAIN:
+            if leaf.kind is ValueKind.PLAIN:
                 continue
             sources |= leaf.sources
             graph = max(graph, leaf.graph)
             if leaf.tensorlike:
                 tensors += 1
-                arrays += leaf.kind is Kind.ARRAY
+                arrays += leaf.kind is ValueKind.ARRAY
                 size = max(size, leaf.size)
                 dims = max(dims, leaf.dims)
-                sure = sure or (leaf.sure and leaf.kind is Kind.TENSOR)
+                sure = sure or (leaf.sure and leaf.kind is ValueKind.TENSOR)
                 device = Device.ACCELERATOR if leaf.device is Device.ACCELERATOR else max(device, leaf.device) if device is not Device.ACCELERATOR else device
             else:
                 unknown += 1
     if not tensors:
         return UNKNOWN.having(graph=Graph.MAYBE if graph else Graph.NO, sources=sources, tags=tags) if unknown else PLAIN.having(tags=tags)
     if arrays and arrays == tensors:
-        kind = Kind.ARRAY
+        kind = ValueKind.ARRAY
     if unknown:
         device = device if device is Device.ACCELERATOR else Device.UNKNOWN
-        size = max(size, Size.UNKNOWN)
-    return Held(kind, graph, device, Storage.OWN, size, sure=sure or kind is Kind.TENSOR, sources=sources, tags=tags, dims=dims)
+        size = max(size, SampleSize.UNKNOWN)
+    return TensorState(kind, graph, device, Storage.OWN, size, sure=sure or kind is ValueKind.TENSOR, sources=sources, tags=tags, dims=dims)
 
 
-def smaller(held: Held, axes: int | None = 1) -> Held:
+def smaller(held: TensorState, axes: int | None = 1) -> TensorState:
     """A tensor without some of its axes (``None``: nobody knows how many): a class for each pixel is an array for each sample still."""
     dims = max(held.dims - axes, 0) if axes is not None else 0
     if dims >= MAP:
         return held.having(dims=dims)
-    return held.having(dims=dims, size=min(held.size, Size.SMALL))
+    return held.having(dims=dims, size=min(held.size, SampleSize.SMALL))
 
 
-def compared(held: Held) -> Held:
+def compared(held: TensorState) -> TensorState:
     """One truth value for each number of a tensor, as large as it is where that is an array for each sample."""
-    return held if held.dims >= MAP else held.having(size=min(held.size, Size.SMALL))
+    return held if held.dims >= MAP else held.having(size=min(held.size, SampleSize.SMALL))
