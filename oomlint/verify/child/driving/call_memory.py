@@ -27,7 +27,7 @@ _ROW: Final = 1024  # float32 values of one array in a list
 _COLUMNS: Final = 256
 
 
-class Held:
+class InMemoryDataset:
     """A dataset that holds all its samples. Reading one touches what it is made of, as any use of it would."""
 
     def __init__(self, data: Any, length: int) -> None:
@@ -150,7 +150,7 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
     del made
     seed(loader_runs.SEED)
     context: dict[str, Any] = {"multiprocessing_context": method} if workers and method else {}
-    dataset: Any = Held(held, length)
+    dataset: Any = InMemoryDataset(held, length)
     # Workers that are kept are started once: to start them is most of the time under spawn.
     loader: Any = data.DataLoader(dataset, BATCH, sampler=Shuffled(length), num_workers=workers, persistent_workers=workers > 0, collate_fn=collate, **context)
     size = _size(held)

@@ -103,12 +103,12 @@ def repeated(subject: dict[str, Any], *, keep: bool = False) -> dict[str, Any]:
 @told
 def memory(subject: dict[str, Any], size: int = 0) -> dict[str, Any]:
     """The most bytes while it runs, and those that what it gives back holds."""
-    from oomlint.verify.child.measuring.dataset_memory import Held  # noqa: PLC0415 -- it imports a good part of torch
+    from oomlint.verify.child.measuring.dataset_memory import LiveBytes  # noqa: PLC0415 -- it imports a good part of torch
 
     call = caller(subject, size, passing=True)
     with contextlib.redirect_stdout(io.StringIO()):
         call()
-        with Held() as held:
+        with LiveBytes() as held:
             result = call()
             answer = {"peak": held.peak, "held": held.live}
             del result

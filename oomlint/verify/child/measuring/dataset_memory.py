@@ -49,7 +49,7 @@ def memory(subject: dict[str, Any], epochs: int = 0, *, objects: bool = False) -
     gc.collect()
     trim()
     plain = process_tree.memory(os.getpid()).anonymous
-    with Held() as held:
+    with LiveBytes() as held:
         start = time.perf_counter()
         dataset = made(subject)
         seconds = time.perf_counter() - start
@@ -88,7 +88,7 @@ def taken(subject: dict[str, Any]) -> dict[str, Any]:
         del sample
         reads.append(process_tree.read_bytes(me))
     del dataset
-    with Held() as held:
+    with LiveBytes() as held:
         dataset = made(subject)
         built = held.live
         step = min(size or STEPS, PRICED)
@@ -179,7 +179,7 @@ AGE: Final = 1.0  # seconds
 LENDING: Final = ("from_numpy", "as_tensor", "tensor")
 
 
-class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
+class LiveBytes(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
     """Counts while it is entered. ``live`` is what is held now, ``peak`` the most since :meth:`begin`, both in bytes above the start."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         self._base = 0
         self._peak = 0
 
-    def __enter__(self) -> Held:  # noqa: PYI034 -- Self is of Python 3.11
+    def __enter__(self) -> LiveBytes:  # noqa: PYI034 -- Self is of Python 3.11
         for name, plain in self._plain.items():
             setattr(torch, name, self._lending(plain))
         super().__enter__()
