@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -50,6 +50,9 @@ class _Given(cst.CSTTransformer):
         """Give the literal of a name."""
         del original_node
         return self.given.get(updated_node.value, updated_node)
+
+
+_EITHER: Final = frozenset({True, False})
 
 
 class FlowValues(FlowDefinitions):
@@ -144,15 +147,16 @@ class FlowValues(FlowDefinitions):
 
     def verdicts(self, test: cst.BaseExpression, state: State) -> frozenset[bool]:
         """How a test can come out in this activation, where constants of the call decide, or the mode of a module; both where anything else does."""
-        trains = self._trains(test, state)
-        if trains is not None:
+        if isinstance(test, cst.Attribute) and (trains := self._trains(test, state)) is not None:
             return frozenset({trains})
+        if isinstance(test, cst.UnaryOperation | cst.BooleanOperation) and not self._decidable(test):
+            return self._of_parts(test, state)
         rounds = self.act.rounds
         given = {part.value: rounds[part.value] for part in descend(test) if isinstance(part, cst.Name) and part.value in rounds} if rounds else {}
         key = (test, *given.values()) if given else test
         known = self.act.decided.get(key)
         if known is None:
-            known = frozenset({True, False})
+            known = _EITHER
             asked = test.visit(_Given(given)) if given else test
             if isinstance(asked, cst.BaseExpression) and self._decidable(asked):
                 found = frozenset(verdict for verdict, _, _ in self.evaluator.truth(asked, self.act.frame))
@@ -160,15 +164,17 @@ class FlowValues(FlowDefinitions):
             self.act.decided[key] = known
         return known
 
-    def _trains(self, test: cst.BaseExpression, state: State) -> bool | None:
+    def _of_parts(self, test: cst.UnaryOperation | cst.BooleanOperation, state: State) -> frozenset[bool]:
+        """How a test comes out of which a part is decided: ``if not evaluates and options.half:``."""
+        if isinstance(test, cst.UnaryOperation):
+            return frozenset(not verdict for verdict in self.verdicts(test.expression, state)) if isinstance(test.operator, cst.Not) else _EITHER
+        settles = isinstance(test.operator, cst.Or)
+        left, right = self.verdicts(test.left, state), self.verdicts(test.right, state)
+        return (left | right) & {settles} | (left & right & {not settles})
+
+    def _trains(self, test: cst.Attribute, state: State) -> bool | None:
         """How a test for the mode of a module comes out, `if model.training:`; ``None`` for any other, and where nobody knows the mode."""
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-            told = self._trains(test.expression, state)
-            return None if told is None else not told
-        if isinstance(test, cst.BooleanOperation):
-            settles = isinstance(test.operator, cst.Or)
-            return settles if settles in {self._trains(test.left, state), self._trains(test.right, state)} else None
-        if not isinstance(test, cst.Attribute) or test.attr.value != "training":
+        if test.attr.value != "training":
             return None
         home = self.value(test.value, state).home
         evaluates = state.evaluates(home) if any(home[:end] in state.modules for end in range(1, len(home) + 1)) else None
