@@ -16,6 +16,7 @@ from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_n
 from oomlint.memory.datasets.samples import held_bytes
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
+from oomlint.memory.loaders.loader_classes import made_by_classes
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, PayloadKind
 from oomlint.memory.shared.seen_axes import ROWS
@@ -87,7 +88,7 @@ def facts_of(case: CopyCase) -> tuple[Fact, ...]:
 
 def _cases(module: Module, project: Project) -> Iterator[CopyCase]:
     loaders, datasets = loaders_of(project), datasets_of(project)
-    for loader in (*loaders.of(module), *loaders.made_by_classes(module)):
+    for loader in (*loaders.of(module), *made_by_classes(loaders, module)):
         every: dict[cst.Call, list[CopyCase]] = {}
         for use in loaders.uses(loader):
             where, call = loader.made_at(use.frame)

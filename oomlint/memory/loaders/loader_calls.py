@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 import libcst as cst
@@ -13,7 +12,7 @@ from oomlint.api_names import LOADERS
 from oomlint.finding import Confidence, Place
 from oomlint.model import arguments, names
 from oomlint.model.evaluate import Evaluator
-from oomlint.model.readings import AnswerMemory, finder
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import (
     ABSENT,
     Absent,
@@ -182,34 +181,6 @@ class Loaders:
             if len(named) == 1 and named[0] in line:
                 return Loader(module, scope, call, (), cls.scope.name, own=1)
         return None
-
-    def made_by_classes(self, module: Module) -> list[Loader]:
-        """The ``super().__init__(...)`` of classes of loaders in other modules that calls of this one lead to: of a class, or of one that it derives from."""
-        found: dict[int, Loader] = {}
-        for call, scope in module.walk.calls:
-            for built in self._initializers(module, call, scope):
-                if built.module is not module:
-                    found |= {id(loader.call): loader for loader in self.of(built.module) if loader.inherited and loader.scope is built.scope}
-        return list(found.values())
-
-    def _initializers(self, module: Module, call: cst.Call, scope: Scope) -> Iterator[FunctionRef]:
-        """The ``__init__`` of the project's classes of loaders that a call runs."""
-        written = names.last_name(call.func)
-        if written == "__init__" and scope.name == written and scope.parent is not None and scope.parent.is_class:
-            cls = ClassRef(module, scope.parent)
-            if self.evaluator.derives(cls, *LOADER_CLASSES):
-                above = (base for base in self.evaluator.lineage(cls) if isinstance(base, ClassRef) and base.scope is not cls.scope)
-                yield from (FunctionRef(base.module, built) for base in above if (built := base.scope.child("__init__")) is not None)
-            return
-        known = {name for found in self.project.search(_loader_classes, (), module.path, "DataLoader").values() for name in found.split()}
-        imported = (effect.node for effect in module.root.effects.get(written, ()) if effect.kind == "from")
-        if known.isdisjoint({written, *(names.dotted(node.name) for node in imported if isinstance(node, cst.ImportAlias))}):
-            return
-        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope)):
-            if isinstance(alt.value, ClassRef) and self.evaluator.derives(alt.value, *LOADER_CLASSES):
-                built_by = self.evaluator.method(Instance(alt.value, None), "__init__")
-                if built_by is not None:
-                    yield built_by
 
     @staticmethod
     def _may_be_loader(module: Module, written: str, call: cst.Call) -> bool:
@@ -492,10 +463,3 @@ def loaders_of(project: Project) -> Loaders:
 def is_positive(value: Value) -> bool:
     """Whether an argument is known to be a number above 0."""
     return isinstance(value, Const) and isinstance(value.value, int | float) and value.value > 0
-
-
-@finder
-def _loader_classes(path: str, data: bytes) -> str:
-    """Classes of a file that derive from a DataLoader, or from something whose name ends like that."""
-    del path
-    return " ".join(name.decode() for name in re.findall(rb"\bclass\s+(\w+)\s*\([^)]*DataLoader\b", data))
