@@ -237,4 +237,4 @@ def test_the_editor_keeps_a_comment_that_is_in_use(caller: Path) -> None:
     assert [item.place.row for item in opened.caused(path, plain, opened.causes(path, plain))] == [3]
     assert opened.caused(path, contents, opened.causes(path, contents)) == ()
     assert opened.findings(path, contents) == ()
-    assert opened.fixed(path, contents) is None
+    assert opened.fixed_content(path, contents) is None
