@@ -136,11 +136,9 @@ def _indexed(module: Module, scope: Scope, node: cst.Subscript, depth: int) -> A
     if isinstance(first, cst.Slice):
         part = of_use(module, scope, node, depth)
         return part.joined(Axes(1, windows=True)) if _cuts(first) else part
-    if isinstance(first, cst.Index) and isinstance(first.value, cst.BaseString) and depth:
-        return Axes(1)  # of a row: a record, which has more than one value; of the whole it is a column of a table
     if not isinstance(first, cst.Index) or isinstance(first.value, cst.BaseNumber | cst.BaseString | cst.Tuple):
         return NONE
-    row = of_use(module, scope, node, depth + 1)
+    row = of_use(module, scope, node, depth)
     return Axes(single=True) if _is_number(module, node) else row.outer
 
 
