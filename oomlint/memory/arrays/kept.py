@@ -47,6 +47,8 @@ READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asn
 OF_CONTAINERS: Final = frozenset("copy get items pop popitem popleft values".split())  # methods that give all elements of a container, or some
 _ARITHMETIC: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
 
+_TEXT_FILES: Final = frozenset({"open", "io.open", "codecs.open", "gzip.open"})  # a number picks a line of these, and a band or a frame of others
+
 
 class Kept(KeptIndexes):
     """Follows values forward. One for a run."""
@@ -456,7 +458,7 @@ def _elements(loop: cst.For | cst.CompFor, target: cst.BaseExpression) -> list[s
 
 def _is_line(search: KeptSearch, node: cst.Subscript, going: Going) -> bool:
     """Whether a number picks one line, or one word, of the text of the file that the search has started at."""
-    if not isinstance(search.start, cst.Call) or names.last_name(search.start.func) != "open" or going.collected or going.rebuilt:
+    if not isinstance(search.start, cst.Call) or names.dotted(search.start.func) not in _TEXT_FILES or going.collected or going.rebuilt:
         return False
     return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index) and isinstance(constant_key(node.slice[0].slice.value), int)
 
