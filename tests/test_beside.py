@@ -471,7 +471,7 @@ def test_a_broken_file_is_told_where_it_may_be_about_the_program(tmp_path: Path)
     write(tmp_path, "one/src/train.py", f"import argparse\n\nfrom torch.utils.data import DataLoader\n\n{program}")
     for name in ("one/compose.yaml", "two/compose.yaml", "two/deploy/compose.yaml"):
         write(tmp_path, name, "services:\n  a:\n    command: [python, train.py\n")
-    write(tmp_path, "one/scripts/compose.yaml", "services:\n  a:\n    working_dir: /work/src\n    command: [python, train.py\n")
+    write(tmp_path, "one/scripts/compose.yaml", "services:\n  a:\n    working_dir: /app/src\n    command: [python, train.py\n")
     report = check(tmp_path, cache=False)
     assert sorted(os.path.relpath(one.path, tmp_path) for one in report.notices) == ["one/compose.yaml", "one/scripts/compose.yaml"]
 
