@@ -110,9 +110,9 @@ def test_real_interpreters_that_are_too_old(version: str) -> None:
 MAIN = """
 import sys
 from oomlint.verify.jobs import Job, Limits
-from oomlint.verify.sandbox.view import View
+from oomlint.verify.sandbox.view import SandboxView
 from oomlint.verify.sandbox_runner import SandboxRunner
-with SandboxRunner(unsandboxed=True, view=View(writable=(sys.argv[2],))) as runner:
+with SandboxRunner(unsandboxed=True, view=SandboxView(writable=(sys.argv[2],))) as runner:
     print(runner.place, flush=True)
     runner.run(Job("loading.run_script:run", {"path": sys.argv[1]}, sys.argv[2], Limits(seconds=60)))
 """

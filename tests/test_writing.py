@@ -205,7 +205,7 @@ def look(self, path):
     time.sleep(60)
 checking.Checker.look = look
 with ending_in_order():
-    engine.run(["."], Settings(), ".", engine.Options(cache=False, processes=2))
+    engine.run(["."], Settings(), ".", engine.RunOptions(cache=False, processes=2))
 """
 
 
