@@ -67,6 +67,12 @@ class BuildingExpressions(BuildingCalls):
                 return {"None": None, "True": True, "False": False}[node.value]
             case cst.Name():
                 return self.named(node, around)
+            case cst.Attribute():
+                return self._attribute(node, around)
+            case cst.Subscript():
+                return self._subscript(node, around)
+            case cst.Call():
+                return self._call(node, around)
             case cst.Integer() | cst.Float():
                 return ast.literal_eval(node.value)
             case cst.SimpleString() | cst.ConcatenatedString():
@@ -84,12 +90,6 @@ class BuildingExpressions(BuildingCalls):
                 return self._comprehension(node.for_in, around, lambda inner: self.eval(node.elt, inner), text_of(node, around.module))
             case cst.SetComp() | cst.DictComp():
                 return self._keyed(node, around)
-            case cst.Attribute():
-                return self._attribute(node, around)
-            case cst.Subscript():
-                return self._subscript(node, around)
-            case cst.Call():
-                return self._call(node, around)
             case cst.BinaryOperation():
                 left, right = self.eval(node.left, around), self.eval(node.right, around)
                 return applied(type(node.operator), left, right, text_of(node, around.module))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 _LOOK_ONLY: Final = frozenset({"isinstance", "len", "print", "hasattr", "type", "id", "str", "range", "enumerate", "zip", "super"})
 _DEEPEST_UNSURE: Final = 8  # calls, in code that may be run or not
 _HARMLESS: Final = ("torch.nn.init.", "torch.nn.functional.", "logging.", "warnings.", "torch.distributed.", "os.", "json.")
-_SETS: Final = (cst.Del, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr, cst.FunctionDef, cst.ClassDef, cst.Yield, cst.Call)
+_SETS: Final[frozenset[type]] = frozenset(
+    {cst.Del, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr, cst.FunctionDef, cst.ClassDef, cst.Yield, cst.Call}
+)
 _MOST_STEPS: Final = 60_000  # expressions and statements, of one model
 _AUGMENTED: Final[dict[type[cst.CSTNode], type[cst.CSTNode]]] = {
     cst.AddAssign: cst.Add,
@@ -58,6 +61,12 @@ class Returned(WalkEnd):
 
 class RoundEnd(WalkEnd):
     """How a round of a loop ends, or the loop, where its value is true."""
+
+
+@lru_cache(maxsize=1024)
+def _setting(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """What sets, fills or calls something below a node. A function that many branches call is asked for each of them."""
+    return tuple(inner for inner in descend(node, into_scopes=False) if inner.__class__ in _SETS)
 
 
 class Statements(BuildingExpressions):
@@ -252,9 +261,7 @@ class Statements(BuildingExpressions):
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
             self.assign(node.name, Missing(node.name.value), around)
             return
-        for inner in descend(node, into_scopes=False):
-            if not isinstance(inner, _SETS):
-                continue
+        for inner in _setting(node):
             self.step()
             missing = Missing(text_of(inner, around.module))
             targets: list[cst.BaseExpression] = []
