@@ -135,6 +135,10 @@ class ReadersOf:
             known = self._known[cls] = Readers(tuple(found), ALL if found else methods_of(self.project, (cls.module,)))
         return known
 
+    def read_any(self, near: Module) -> bool:
+        """Whether a loader of the project is seen to read a dataset of the project."""
+        return any(self._in(module) for module in self.project.mentioning([b"Loader"], near.path))
+
     def over(self, loader: Loader) -> Readers:
         """One loader, whatever it reads."""
         return Readers(tuple(one for one in self._in(loader.module) if one.loader.call is loader.call), ALL)

@@ -1,4 +1,4 @@
-"""Code that does not train: a test suite, what a library's module shows when it is started by itself, and scripts that only show something.
+"""Code that does not train: test suites, what a library's module shows when it is started by itself, scripts that only show something, unused datasets.
 
 What is paid there is paid by whoever looks at it, so a finding is one step less grave. What a piece of code does decides, and who imports its file.
 """
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from oomlint.ast_trees import tree_of
 from oomlint.finding import Resource, Severity
 from oomlint.frameworks import BACKWARDS, RUNS, RUNS_TRAINING
+from oomlint.memory.datasets.unnamed import unnamed_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
@@ -67,9 +68,18 @@ def weighed(finding: Finding, module: Module) -> Finding:
         return finding
     drivers = module.project.shared(Drivers)
     draws = finding.weight is not None and finding.weight.of is Resource.FIGURE  # what a script that draws has most of
-    if holds_tests(module) or drivers.demonstrates(finding, module) or (drivers.visualises(module) and not draws):
+    if holds_tests(module) or drivers.demonstrates(finding, module) or (drivers.visualises(module) and not draws) or _in_idle_dataset(finding, module):
         return replace(finding, severity=_LOWER[finding.severity])
     return finding
+
+
+def _in_idle_dataset(finding: Finding, module: Module) -> bool:
+    """Whether it stands in the class of a dataset that the project never makes."""
+    unnamed = unnamed_of(module.project)
+    around = ((scope, module.place(scope.node)) for scope in module.root.children if scope.is_class)
+    return any(
+        spot.cell == finding.place.cell and spot.row <= finding.place.row <= spot.end_row and unnamed.is_idle(ClassRef(module, scope)) for scope, spot in around
+    )
 
 
 class Drivers:

@@ -1,0 +1,174 @@
+"""How grave it is that data is read before the first sample: what the code says of how much that is, and of who needs it."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oomlint.config import Settings
+from oomlint.engine import RunOptions, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def severities(tmp_path: Path, code: str, **files: str) -> list[str]:
+    """The severities of the findings of a code in a project of such files."""
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(dedent(text), encoding="utf-8")
+    settings = Settings().with_overrides(select=[code], preview=True, severity="note")
+    report = run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1))
+    assert not report.failures
+    return [str(item.severity) for item in report.findings]
+
+
+GAITS = """
+    import os
+
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class GaitsBefore(Dataset):
+        def __init__(self, root):
+            super(GaitsBefore, self).__init__()
+            self.gaits = []
+            for name in os.listdir(root):
+                self.gaits.append(np.load(os.path.join(root, name)))
+
+        def __len__(self):
+            return len(self.gaits)
+
+        def __getitem__(self, index):
+            return torch.from_numpy(self.gaits[index][:64])
+
+
+    class Gaits(Dataset):
+        def __init__(self, root):
+            self.paths = [os.path.join(root, name) for name in os.listdir(root)]
+
+        def __len__(self):
+            return len(self.paths)
+
+        def __getitem__(self, index):
+            return torch.from_numpy(np.load(self.paths[index])[:64])
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        pytest.param(
+            {"train": "from gaits import Gaits\nfrom torch.utils.data import DataLoader\nloader = DataLoader(Gaits('data'))"}, "note", id="not at all"
+        ),
+        pytest.param({"train": "from gaits import GaitsBefore\nloader = make(GaitsBefore('data'))"}, "warning", id="by name"),
+        pytest.param({}, "warning", id="a library of datasets"),
+        pytest.param(
+            {"train": "import gaits\nfrom gaits import Gaits\nfrom torch.utils.data import DataLoader\nloader = DataLoader(getattr(gaits, name)('data'))"},
+            "warning",
+            id="by an option",
+        ),
+    ],
+)
+def test_a_dataset_that_the_project_never_makes_is_a_note(files: dict[str, str], severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", gaits=GAITS, **files) == [severity]
+
+
+SCENES = """
+    import os
+
+    import h5py
+    import numpy as np
+    import torch
+    from PIL import Image
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Scenes(Dataset):
+        def __init__(self, root, *, ready=False):
+            self.root = root
+            self.ready = ready
+            self.file = None
+            with h5py.File(os.path.join(root, "scenes.h5"), "r") as file:
+                self.boxes = file["boxes"][:]
+                self.first = list(file["first"])
+
+        def __len__(self):
+            return len(self.first) - 1
+
+        def picture(self, index):
+            return torch.from_numpy(np.asarray(Image.open(os.path.join(self.root, f"{{index}}.png"))))
+
+        def __getitem__(self, index):
+            {taken}
+
+
+    loader = DataLoader(Scenes("data"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "severity"),
+    [
+        pytest.param("return self.picture(index), self.boxes[self.first[index]]", "note", id="always"),
+        pytest.param("return self.boxes[self.first[index]]", "warning", id="nothing else is read"),
+        pytest.param("return self.boxes[index] if self.ready else self.picture(index)", "warning", id="one or the other"),
+        pytest.param("return (self.boxes[index], self.picture(index)) if self.ready else self.boxes[index]", "warning", id="by choice"),
+        pytest.param("return self.picture(index), self.boxes[index, :, :, : self.first[0]]", "warning", id="pictures themselves"),
+        pytest.param(
+            "if self.file is None:\n                self.file = h5py.File(self.root, 'r')\n            return self.file['rows'][index], self.boxes[index]",
+            "note",
+            id="opened for the first sample",
+        ),
+    ],
+)
+def test_what_is_used_beside_the_file_of_each_sample_is_a_note(taken: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM305", scenes=SCENES.format(taken=taken)) == [severity]
+
+
+SPOKEN = """
+    import pickle
+
+    import numpy as np
+    import torch
+
+
+    class Spoken:
+        def __init__(self, root, size):
+            self.root, self.size = root, size
+            self.texts = None
+
+        def read(self):
+            with open(f"{{self.root}}/spoken.pkl", "rb") as file:
+                self.texts = pickle.load(file)
+
+        def batches(self, names):
+            for start in range(0, len(names), self.size):
+                rows = []
+                for name in names[start : start + self.size]:
+                    {row}
+                yield torch.from_numpy(np.stack(rows))
+
+
+    def train(model, optimizer, root, names):
+        data = Spoken(root, 8)
+        data.read()
+        for batch in data.batches(names):
+            loss = model(batch)
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "severity"),
+    [
+        pytest.param("rows.append(np.concatenate([self.texts[name], np.load(f'{self.root}/{name}.npy')]))", "note", id="a file each round"),
+        pytest.param("rows.append(self.texts[name])", "warning", id="no file"),
+    ],
+)
+def test_what_a_round_uses_beside_the_file_that_it_reads_is_a_note(row: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", spoken=SPOKEN.format(row=row)) == [severity]
