@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Consequence, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import eager_h5_loads
-from oomlint.memory.arrays.load_messages import related, told, weighs_of
+from oomlint.memory.arrays.load_messages import related, severity_of, told, weighs_of
 from oomlint.memory.facts import load_facts
 from oomlint.rule import Rule
 
@@ -32,7 +32,8 @@ class FullReadInInit(Rule):
     It is silent where the array is proven small (under 16 MiB, or under 50,000 elements), for parts (`f["x"][:100]`), and for reads that by their
     names give one small value a sample or a summary: labels, targets, classes, ids, indices, splits, lengths, offsets, `mean`, `std`, attributes.
 
-    Where the size is not known, it is a warning with medium confidence: it may well fit.
+    Where the size is not known, it is a warning with medium confidence: it may well fit. What is used beside a file that is read for each sample, boxes
+    beside pictures, is a note.
 
     ## Why is this bad
 
@@ -115,6 +116,7 @@ class FullReadInInit(Rule):
     code = "OOM305"
     slug = "full-read-in-init"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = None
     help = "store the path, and read each sample from the file in `__getitem__`"
     weighs = Weighs(Consequence.ONCE)
@@ -133,5 +135,6 @@ class FullReadInInit(Rule):
             first = "" if load.keeper.saver or load.of_object else " before the first sample"
             message = told(load, f"All of {load.words} is read{each}{first}")
             yield self.finding(
-                module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load), weighs=weighs_of(load)
-            )
+                module.place(load.node), message, severity=severity_of(load), confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load),
+                weighs=weighs_of(load),
+            )  # fmt: skip

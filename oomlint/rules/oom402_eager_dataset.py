@@ -42,7 +42,7 @@ class EagerDataset(Rule):
     entry of an `.npz`.
 
     Objects that a script unpickles to use one after the other, or from many files to write all at once, are a note: nothing is decoded, and nothing
-    multiplies them.
+    multiplies them. So is what is used beside a file that is read for each sample, boxes or texts beside pictures: it describes the samples.
 
     And what makes more of the data than there is: texts that a tokenizer pads to the longest of the whole set, and that a dataset keeps.
 

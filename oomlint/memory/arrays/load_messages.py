@@ -11,11 +11,14 @@ from oomlint.finding import Consequence, Message, Multiplier, Role, Severity, We
 from oomlint.memory.arrays.kept import DataTransform
 from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.piecewise import Taken
+from oomlint.memory.arrays.said_small import axes_of, owner_of
+from oomlint.memory.datasets.beside_files import beside_files_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, KnownRead
+from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.model import names
 from oomlint.syntax.nodes import path_of
 
@@ -160,10 +163,26 @@ def told_of_pieces(load: Load, taken: Taken) -> Message:
 
 
 def severity_of(load: Load, taken: Taken | None = None) -> Severity | None:
-    """A note for objects that were pickled or written as text, and that a script has in memory for a while: nothing is decoded, and nothing multiplies them."""
+    """A note for objects that were pickled or written as text, and that a script has in memory for a while: nothing is decoded, and nothing multiplies them.
+
+    So are values that lie beside the files which the samples are read from.
+    """
     objects = load.read is not None and load.read.kind in _OBJECTS
     passing = taken is Taken.ELEMENTS if taken is not None else bool(load.keeper.saver)
-    return Severity.NOTE if objects and passing else None
+    return Severity.NOTE if (objects and passing) or (taken is None and _lies_beside(load)) else None
+
+
+def _lies_beside(load: Load) -> bool:
+    """Whether the samples are read from files, and what is kept is used beside them: not pictures, nor what a sample is cut out of as well."""
+    project, keeper = load.module.project, load.keeper
+    if load.read is not None and load.read.kind is KnownRead.SAMPLE:
+        return False
+    seen, owner, files = axes_of(project, keeper), owner_of(keeper), beside_files_of(project)
+    if seen.windows or seen.least > ROWS:
+        return False
+    if keeper.attribute:
+        return owner is not None and files.lies_beside(owner, keeper.attribute)
+    return keeper.live and not keeper.saver and files.round_reads(keeper.module, keeper.node)
 
 
 def _workers(load: Load) -> str:

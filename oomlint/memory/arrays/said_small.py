@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from oomlint.model.project import Project
 
 
+def owner_of(keeper: Keeper) -> ClassRef | None:
+    """The class of whose objects an attribute keeps it: a dataset, or the class around the statement."""
+    home = keeper.module.walk.scope_at(keeper.node).parent
+    return keeper.owner or (ClassRef(keeper.module, home) if home is not None and home.is_class else None)
+
+
 def axes_of(project: Project, keeper: Keeper) -> Axes:
     """The axes that are seen of what somebody keeps: an attribute, or a local name."""
-    scope = keeper.module.walk.scope_at(keeper.node)
     if not keeper.attribute:
-        return of_name(keeper.module, scope, keeper.names[-1]) if keeper.names else Axes()
-    home = scope.parent if scope.parent is not None and scope.parent.is_class else None
-    owner = keeper.owner or (ClassRef(keeper.module, home) if home is not None else None)
+        return of_name(keeper.module, keeper.module.walk.scope_at(keeper.node), keeper.names[-1]) if keeper.names else Axes()
+    owner = owner_of(keeper)
     return seen_axes_of(project).of_attribute(evaluator_of(project).lineage(owner), keeper.attribute) if owner is not None else Axes()
 
 
