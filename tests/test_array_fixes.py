@@ -134,7 +134,6 @@ def lists(value: str, item: str = "self.rows[i]", *, built: str = "pass", before
         pytest.param(lists(HALVES, "torch.tensor(self.rows[i])"), ["np.asarray(", ".item()"], id="an element"),
         pytest.param(lists(HALVES, "torch.tensor(self.rows[i : i + 3])"), ["np.asarray(", ".tolist()"], id="a slice"),
         pytest.param(lists(HALVES, built="self.top = max(self.rows)"), ["np.asarray(", ".tolist()", ".item()"], id="read as it is built"),
-        pytest.param(lists("open(path).readlines()"), ["np.array(", ".item()"], id="strings"),
     ],
 )
 def test_a_list_becomes_an_array_and_is_read_as_before(text: str, words: list[str], tmp_path: Path) -> None:
@@ -160,6 +159,13 @@ def test_a_list_that_is_used_as_a_list_gets_advice(text: str, tmp_path: Path) ->
     fix = found(tmp_path, "OOM110", text).fix
     assert fix is not None
     assert fix.safety is Safety.DISPLAY
+
+
+def test_texts_are_packed_and_not_padded_to_the_longest(tmp_path: Path) -> None:
+    fix = found(tmp_path, "OOM110", lists("open(path).readlines()")).fix
+    assert fix is not None
+    assert fix.safety is Safety.DISPLAY
+    assert "byte buffer" in fix.message
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ class ListForm(Struct, frozen=True):
 
 
 NUMBERS: Final = ListForm("numpy", "asarray", "store one array instead of a list, which workers share", ("", ".item()"), ("", ".tolist()"), goes_through=False)
-STRINGS: Final = ListForm("numpy", "array", NUMBERS.message, NUMBERS.element, NUMBERS.several, goes_through=False)
 TENSORS: Final = ListForm("torch", "stack", "store one tensor, which takes one file descriptor", None, ("list(", ")"), goes_through=True)
 
 

@@ -12,7 +12,7 @@ from oomlint.api_names import NEEDS_WORKERS
 from oomlint.finding import Fix, Safety
 from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.lazy_property import lazily_opened
-from oomlint.memory.fixes.list_to_array import NUMBERS, STRINGS, TENSORS, at_once, of_one_shape
+from oomlint.memory.fixes.list_to_array import NUMBERS, TENSORS, at_once, of_one_shape
 from oomlint.memory.fixes.shared_memory import shared
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.content_kinds import PayloadKind
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _PACK = Fix(Safety.DISPLAY, "pack the records into one byte buffer with an array of offsets, which workers share")
+# An array of strings has the room of the longest for each of them, four bytes a character: of texts it may be larger than the list.
+_PACK_TEXTS = Fix(
+    Safety.DISPLAY, "pack the strings into one byte buffer with an array of offsets, which workers share (`np.array` would pad each to the longest)"
+)
 FEWER = "set `num_workers=0`, or fewer than now if samples take long to make"
 _STACK = Fix(Safety.DISPLAY, "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets")
 
@@ -43,18 +47,20 @@ def _value(case: CopyCase) -> cst.BaseExpression | None:
 
 
 def as_array(case: CopyCase) -> Fix | None:
-    """OOM110: a list proven to hold numbers or strings becomes one array."""
+    """OOM110: a list proven to hold numbers becomes one array."""
     content = case.holding.content
     if content.kind is PayloadKind.PATHS:
         return None
+    if content.strings:
+        return _PACK_TEXTS
     value = _value(case)
-    if value is None or not (content.strings or content.numbers) or not content.words.startswith("a list"):
+    if value is None or not content.numbers or not content.words.startswith("a list"):
         return _PACK
     # With many workers over what is then one array in memory, the next thing to say would be OOM114.
     few = isinstance(case.workers.const, int) and case.workers.const < case.loader.module.project.settings.workers_over_memory
     if not few and not case.dataset.opens_files:
         return _PACK
-    return at_once(case.holding, value, NUMBERS if content.numbers else STRINGS) or _PACK
+    return at_once(case.holding, value, NUMBERS) or _PACK
 
 
 def mapped_or_tensor(case: CopyCase) -> Fix | None:
