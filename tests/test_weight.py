@@ -126,6 +126,7 @@ loader = DataLoader(Clips("clips.pkl"), num_workers=4MORE)
     [
         ("torch.from_numpy(self.clips[index]['frames'])", "", "OOM114"),
         ("torch.from_numpy(self.clips[index]['frames'])", ", multiprocessing_context='spawn'", "OOM110"),
+        ("self.clips[index]['frames'][:, :3]", "", "OOM114"),
         ("self.clips[index]['words']", "", "OOM110"),
     ],
 )

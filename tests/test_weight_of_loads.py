@@ -13,15 +13,26 @@ from oomlint.engine import RunOptions, run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from oomlint.finding import Finding
 
-def severities(tmp_path: Path, code: str, **files: str) -> list[str]:
-    """The severities of the findings of a code in a project of such files."""
+
+def check(folder: Path, code: str, files: dict[str, str]) -> list[Finding]:
+    """The findings of a code in a project of such files."""
     for name, text in files.items():
-        (tmp_path / f"{name}.py").write_text(dedent(text), encoding="utf-8")
+        (folder / f"{name}.py").write_text(dedent(text), encoding="utf-8")
     settings = Settings().with_overrides(select=[code], preview=True, severity="note")
-    report = run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1))
+    report = run([str(folder)], settings, folder, RunOptions(cache=False, processes=1))
     assert not report.failures
-    return [str(item.severity) for item in report.findings]
+    return list(report.findings)
+
+
+def severities(folder: Path, code: str, **files: str) -> list[str]:
+    return [str(item.severity) for item in check(folder, code, files)]
+
+
+def said(folder: Path, code: str, **files: str) -> list[str]:
+    """What the messages say behind the last semicolon."""
+    return [item.message.rpartition("; ")[2] for item in check(folder, code, files)]
 
 
 GAITS = """
@@ -172,3 +183,69 @@ SPOKEN = """
 )
 def test_what_a_round_uses_beside_the_file_that_it_reads_is_a_note(row: str, severity: str, tmp_path: Path) -> None:
     assert severities(tmp_path, "OOM402", spoken=SPOKEN.format(row=row)) == [severity]
+
+
+THUMBNAILS = """
+    import pickle
+
+    import numpy as np
+    from torch.utils.data import DataLoader
+    from torchvision import datasets
+
+
+    class Thumbnails(datasets.{base}):
+        def __init__(self, root, files):
+            self.data = []
+            for name in files:
+                with open(f"{{root}}/{{name}}", "rb") as file:
+                    self.data.append(pickle.load(file)["data"])
+            self.data = np.concatenate(self.data)
+
+        def __len__(self):
+            return len(self.data)
+
+        def __getitem__(self, index):
+            return self.data[index]
+
+
+    loader = DataLoader(Thumbnails("data", names), batch_size=64)
+"""
+
+
+@pytest.mark.parametrize(("base", "severity"), [("CIFAR10", "note"), ("VisionDataset", "warning")])
+def test_what_a_dataset_of_torchvision_holds_in_any_case_is_a_note(base: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM401", thumbnails=THUMBNAILS.format(base=base)) == [severity]
+
+
+MOVEMENTS = """
+    import joblib
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Movements(Dataset):
+        def __init__(self, paths):
+            self.movements = []
+            for path in paths:
+                self.movements.append(joblib.load(path)["positions"])
+
+        def __len__(self):
+            return len(self.movements)
+
+        def __getitem__(self, index):
+            return {item}
+
+
+    loader = DataLoader(Movements(paths), batch_size=64, num_workers=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ("self.movements[index]", "each of 4 workers copies the objects it reads"),
+        ("self.movements[index][:, :3]", "each spawned worker gets a copy"),
+        ("self.movements[index].reshape(-1, 3)", "each spawned worker gets a copy"),
+    ],
+)
+def test_what_has_axes_is_an_array_whatever_file_it_came_from(item: str, words: str, tmp_path: Path) -> None:
+    assert said(tmp_path, "OOM402", movements=MOVEMENTS.format(item=item)) == [words]

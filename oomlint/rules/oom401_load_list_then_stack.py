@@ -111,6 +111,7 @@ class LoadListThenStack(Rule):
     code = "OOM401"
     slug = "load-list-then-stack"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.DISPLAY
     weighs = Weighs(Consequence.ONCE)
     measured_as = Measurement(
@@ -124,4 +125,7 @@ class LoadListThenStack(Rule):
         """Yield the calls that make one array of a list of all that was read."""
         for join in joins(module, project):
             message = Message(f"`{join.name}` joins a list of all the data into one array", "while it runs, everything is in memory twice")
-            yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled(), facts=join.facts)
+            severity = Severity.NOTE if join.little else None
+            yield self.finding(
+                module.place(join.node), message, severity=severity, confidence=Confidence.MEDIUM, related=join.related, fix=filled(), facts=join.facts
+            )

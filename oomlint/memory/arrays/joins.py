@@ -14,7 +14,7 @@ from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import MAKES
 from oomlint.memory.arrays.kept_state import names_of
-from oomlint.memory.arrays.load_messages import proven_small
+from oomlint.memory.arrays.load_messages import proven_small, weighs_little
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.read_calls import runs_models
 from oomlint.memory.arrays.windows import gathered
@@ -58,6 +58,7 @@ class Join(Struct, frozen=True, eq=False):
     name: str
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
+    little: bool = False  # what is read weighs little
 
 
 def joins(module: Module, project: Project) -> Iterator[Join]:
@@ -94,7 +95,7 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
         kept = [first.module.place(first.node, f"{first.words} keeps it")] if first.node is not node else []
         spots += [*(module.place(load.node, "read here") for load in loads[1:]), *beside, *put, *kept]
         facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
-        yield Join(node, names.dotted(node.func), tuple(spots[:_MOST_RELATED]), facts)
+        yield Join(node, names.dotted(node.func), tuple(spots[:_MOST_RELATED]), facts, all(map(weighs_little, loads)))
     rows = [row for row in _rows(module, project) if row.node not in found]
     yield from rows
     yield from _gathered(module, project, {module.walk.scope_at(node) for node in (*found, *(row.node for row in rows))})

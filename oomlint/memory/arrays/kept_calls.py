@@ -234,8 +234,13 @@ class KeptCalls(KeptNames):
         return going.doing(DataTransform.MOVES, module, call)
 
     @staticmethod
-    def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going:
-        """The value after a call that nobody can look into: where it is not ``known`` to give all of it back, it may be anything, made again in each round."""
+    def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going | None:
+        """The value after a call that nobody can look into: where it is not ``known`` to give all of it back, it may be anything, made again in each round.
+
+        What each round has put on an accelerator goes to a network there: what that makes of it is no longer the data.
+        """
+        if not known and going.many and any(done.does is DataTransform.MOVES for done in going.passed):
+            return None
         going = replace(going, index=None, opened=going.opened and (bool(going.fields) or names.last_name(call.func) in CONTAINERS | WRAPPERS))
         return going if known else replace(going, hazy=True, since=call)
 

@@ -15,11 +15,15 @@ from oomlint.memory.arrays.said_small import axes_of, owner_of
 from oomlint.memory.datasets.beside_files import beside_files_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
+from oomlint.memory.datasets.sample_uses import has_arrays
+from oomlint.memory.datasets.torchvision_data import torchvision_data
+from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.model import names
+from oomlint.model.values import External, Instance
 from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
@@ -165,11 +169,24 @@ def told_of_pieces(load: Load, taken: Taken) -> Message:
 def severity_of(load: Load, taken: Taken | None = None) -> Severity | None:
     """A note for objects that were pickled or written as text, and that a script has in memory for a while: nothing is decoded, and nothing multiplies them.
 
-    So are values that lie beside the files which the samples are read from.
+    So is what weighs little.
     """
     objects = load.read is not None and load.read.kind in _OBJECTS
     passing = taken is Taken.ELEMENTS if taken is not None else bool(load.keeper.saver)
-    return Severity.NOTE if (objects and passing) or (taken is None and _lies_beside(load)) else None
+    return Severity.NOTE if (objects and passing) or (taken is None and weighs_little(load)) else None
+
+
+def weighs_little(load: Load) -> bool:
+    """Whether it is little beside what the project holds, or reads, in any case: by its use, or because a dataset of a library holds the same."""
+    return _lies_beside(load) or _is_of_library(load)
+
+
+def _is_of_library(load: Load) -> bool:
+    """Whether the class derives from a dataset of torchvision that holds all of its pictures itself: they are known to be small and few."""
+    owner = owner_of(load.keeper)
+    bases = evaluator_of(load.module.project).lineage(owner) if owner is not None else ()
+    known = [torchvision_data(base.name) for base in bases if isinstance(base, External)]
+    return any(one is not None and one.kept is not None for one in known)
 
 
 def _lies_beside(load: Load) -> bool:
@@ -191,10 +208,17 @@ def _workers(load: Load) -> str:
     readers = readers_of(load.keeper.module.project).of(owner) if owner is not None else None
     if readers is None or readers.helped is None:
         return ""
-    objects = load.read is not None and load.read.kind in _OBJECTS
+    objects = load.read is not None and load.read.kind in _OBJECTS and not _keeps_arrays(load.keeper)
     if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
         return f"; each {f'of {readers.workers}' if (readers.count or 0) > 1 else 'worker'} copies the objects it reads"
     return "" if _becomes_tensor(load.keeper) else "; each spawned worker gets a copy"
+
+
+def _keeps_arrays(keeper: Keeper) -> bool:
+    """Whether a sample uses what the dataset keeps as arrays: workers that are forked copy nothing of those but what Python knows of them."""
+    datasets = datasets_of(keeper.module.project)
+    dataset = datasets.of_value(Instance(keeper.owner, None)) if keeper.owner is not None else None
+    return dataset is not None and has_arrays(dataset, keeper.attribute, datasets.evaluator)
 
 
 def _becomes_tensor(keeper: Keeper) -> bool:

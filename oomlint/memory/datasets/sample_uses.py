@@ -208,8 +208,11 @@ def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:
                 parts.add(node.targets[0].target.value)
     frame = evaluator.calls.plain_frame(module, scope)
     for node in scope.nodes():
-        if isinstance(node, cst.Attribute) and node.attr.value in OF_ARRAYS and _is_part(node.value, parts):
+        if isinstance(node, cst.Attribute) and node.attr.value in OF_ARRAYS and (_is_part(node.value, parts) or _is_element(node.value, way.this, attribute)):
             return True
+        cut = isinstance(node, cst.Subscript) and len(node.slice) > 1 and any(isinstance(one.slice, cst.Slice) for one in node.slice)
+        if cut and isinstance(node, cst.Subscript) and (_is_part(node.value, parts) or _is_element(node.value, way.this, attribute)):
+            return True  # no list has axes
         if isinstance(node, cst.Call) and node.args and names.last_name(node.func) == "from_numpy" and _is_element(node.args[0].value, way.this, attribute):
             return True  # it takes nothing else
         if isinstance(node, cst.Call) and any(_is_part(arg.value, parts) for arg in node.args):
