@@ -249,3 +249,48 @@ MOVEMENTS = """
 )
 def test_what_has_axes_is_an_array_whatever_file_it_came_from(item: str, words: str, tmp_path: Path) -> None:
     assert said(tmp_path, "OOM402", movements=MOVEMENTS.format(item=item)) == [words]
+
+
+ROWS = """
+    import h5py
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Batches:
+        def __init__(self, path, size):
+            self.size = size
+            with h5py.File(path, "r") as file:
+                self.rows = file["rows"][:]
+
+        def __len__(self):
+            return len(self.rows) // self.size
+
+        def __iter__(self):
+            for first in range(0, len(self.rows), self.size):
+                yield [self.rows[number] for number in range(first, first + self.size)]
+
+
+    class Sounds(Dataset):
+        def __init__(self, path):
+            self.path = path
+
+        def __getitem__(self, row):
+            with h5py.File(self.path, "r") as file:
+                return torch.from_numpy(file["sounds"][row])
+
+
+    def train(model, optimizer, path):
+        for batch in {loader}:
+            loss = model(batch)
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "severity"),
+    [("DataLoader(Sounds(path), batch_sampler=Batches(path, 32))", "note"), ("DataLoader(Batches(path, 32), batch_size=None)", "warning")],
+)
+def test_what_a_sampler_goes_through_is_a_note(loader: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM305", rows=ROWS.format(loader=loader)) == [severity]

@@ -23,6 +23,7 @@ from oomlint.memory.arrays.kept_forms import (
     stands_in,
 )
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Given, Going, Keeping, KeptSearch
+from oomlint.memory.arrays.lookup_tables import stands_in_for_missing
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External, FunctionRef
@@ -132,7 +133,7 @@ class KeptNames(Keeping):
     def follow_attribute(self, search: KeptSearch, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
         """The value is kept on ``self``."""
         owner = scope.parent
-        if owner is None or not owner.is_class or going.part:
+        if owner is None or not owner.is_class or going.part or stands_in_for_missing(owner, name):
             return
         if search.inside is not None:
             if scope is search.inside and not going.hazy:

@@ -23,7 +23,7 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.model import names
-from oomlint.model.values import External, Instance
+from oomlint.model.values import ClassRef, External, Instance
 from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
@@ -178,7 +178,14 @@ def severity_of(load: Load, taken: Taken | None = None) -> Severity | None:
 
 def weighs_little(load: Load) -> bool:
     """Whether it is little beside what the project holds, or reads, in any case: by its use, or because a dataset of a library holds the same."""
-    return _lies_beside(load) or _is_of_library(load)
+    return _lies_beside(load) or _is_of_library(load) or _picks_samples(load)
+
+
+def _picks_samples(load: Load) -> bool:
+    """Whether it is what a sampler goes through."""
+    keeper = load.keeper
+    home = keeper.module.walk.scope_at(keeper.node).parent
+    return home is not None and home.is_class and readers_of(load.module.project).draws_for(ClassRef(keeper.module, home))
 
 
 def _is_of_library(load: Load) -> bool:

@@ -10,7 +10,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import is_zero, loaders_of
 from oomlint.memory.shared.start_methods import ALL, PORTABLE, StartMethods, methods_of, start_methods
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef
+from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Alternative, Frame, Instance
+    from oomlint.model.values import Alternative, Frame
     from oomlint.syntax.scopes import Scope
 
 # Classes of these libraries are called datasets, too, and no loader of torch reads them.
@@ -123,6 +123,7 @@ class ReadersOf:
         self.evaluator = self.loaders.evaluator
         self._by_module: AnswerMemory[str, list[DatasetReader]] = AnswerMemory(project.readings)
         self._known: AnswerMemory[ClassRef, Readers] = AnswerMemory(project.readings)
+        self._drawn: AnswerMemory[ClassRef, bool] = AnswerMemory(project.readings)
 
     def of(self, cls: ClassRef) -> Readers:
         """The loaders over objects of the class, or of one that derives from it."""
@@ -138,6 +139,20 @@ class ReadersOf:
     def read_any(self, near: Module) -> bool:
         """Whether a loader of the project is seen to read a dataset of the project."""
         return any(self._in(module) for module in self.project.mentioning([b"Loader"], near.path))
+
+    def draws_for(self, cls: ClassRef) -> bool:
+        """Whether a loader is given an object of the class to say which samples are in a batch: what that holds is not the samples."""
+        known = self._drawn.get(cls)
+        if known is None:
+            near = self.project.mentioning([b"Loader", b"ampler"], cls.module.path)
+            drawn = (one for module in near for loader in self.loaders.of(module) for one in self._samplers(loader))
+            known = self._drawn[cls] = any(cls in self.evaluator.lineage(one.cls) for one in drawn)
+        return known
+
+    def _samplers(self, loader: Loader) -> Iterator[Instance]:
+        for use in self.loaders.uses(loader):
+            given = (alt.value for word in ("batch_sampler", "sampler") for alt in self.loaders.argument(loader, word, use.frame))
+            yield from (one for one in given if isinstance(one, Instance))
 
     def over(self, loader: Loader) -> Readers:
         """One loader, whatever it reads."""
