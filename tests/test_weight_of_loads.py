@@ -294,3 +294,50 @@ ROWS = """
 )
 def test_what_a_sampler_goes_through_is_a_note(loader: str, severity: str, tmp_path: Path) -> None:
     assert severities(tmp_path, "OOM305", rows=ROWS.format(loader=loader)) == [severity]
+
+
+SUBJECTS = """
+    from scipy.io import loadmat
+    from torch.utils.data import ConcatDataset, DataLoader, Dataset
+
+
+    class Recording(Dataset):
+        def __init__(self, rows):
+            self.rows = rows
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, index):
+            return self.rows[index]
+
+
+    class Hands(ConcatDataset):
+        subjects = [1, 2, 3]
+
+        def __init__(self, root, subjects=None):
+            subjects = self.subjects if subjects is None else subjects
+            super().__init__([self.read(f"{{root}}/{{subject}}.mat") for subject in subjects])
+
+        def read(self, path):
+            return Recording(loadmat(path)["rows"])
+
+
+    def make(subjects):
+        return {made}
+
+
+    loader = DataLoader(make(None))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "severity"),
+    [
+        pytest.param("Hands('data')", "note", id="three of them"),
+        pytest.param("Hands('data', [1, 2])", "note", id="two of them"),
+        pytest.param("Hands('data', subjects=find('data'))", "warning", id="any number"),
+    ],
+)
+def test_a_handful_of_files_by_the_calls_in_sight_is_a_note(made: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", subjects=SUBJECTS.format(made=made)) == [severity]

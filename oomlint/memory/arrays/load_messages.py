@@ -19,10 +19,12 @@ from oomlint.memory.datasets.sample_uses import has_arrays
 from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import commented
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
-from oomlint.memory.shared.known_reads import LAZY, KnownRead
+from oomlint.memory.shared.known_reads import ALL_AT_ONCE, LAZY, WHOLE, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.model import names
+from oomlint.model.loops import FEW
 from oomlint.model.values import ClassRef, External, Instance
 from oomlint.syntax.nodes import path_of
 
@@ -178,7 +180,39 @@ def severity_of(load: Load, taken: Taken | None = None) -> Severity | None:
 
 def weighs_little(load: Load) -> bool:
     """Whether it is little beside what the project holds, or reads, in any case: by its use, or because a dataset of a library holds the same."""
-    return _lies_beside(load) or _is_of_library(load) or _picks_samples(load)
+    return _lies_beside(load) or _is_of_library(load) or _picks_samples(load) or _few_files(load)
+
+
+def _few_files(load: Load) -> bool:
+    """Whether it is known how many files are read by the calls in sight, and that they are a handful: recordings of three subjects.
+
+    Not of files that may each hold a whole dataset, and of which a part could be read.
+    """
+    if not load.many or load.read is None or (load.read.kind in WHOLE and load.read.origin not in ALL_AT_ONCE):
+        return False
+    calls = evaluator_of(load.module.project).calls
+    scope = load.module.walk.scope_at(load.node)
+    heads = [_head_around(load.module, load.node)]
+    if heads == [None]:
+        heads = [_head_around(site.module, site.call) for site in calls.sites(load.module, scope)]
+    return bool(heads) and all(head is not None and _is_handful(*head) for head in heads)
+
+
+def _head_around(module: Module, node: cst.CSTNode) -> tuple[Module, cst.BaseExpression] | None:
+    """What the innermost loop around an expression goes through."""
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.For):
+            return module, here.iter
+        if isinstance(here, cst.BaseComp):
+            return module, here.for_in.iter
+        if isinstance(here, cst.FunctionDef | cst.While):
+            break
+    return None
+
+
+def _is_handful(module: Module, iterable: cst.BaseExpression) -> bool:
+    count = constructions_of(module.project).count_by_callers(module, iterable)
+    return count is not None and count <= FEW
 
 
 def _picks_samples(load: Load) -> bool:

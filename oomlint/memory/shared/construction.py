@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.frameworks import STEP_METHODS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
@@ -25,6 +26,7 @@ _AT_START: Final = ("__init__", "__post_init__", "setup", "prepare_data")
 _PER_ITEM: Final = frozenset((*"__getitem__ __getitems__ __iter__ __next__ forward collate_fn collate __call__".split(), *STEP_METHODS))
 _SAME: Final = ("builtins.", "os.path.", "posixpath.")
 _DRAWS: Final = frozenset("random shuffle sample choice choices randint randperm permutation rand randn uniform normal multinomial integers".split())
+_MOST_CALLERS: Final = 32
 _MOST_FILES: Final = 12  # with loaders, in which one of a class is looked for
 _SMALL_LOOP: Final = 64  # a loop of so many rounds goes over splits or parts of a sample, not over samples
 
@@ -148,6 +150,15 @@ class Constructions:
         if number is None:
             number = self._by_default(module, iterable)
         return number if number is not None and (number <= _SMALL_LOOP or self.is_written_out(module, iterable)) else None
+
+    def count_by_callers(self, module: Module, iterable: cst.BaseExpression) -> int | None:
+        """The most rounds of a loop that a call in sight brings about; ``None`` where one of them may bring any number, or nobody calls."""
+        frames = self.evaluator.calls.frames(module, module.walk.scope_at(iterable), most=_MOST_CALLERS)
+        if len(frames) >= _MOST_CALLERS or any(frame.bound is None for frame in frames):
+            return None
+        used = [frame for frame in frames if frame.bound and not holds_tests(frame.bound[-1].frame.module)]  # a test hands over what is wrong as well
+        counts = [self.contents.count(iterable, frame) for frame in used]
+        return max((one for one in counts if one is not None), default=None) if None not in counts else None
 
     def is_written_out(self, module: Module, iterable: cst.BaseExpression) -> bool:
         """Whether an iterable is a list or tuple whose elements stand in the code: however many, somebody has typed them."""

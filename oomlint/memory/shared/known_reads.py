@@ -25,6 +25,7 @@ class KnownRead(Enum):
 
 # What may be a dataset by itself, and what is one sample: that counts only where many are collected.
 WHOLE: Final = frozenset({KnownRead.ARRAY, KnownRead.ARCHIVE, KnownRead.TORCH, KnownRead.OBJECT, KnownRead.TABLE})
+ALL_AT_ONCE: Final = frozenset({"scipy.io.loadmat"})  # there is no way to read a part of such a file
 # What makes an array of bytes that something else has read: of a line, a row of a table, an entry of a database.
 DECODERS: Final = frozenset({"numpy.frombuffer", "numpy.fromstring", "cv2.imdecode"})
 BY_NAME: Final = {
