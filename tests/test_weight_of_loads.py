@@ -341,3 +341,43 @@ SUBJECTS = """
 )
 def test_a_handful_of_files_by_the_calls_in_sight_is_a_note(made: str, severity: str, tmp_path: Path) -> None:
     assert severities(tmp_path, "OOM402", subjects=SUBJECTS.format(made=made)) == [severity]
+
+
+DRIVES = """
+    import os
+
+    import numpy as np
+    import torch
+    from PIL import Image
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Drives(Dataset):
+        def __init__(self, root, paths):
+            self.root = root
+            self.paths = paths
+            self.kept = {made}
+
+        def __len__(self):
+            return len(self.paths)
+
+        def __getitem__(self, index):
+            picture = Image.open(os.path.join(self.root, self.paths[index]))
+            return torch.from_numpy(np.asarray(picture)), torch.from_numpy({taken})
+
+
+    loader = DataLoader(Drives("data", names))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "taken", "severity"),
+    [
+        pytest.param(
+            "{name: np.load(f'{root}/{name}/track.npy') for name in os.listdir(root)}", "self.kept[self.paths[index].split('/')[0]]", "note", id="of a drive"
+        ),
+        pytest.param("[np.load(path.replace('.png', '.npy')) for path in paths]", "self.kept[index]", "warning", id="of each picture"),
+    ],
+)
+def test_an_array_for_each_picture_weighs_as_the_picture_does(made: str, taken: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", drives=DRIVES.format(made=made, taken=taken)) == [severity]

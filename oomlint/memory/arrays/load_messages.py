@@ -15,7 +15,7 @@ from oomlint.memory.arrays.said_small import axes_of, owner_of
 from oomlint.memory.datasets.beside_files import beside_files_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
-from oomlint.memory.datasets.sample_uses import has_arrays
+from oomlint.memory.datasets.sample_uses import has_arrays, one_a_sample
 from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import commented
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.loads import Load
+    from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.model.project import Module
 
 _MOST_RELATED: Final = 4
@@ -236,8 +237,8 @@ def _lies_beside(load: Load) -> bool:
     if load.read is not None and load.read.kind is KnownRead.SAMPLE:
         return False
     seen, owner, files = axes_of(project, keeper), owner_of(keeper), beside_files_of(project)
-    if seen.windows or seen.least > ROWS:
-        return False
+    if seen.windows or seen.least > ROWS or (load.many and load.read is not None and _is_one_a_sample(keeper)):
+        return False  # each sample has a file of its own: that may be a map of its picture
     if keeper.attribute:
         return owner is not None and files.lies_beside(owner, keeper.attribute)
     return keeper.live and not keeper.saver and files.round_reads(keeper.module, keeper.node)
@@ -257,9 +258,17 @@ def _workers(load: Load) -> str:
 
 def _keeps_arrays(keeper: Keeper) -> bool:
     """Whether a sample uses what the dataset keeps as arrays: workers that are forked copy nothing of those but what Python knows of them."""
-    datasets = datasets_of(keeper.module.project)
-    dataset = datasets.of_value(Instance(keeper.owner, None)) if keeper.owner is not None else None
-    return dataset is not None and has_arrays(dataset, keeper.attribute, datasets.evaluator)
+    dataset = _dataset_of(keeper)
+    return dataset is not None and has_arrays(dataset, keeper.attribute, evaluator_of(keeper.module.project))
+
+
+def _is_one_a_sample(keeper: Keeper) -> bool:
+    dataset = _dataset_of(keeper)
+    return dataset is not None and one_a_sample(dataset, keeper.attribute, evaluator_of(keeper.module.project))
+
+
+def _dataset_of(keeper: Keeper) -> Dataset | None:
+    return datasets_of(keeper.module.project).of_value(Instance(keeper.owner, None)) if keeper.owner is not None else None
 
 
 def _becomes_tensor(keeper: Keeper) -> bool:
