@@ -317,7 +317,7 @@ SUBJECTS = """
 
         def __init__(self, root, subjects=None):
             subjects = self.subjects if subjects is None else subjects
-            super().__init__([self.read(f"{{root}}/{{subject}}.mat") for subject in subjects])
+            super().__init__([self.read(f"{{root}}/{{subject}}.mat") for subject in subjects{more}])
 
         def read(self, path):
             return Recording(loadmat(path)["rows"])
@@ -332,15 +332,17 @@ SUBJECTS = """
 
 
 @pytest.mark.parametrize(
-    ("made", "severity"),
+    ("made", "more", "severity"),
     [
-        pytest.param("Hands('data')", "note", id="three of them"),
-        pytest.param("Hands('data', [1, 2])", "note", id="two of them"),
-        pytest.param("Hands('data', subjects=find('data'))", "warning", id="any number"),
+        pytest.param("Hands('data')", "", "note", id="three of them"),
+        pytest.param("Hands('data', [1, 2])", "", "note", id="two of them"),
+        pytest.param("Hands('data', subjects=find('data'))", "", "warning", id="any number"),
+        pytest.param("Hands('data')", " for root in find(root)", "warning", id="three of any number"),
+        pytest.param("[Hands(path) for path in find('data')]", "", "warning", id="three for any number"),
     ],
 )
-def test_a_handful_of_files_by_the_calls_in_sight_is_a_note(made: str, severity: str, tmp_path: Path) -> None:
-    assert severities(tmp_path, "OOM402", subjects=SUBJECTS.format(made=made)) == [severity]
+def test_a_handful_of_files_by_the_calls_in_sight_is_a_note(made: str, more: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", subjects=SUBJECTS.format(made=made, more=more)) == [severity]
 
 
 DRIVES = """

@@ -14,7 +14,8 @@ from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import MAKES
 from oomlint.memory.arrays.kept_state import names_of
-from oomlint.memory.arrays.load_messages import proven_small, weighs_little
+from oomlint.memory.arrays.little_weight import weighs_little
+from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.read_calls import runs_models
 from oomlint.memory.arrays.windows import gathered

@@ -10,22 +10,16 @@ import libcst as cst
 from oomlint.finding import Consequence, Message, Multiplier, Role, Severity, Weighs
 from oomlint.memory.arrays.kept import DataTransform
 from oomlint.memory.arrays.let_go import let_go_of
+from oomlint.memory.arrays.little_weight import dataset_of, weighs_little
 from oomlint.memory.arrays.piecewise import Taken
-from oomlint.memory.arrays.said_small import axes_of, owner_of
-from oomlint.memory.datasets.beside_files import beside_files_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
-from oomlint.memory.datasets.sample_uses import has_arrays, one_a_sample
-from oomlint.memory.datasets.torchvision_data import torchvision_data
+from oomlint.memory.datasets.sample_uses import has_arrays
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import commented
-from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
-from oomlint.memory.shared.known_reads import ALL_AT_ONCE, LAZY, WHOLE, KnownRead
-from oomlint.memory.shared.seen_axes import ROWS
+from oomlint.memory.shared.known_reads import LAZY, KnownRead
 from oomlint.model import names
-from oomlint.model.loops import FEW
-from oomlint.model.values import ClassRef, External, Instance
 from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
@@ -34,7 +28,6 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.loads import Load
-    from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.model.project import Module
 
 _MOST_RELATED: Final = 4
@@ -179,71 +172,6 @@ def severity_of(load: Load, taken: Taken | None = None) -> Severity | None:
     return Severity.NOTE if (objects and passing) or (taken is None and weighs_little(load)) else None
 
 
-def weighs_little(load: Load) -> bool:
-    """Whether it is little beside what the project holds, or reads, in any case: by its use, or because a dataset of a library holds the same."""
-    return _lies_beside(load) or _is_of_library(load) or _picks_samples(load) or _few_files(load)
-
-
-def _few_files(load: Load) -> bool:
-    """Whether it is known how many files are read by the calls in sight, and that they are a handful: recordings of three subjects.
-
-    Not of files that may each hold a whole dataset, and of which a part could be read.
-    """
-    if not load.many or load.read is None or (load.read.kind in WHOLE and load.read.origin not in ALL_AT_ONCE):
-        return False
-    calls = evaluator_of(load.module.project).calls
-    scope = load.module.walk.scope_at(load.node)
-    heads = [_head_around(load.module, load.node)]
-    if heads == [None]:
-        heads = [_head_around(site.module, site.call) for site in calls.sites(load.module, scope)]
-    return bool(heads) and all(head is not None and _is_handful(*head) for head in heads)
-
-
-def _head_around(module: Module, node: cst.CSTNode) -> tuple[Module, cst.BaseExpression] | None:
-    """What the innermost loop around an expression goes through."""
-    for here in module.walk.ancestors(node):
-        if isinstance(here, cst.For):
-            return module, here.iter
-        if isinstance(here, cst.BaseComp):
-            return module, here.for_in.iter
-        if isinstance(here, cst.FunctionDef | cst.While):
-            break
-    return None
-
-
-def _is_handful(module: Module, iterable: cst.BaseExpression) -> bool:
-    count = constructions_of(module.project).count_by_callers(module, iterable)
-    return count is not None and count <= FEW
-
-
-def _picks_samples(load: Load) -> bool:
-    """Whether it is what a sampler goes through."""
-    keeper = load.keeper
-    home = keeper.module.walk.scope_at(keeper.node).parent
-    return home is not None and home.is_class and readers_of(load.module.project).draws_for(ClassRef(keeper.module, home))
-
-
-def _is_of_library(load: Load) -> bool:
-    """Whether the class derives from a dataset of torchvision that holds all of its pictures itself: they are known to be small and few."""
-    owner = owner_of(load.keeper)
-    bases = evaluator_of(load.module.project).lineage(owner) if owner is not None else ()
-    known = [torchvision_data(base.name) for base in bases if isinstance(base, External)]
-    return any(one is not None and one.kept is not None for one in known)
-
-
-def _lies_beside(load: Load) -> bool:
-    """Whether the samples are read from files, and what is kept is used beside them: not pictures, nor what a sample is cut out of as well."""
-    project, keeper = load.module.project, load.keeper
-    if load.read is not None and load.read.kind is KnownRead.SAMPLE:
-        return False
-    seen, owner, files = axes_of(project, keeper), owner_of(keeper), beside_files_of(project)
-    if seen.windows or seen.least > ROWS or (load.many and load.read is not None and _is_one_a_sample(keeper)):
-        return False  # each sample has a file of its own: that may be a map of its picture
-    if keeper.attribute:
-        return owner is not None and files.lies_beside(owner, keeper.attribute)
-    return keeper.live and not keeper.saver and files.round_reads(keeper.module, keeper.node)
-
-
 def _workers(load: Load) -> str:
     """What worker processes do with the data of a dataset, where a loader of it is known to have some."""
     owner = load.keeper.owner
@@ -258,17 +186,8 @@ def _workers(load: Load) -> str:
 
 def _keeps_arrays(keeper: Keeper) -> bool:
     """Whether a sample uses what the dataset keeps as arrays: workers that are forked copy nothing of those but what Python knows of them."""
-    dataset = _dataset_of(keeper)
+    dataset = dataset_of(keeper)
     return dataset is not None and has_arrays(dataset, keeper.attribute, evaluator_of(keeper.module.project))
-
-
-def _is_one_a_sample(keeper: Keeper) -> bool:
-    dataset = _dataset_of(keeper)
-    return dataset is not None and one_a_sample(dataset, keeper.attribute, evaluator_of(keeper.module.project))
-
-
-def _dataset_of(keeper: Keeper) -> Dataset | None:
-    return datasets_of(keeper.module.project).of_value(Instance(keeper.owner, None)) if keeper.owner is not None else None
 
 
 def _becomes_tensor(keeper: Keeper) -> bool:
