@@ -241,7 +241,9 @@ class Access(Questions):
             found = self.attribute(value, name, rest)
             if found and not all(isinstance(a.value, Unknown | Absent) for a in found):
                 return found
-        return [Alternative(UNKNOWN)]
+            return [Alternative(UNKNOWN)]
+        method = self.method(value, "__getitem__")
+        return self.returned(method, (), rest) if method is not None else [Alternative(UNKNOWN)]
 
     def _enum_item(self, value: ClassRef, name: object, rest: tuple[Accessor, ...]) -> Alternatives:
         return self.class_member(value, name, rest, None) if isinstance(name, str) else [Alternative(UNKNOWN)]
