@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
-from oomlint.model.values import Absent, Alternative, Const, ExternalCall
+from oomlint.model.values import Alternative, Const, ExternalCall
 
 if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
@@ -49,11 +49,7 @@ PORTABLE = "spawn (macOS, Windows) and forkserver (Python 3.14+)"
 
 def start_methods(loaders: Loaders, loader: Loader, frame: Frame) -> StartMethods:
     """What counts for one loader: its own argument, the settings, ``set_start_method`` in the project, ``requires-python``."""
-    own = [
-        _named(alt)
-        for alt in loaders.argument(loader, "multiprocessing_context", frame)
-        if (not isinstance(alt.value, Absent) and alt.const is not None) or not isinstance(alt.value, Const | Absent)
-    ]
+    own = [_named(alt) for alt in loaders.argument(loader, "multiprocessing_context", frame)]
     known = {m for m in own if m}
     if len(known) == 1 and None not in own:
         method = known.pop()
