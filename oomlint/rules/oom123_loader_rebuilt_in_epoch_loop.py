@@ -41,6 +41,9 @@ class LoaderRebuiltInEpochLoop(Rule):
     whose rounds train the same model on the same batches again; where no training is in sight, its words say so. It is an error where each of
     these loaders is also kept: appended to a list, stored under a new key, or passed to `accelerator.prepare` inside the loop.
 
+    It is a warning where each round also makes the dataset again, or where the loader has `persistent_workers=True`, which then persist for one epoch.
+    Else it is a note, not shown by default: a loader that is built once would start its workers in each epoch just the same.
+
     A dataset that the loop makes again, too, of nothing that it changes, is the same in each epoch. A class out of sight that is called a
     `DataLoader`, and is given `num_workers` and batches, counts as one.
 
@@ -65,7 +68,7 @@ class LoaderRebuiltInEpochLoop(Rule):
 
     def train(model, dataset, epochs=10):
         for epoch in range(epochs):
-            loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2)
+            loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2, persistent_workers=True)
             for batch in loader:
                 model.step(batch)
     ```
@@ -97,7 +100,7 @@ class LoaderRebuiltInEpochLoop(Rule):
     code = "OOM123"
     slug = "loader-rebuilt-in-epoch-loop"
     severity = Severity.ERROR
-    lower = (Severity.WARNING,)
+    lower = (Severity.WARNING, Severity.NOTE)
     fixable = Safety.DISPLAY
     weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.STEPS, Multiplier.WORKERS), ByteSize(least=FORKED))
     measured_as = Measurement(
@@ -129,7 +132,8 @@ class LoaderRebuiltInEpochLoop(Rule):
             else:
                 message = Message("Each epoch builds this loader again from the same arguments", "all its workers stop and start again each time")
                 confidence = confidence_of(assumptions(workers) + (loader in presumed))
-                yield self.finding(place, message, severity=Severity.WARNING, confidence=confidence, related=related, fix=fix, facts=facts)
+                severity = Severity.WARNING if self._costs_more(loaders, loader, loop) else Severity.NOTE
+                yield self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
 
     @staticmethod
     def _workers(loaders: Loaders, loader: Loader) -> Alternative | None:
@@ -140,9 +144,18 @@ class LoaderRebuiltInEpochLoop(Rule):
         return None
 
     @staticmethod
+    def _costs_more(loaders: Loaders, loader: Loader, loop: cst.For | cst.While) -> bool:
+        """Whether one loader for all epochs would spare more than the arguments: its dataset is made again too, or its workers are meant to stay."""
+        dataset = loader.explicit("dataset")
+        if dataset is not None and changes_in([dataset.value], loop, loader.module, loader.scope):
+            return True
+        return any(is_true(alt.value) for alt in _persistent(loaders, loader))
+
+    @staticmethod
     def _advice(loaders: Loaders, loader: Loader) -> Fix:
-        given = [alt for use in loaders.uses(loader) for alt in loaders.argument(loader, "persistent_workers", use.frame)]
-        persist = all(is_true(alt.value) for alt in given) or torch_versions(loader.module.project, loader.module).lacks(PERSISTENT_WORKERS)
+        persist = all(is_true(alt.value) for alt in _persistent(loaders, loader)) or torch_versions(loader.module.project, loader.module).lacks(
+            PERSISTENT_WORKERS
+        )
         return Fix(Safety.DISPLAY, _ONCE if persist else f"{_ONCE}, with `persistent_workers=True`")
 
     @staticmethod
@@ -167,3 +180,8 @@ class LoaderRebuiltInEpochLoop(Rule):
             if written == "prepare":
                 return "passed to `prepare`, which stores it"
         return ""
+
+
+def _persistent(loaders: Loaders, loader: Loader) -> list[Alternative]:
+    """What `persistent_workers` can be."""
+    return [alt for use in loaders.uses(loader) for alt in loaders.argument(loader, "persistent_workers", use.frame)]
