@@ -35,6 +35,9 @@ class PythonObjectsCopiedByWorkers(Rule):
     (`paths`, `files`). Attributes that by their name hold one small value a sample or a summary (`labels`, `ids`, `vocab`) are silent, and so is
     what is read only under a flag that is off for as long as the dataset lives (`if self.is_test:`).
 
+    Records of unknown number that describe samples which are read from files are a note below four workers (the setting `workers-over-memory`): one
+    or two copies of them are little beside the samples.
+
     ## Why is this bad
 
     Under fork the container is shared at first. Reading an element changes its reference count, which writes to its page, which copies the

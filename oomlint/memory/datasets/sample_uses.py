@@ -10,7 +10,7 @@ from oomlint.api_names import OF_ARRAYS
 from oomlint.memory.datasets.sample_body import item_of
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
-from oomlint.model.values import External, FunctionRef
+from oomlint.model.values import External, FunctionRef, Instance
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.model.questions import Questions
-    from oomlint.model.values import Instance, Value
+    from oomlint.model.values import Value
 
 _TAKE_ARRAYS: Final = ("numpy.", "torch.from_numpy", "torch.as_tensor", "torch.tensor")
 _ITERATE: Final = frozenset("len list tuple set dict sorted enumerate zip sum max min iter next map filter any all array asarray tensor sample choice".split())
@@ -142,11 +142,41 @@ def is_looked_into(dataset: Dataset, attribute: str, evaluator: Questions) -> bo
     instance = dataset.instance
     if instance is None:
         return True
-    return any(
-        isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute) and _takes_out(node, way.function, instance, evaluator, 0)
+    for way in _ways(instance, evaluator):
+        for node in way.function.scope.nodes():
+            if isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute):
+                parts = _unpacked(node, way.function)
+                if _are_indexed(parts, way.function) if parts else _takes_out(node, way.function, instance, evaluator, 0):
+                    return True
+    return False
+
+
+def holds_containers(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether code that reads a sample looks into an element of an attribute: goes through it, or takes a part out of it."""
+    instance = dataset.instance
+    return instance is not None and any(
+        isinstance(node, cst.Subscript) and _is_attribute(node.value, way.this, attribute) and _takes_out(node, way.function, instance, evaluator, 0)
         for way in _ways(instance, evaluator)
         for node in way.function.scope.nodes()
     )
+
+
+def _unpacked(node: cst.CSTNode, function: FunctionRef) -> set[str]:
+    """The names that a value is unpacked into: ``mean, std = self.scale``."""
+    above = function.module.walk.parents.get(node)
+    target = above.targets[0].target if isinstance(above, cst.Assign) and above.value is node else None
+    names_given = [one.value for one in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
+    return {one.value for one in names_given if isinstance(one, cst.Name)}
+
+
+def _are_indexed(parts: set[str], function: FunctionRef) -> bool:
+    """Whether an element is taken of one of the names, by a number or key that is not written there."""
+    for node in function.scope.nodes():
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value in parts:
+            index = node.slice[0].slice
+            if not isinstance(index, cst.Index) or not isinstance(index.value, cst.BaseNumber | cst.BaseString):
+                return True
+    return False
 
 
 def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, evaluator: Questions, depth: int) -> bool:
@@ -157,6 +187,8 @@ def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, eva
         return isinstance(above.operator, cst.In | cst.NotIn)
     if isinstance(above, cst.BooleanOperation) or (isinstance(above, cst.IfExp) and node is not above.test):
         return _takes_out(above, function, instance, evaluator, depth)
+    if isinstance(above, cst.Assign) and above.value is node and isinstance(above.targets[0].target, cst.Name) and depth <= _DEEPEST:
+        return _is_taken_out_of(above.targets[0].target.value, function, instance, evaluator, depth)
     if isinstance(above, cst.Element | cst.DictElement):
         display = walk.parents[above]
         return isinstance(walk.parents.get(display), cst.Return) and function.scope.name != "__getitem__"  # who called may take it out again
@@ -176,17 +208,27 @@ def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, eva
         param = parameter_of(one, call, above) if isinstance(one, FunctionRef) else None
         if param is None or not isinstance(one, FunctionRef):
             return True
-        reads = (read for read in one.scope.nodes() if isinstance(read, cst.Name) and read.value == param)
-        if any(_takes_out(read, one, instance, evaluator, depth + 1) for read in reads if not isinstance(one.module.walk.parents.get(read), cst.Param)):
+        if _is_taken_out_of(param, one, instance, evaluator, depth):
             return True
     return False
+
+
+def _is_taken_out_of(name: str, function: FunctionRef, instance: Instance, evaluator: Questions, depth: int) -> bool:
+    """Whether a function takes something out of what a name of it has."""
+    parents = function.module.walk.parents
+    named = (node for node in function.scope.nodes() if isinstance(node, cst.Name) and node.value == name)
+    reads = (node for node in named if not isinstance(parents.get(node), cst.Param | cst.AssignTarget))
+    return any(_takes_out(read, function, instance, evaluator, depth + 1) for read in reads)
 
 
 def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator: Questions) -> list[Value]:
     func = call.func
     if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == names.self_name(function.scope):
         method = evaluator.method(instance, func.attr.value)
-        return [method] if method is not None else []
+        if method is not None:
+            return [method]
+        held = (alt.value for alt in evaluator.attribute(instance, func.attr.value, ())[:3])
+        return [called for one in held if isinstance(one, Instance) and (called := evaluator.method(one, "__call__")) is not None]
     return [alt.value for alt in evaluator.values(func, evaluator.calls.plain_frame(function.module, function.scope))[:1]]
 
 

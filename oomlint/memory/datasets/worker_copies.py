@@ -12,13 +12,14 @@ from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multipli
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.heaviest import likely_bytes
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
-from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_numpy, one_a_sample, takes_index
+from oomlint.memory.datasets.sample_uses import has_arrays, holds_containers, is_looked_into, is_numpy, one_a_sample, takes_index
 from oomlint.memory.datasets.samples import held_bytes
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.loaders.loader_classes import made_by_classes
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, IN_MEMORY, PAYLOAD, Content, PayloadKind
+from oomlint.memory.shared.content_kinds import CELL, FIELD, IN_MEMORY, PAYLOAD, Content, PayloadKind
+from oomlint.memory.shared.known_libraries import COCO_INDEX
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact
     from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.model.project import Module, Project
+    from oomlint.model.questions import Questions
 
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _MANY = 8  # processes that take 1 GiB together however they start: 139 MiB each under spawn and forkserver
@@ -287,7 +289,6 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
 
 
 def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
-    del settings
     copied = [
         h
         for h in held
@@ -300,7 +301,8 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     arrays = [h for h in copied if has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
     copied = [h for h in copied if not _may_hold_arrays(h.content) or h not in arrays]
     headers = [h for h in arrays if h.content.kind is PayloadKind.BLOB and not methods.only_pickles]  # what is large in it stays shared
-    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader)] + [
+    few = 0 < _many(workers) < settings.workers_over_memory
+    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader) or (few and _is_aside(h, dataset))] + [
         h for h in held if h.read and h.content.kind is PayloadKind.PATHS
     ]
     heavy = [h for h in copied if h not in light]
@@ -364,16 +366,25 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
         return True
     record = content.element
-    if _is_beside(content) and (dataset.opens_files or any(one.content.kind in PAYLOAD for one in dataset.every() if one.read)):
+    if _is_beside(content, dataset, holding.name, evaluator) and (
+        dataset.opens_files or any(one.content.kind in PAYLOAD for one in dataset.every() if one.read)
+    ):
         return True  # a table says something of each sample, which is somewhere else
     if record is not None and record.dataset is not None:
         return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)
     return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
 
 
-def _is_beside(content: Content) -> bool:
-    """Whether a container has a value of a table for each sample."""
-    return content.element is not None and content.element.words == CELL.words
+def _is_aside(holding: Holding, dataset: Dataset) -> bool:
+    """Whether records of unknown number describe samples that are read from files: what a few workers copy of them is little beside those."""
+    content = holding.content
+    return dataset.opens_files and content.count is None and not content.size.known and content.words != COCO_INDEX
+
+
+def _is_beside(content: Content, dataset: Dataset, name: str, evaluator: Questions) -> bool:
+    """Whether a container has a value of a table for each sample, or a field of a record that nobody looks into."""
+    of = content.element.words if content.element is not None else ""
+    return of == CELL.words or (of == FIELD.words and not holds_containers(dataset, name, evaluator))
 
 
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
@@ -414,7 +425,11 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
     if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None
-    holding = min(whole, key=lambda h: (_is_beside(h.content), h.content.kind in shared, -_extent(h, dataset, loader), h.content.doubt))
+    evaluator = datasets_of(loader.module.project).evaluator
+    holding = min(
+        whole,
+        key=lambda h: (_is_beside(h.content, owner_of(dataset, h), h.name, evaluator), h.content.kind in shared, -_extent(h, dataset, loader), h.content.doubt),
+    )
     costs = f"costs {FORKED_MIB} MiB plus its batches in flight"
     much = _much(holding)
     weighs = _COPIES

@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, PAYLOAD, Classifier, Content, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, FIELD, NOTHING, PAYLOAD, Classifier, Content, PayloadKind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value
 from oomlint.syntax.nodes import UNKNOWN_KEY
@@ -108,8 +108,8 @@ class Containers(Classifier):
             kind, words = PayloadKind.TENSORS, f"a {word} of tensors"
         elif inner is PayloadKind.PATHS and element.element is not None and word != "dict":  # of a dictionary the keys may be few folders
             kind, words = PayloadKind.OBJECTS, f"a {word} of {_plural(element.words)}"
-        elif element.words == CELL.words:
-            kind, words = PayloadKind.OBJECTS, f"a {word} of values of a table"
+        elif element.words in {CELL.words, FIELD.words}:
+            kind, words = PayloadKind.OBJECTS, f"a {word} of {'values of a table' if element.words == CELL.words else 'fields of records'}"
         elif inner in _OF:
             kind, elements = _OF[inner]
             words = f"a {word} of {elements}"
@@ -119,7 +119,7 @@ class Containers(Classifier):
             kind, words = PayloadKind.OBJECTS, f"a {word} of {element.words} objects"
         elif inner in _LIKE_ELEMENT:
             kind, words = inner, f"a {word} of {_plural(element.words)}"
-        strings = kind is PayloadKind.OBJECTS and inner is PayloadKind.TEXT and element.words != CELL.words
+        strings = kind is PayloadKind.OBJECTS and inner is PayloadKind.TEXT and element.words not in {CELL.words, FIELD.words}
         numbers = inner is PayloadKind.SCALAR and element.numbers
         return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=element.dataset)
 

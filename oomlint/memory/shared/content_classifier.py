@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from oomlint.memory.shared.containers import Containers
 from oomlint.memory.shared.content_by_syntax import WrittenForms
-from oomlint.memory.shared.content_kinds import CELL, DEEPEST, NOTHING, ROW, Content, PayloadKind, worst
-from oomlint.memory.shared.known_libraries import Libraries
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, FIELD, NOTHING, ROW, Content, PayloadKind, worst
+from oomlint.memory.shared.known_libraries import PARSED, Libraries
 from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import (
@@ -97,8 +97,11 @@ class Contents(Containers, Libraries, WrittenForms):
             return self._one_of(self.of(value.iterable, value.frame), value.index)
         if isinstance(value, PartOfEach) and value.whole is not None and len(value.accessors) == 1:
             how, name = value.accessors[0]
+            whole = self._of_value(value.whole)
+            if how == "item" and whole.kind is PayloadKind.OBJECTS and PARSED.fullmatch(whole.words):
+                return FIELD
             cell = isinstance(name, str) and (how == "item" or name not in _OF_ROWS)
-            return CELL if cell and self._of_value(value.whole).words == ROW.words else NOTHING
+            return CELL if cell and whole.words == ROW.words else NOTHING
         if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None:
             return self.written(value.node, value.frame)
         return NOTHING

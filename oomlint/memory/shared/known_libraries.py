@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COCO_INDEX = "a COCO index of dicts"
 COCO_DATASETS = ("torchvision.datasets.CocoDetection", "torchvision.datasets.CocoCaptions")  # each keeps such an index as `coco`
+PARSED = re.compile(r"what `[\w.]+` returns")  # what a parser makes of a text, or a pickle of a file
 GENERATORS = frozenset({"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"})
 _FRAME_LOADERS = re.compile(r"^pandas\.(read_\w+|DataFrame|concat|merge)$|^(polars|dask\.dataframe)\.")
 _NUMPY_MAKERS = frozenset(
