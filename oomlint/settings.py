@@ -136,8 +136,8 @@ class Settings:
     baseline: Annotated[str | None, _About("File of findings that are neither shown nor fixed, from the project's root; `--write-baseline` makes it.")] = None
     start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
     requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
-    workers_over_memory: Annotated[int, _About("OOM114: the number of workers from which a dataset in memory is reported.", least=1)] = 4
-    worker_limit: Annotated[int, _About("OOM120: the number of workers from which a loader is reported.", least=1)] = 16
+    workers_over_memory: Annotated[int, _About("OOM110, OOM114: the number of workers from which they are many for a dataset.", least=1)] = 4
+    worker_limit: Annotated[int, _About("OOM114, OOM120: the number of workers from which they are many for any loader.", least=1)] = 16
     worker_cap: Annotated[int, _About("OOM120: the number of workers from which a number written in the code is a warning; below it is a note.", least=1)] = 32
     small_bytes: Annotated[int, _About("Data proven to be under this many bytes in all is small: no finding.", least=0)] = 16 * 2**20
     small_elements: Annotated[int, _About("Containers proven to hold under this many elements are small: no finding.", least=0)] = 50_000

@@ -135,6 +135,101 @@ def test_forked_workers_do_not_copy_the_arrays_in_records(taken: str, more: str,
     assert only(check(tmp_path, {"train.py": text}, "OOM11")).code == code
 
 
+FRAMES = """\
+import h5py
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Frames(Dataset):
+    def __init__(self, path, transform):
+        self.frames = READ
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.frames)
+
+    def __getitem__(self, index):
+        return TAKEN
+
+
+def make(path, transform):
+    return DataLoader(Frames(path, transform), num_workers=COUNT)
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "taken", "count", "severity"),
+    [
+        ("np.load(path)", "self.frames[index]", 8, "warning"),
+        ("np.load(path)", "np.random.permutation(self.frames[index])", 8, "warning"),
+        ("np.load(path)", "self.transform(self.frames[index])", 8, "note"),
+        ("np.load(path)", "self.transform(self.frames[index])", 16, "warning"),
+        ("np.zeros((4096, 256, 256))", "self.transform(self.frames[index])", 8, "warning"),
+        ("h5py.File(path)['frames'][:]", "self.transform(self.frames[index])", 8, "warning"),
+    ],
+)
+def test_workers_that_transform_what_they_index_are_a_note(read: str, taken: str, count: int, severity: str, tmp_path: Path) -> None:
+    text = FRAMES.replace("READ", read).replace("TAKEN", taken).replace("COUNT", str(count))
+    assert only(check(tmp_path, {"train.py": text}, "OOM114")).severity == severity
+
+
+TITLES = """\
+import json
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Songs(Dataset):
+    def __init__(self, path):
+        self.songs = json.load(open(path))
+
+    def __len__(self):
+        return len(self.songs)
+
+    def __getitem__(self, index):
+        return self.songs[index]["words"], WAVE
+
+
+loader = DataLoader(Songs("songs.json"), num_workers=COUNT)
+"""
+
+
+@pytest.mark.parametrize(
+    ("wave", "count", "severity"), [('np.load(f"{index}.npy")', 2, "note"), ('np.load(f"{index}.npy")', 4, "warning"), ("index", 2, "warning")]
+)
+def test_a_few_workers_copy_little_of_records_that_stand_beside_files(wave: str, count: int, severity: str, tmp_path: Path) -> None:
+    text = TITLES.replace("WAVE", wave).replace("COUNT", str(count))
+    assert only(check(tmp_path, {"train.py": text}, "OOM110")).severity == severity
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "severity"),
+    [("", "", "note"), ("", ", persistent_workers=True", "warning"), ("dataset = Songs('songs.json')", "", "warning")],
+)
+def test_a_loader_that_is_built_again_alone_is_a_note(made: str, more: str, severity: str, tmp_path: Path) -> None:
+    text = f"""\
+    from songs import Songs
+    from torch.utils.data import DataLoader
+
+    def train(model, dataset, epochs):
+        for epoch in range(epochs):
+            {made or "pass"}
+            for batch in DataLoader(dataset, num_workers=4{more}):
+                model.step(batch)
+    """
+    files = {"train.py": text, "songs.py": TITLES.replace("WAVE", "index").partition("loader =")[0]}
+    assert only(check(tmp_path, files, "OOM123")).severity == severity
+
+
+def test_a_context_that_may_be_none_says_nothing_of_how_workers_start(tmp_path: Path) -> None:
+    text = FRAMES.replace("READ", "np.load(path)").replace("TAKEN", "self.frames[index]").replace("COUNT", "8, multiprocessing_context=context")
+    text = text.replace("def make(path, transform)", "def make(path, transform, main=True)").replace(
+        "    return DataLoader", "    context = None if main else 'forkserver'\n    return DataLoader"
+    )
+    assert only(check(tmp_path, {"train.py": text}, "OOM11")).code == "OOM114"
+
+
 PICTURES = """\
 import json
 

@@ -81,6 +81,7 @@ class Dataset(Struct, frozen=True, eq=False):
     iterable: bool = False
     reads_files: bool = False
     works: bool = False
+    draws: bool = False
     unknown: bool = False  # __getitem__ calls what nobody can look into
     picklable: bool = False  # a __getstate__ or __reduce__ of its own
     local: bool = False  # a class inside a function
@@ -104,8 +105,13 @@ class Dataset(Struct, frozen=True, eq=False):
 
     @property
     def does_work(self) -> bool:
-        """Whether reading a sample computes something worth a process."""
+        """Whether a sample is made of what is read for it: transformed, tokenised, decoded."""
         return self.works or any(one.does_work for one in self.inner)
+
+    @property
+    def draws_numbers(self) -> bool:
+        """Whether reading a sample draws random numbers."""
+        return self.draws or any(one.draws_numbers for one in self.inner)
 
 
 class Datasets:
@@ -299,7 +305,7 @@ class Datasets:
         reads = body.reads_files or any(h.read and h.content.kind in {PayloadKind.H5, PayloadKind.HANDLE} for h in holdings)
         return Dataset(
             f"`{cls.scope.name}`", cls.module, cls.scope.node, value, holdings, tuple(inner), iterable,
-            reads or inherits == "library", body.works or inherits == "library", body.unknown, picklable, local,
+            reads or inherits == "library", body.works or inherits == "library", body.draws, body.unknown, picklable, local,
         )  # fmt: skip
 
     def _wrapped(self, value: Instance, holdings: tuple[Holding, ...], depth: int) -> list[Dataset]:

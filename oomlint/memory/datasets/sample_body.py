@@ -26,12 +26,12 @@ _READS_FILE = frozenset(
     "load_obj loadz get_object begin cursor".split(),
 )
 _WORKS = frozenset(
-    "tokenize encode encode_plus tokenizer transform transforms augment random shuffle choice randint uniform normal randn rand sample resize crop flip rotate "
-    "preprocess process feature_extractor processor batch_encode_plus interpolate resample spectrogram pad_sequence fft stft warp normalize permutation "
-    "randperm Compose apply".split(),
+    "tokenize encode encode_plus tokenizer transform transforms augment resize crop flip rotate preprocess process feature_extractor processor "
+    "batch_encode_plus interpolate resample spectrogram pad_sequence fft stft warp normalize Compose apply".split(),
 )
+_DRAWS = frozenset("random shuffle choice randint uniform normal randn rand sample permutation randperm".split())
 _QUIET = frozenset({"torch", "numpy", "builtins", "random", "math", "copy", "collections", "pandas", "itertools", "functools", "operator", "scipy", "time"})
-_WORDS_OF_WORK = ("transform", "augment", "token", "process", "random", "decode", "crop", "resize", "extract")
+_WORDS_OF_WORK = ("transform", "augment", "token", "process", "decode", "crop", "resize", "extract")
 
 
 def item_of(value: Instance, evaluator: Questions) -> FunctionRef | None:
@@ -50,6 +50,7 @@ class SampleBody:
         self.attributes: set[str] = set()
         self.reads_files = False
         self.works = False
+        self.draws = False  # random numbers, an order or a choice: less work than a process costs
         self.unknown = False  # something is called of which nobody can say what it does
         self.stores: list[tuple[Effect, Module, Scope]] = []
         self._seen: set[Scope] = set()
@@ -111,6 +112,8 @@ class SampleBody:
             )
         ):
             self.works = True
+        elif name in _DRAWS or "random" in name.lower():
+            self.draws = True
 
     def _harmless(self, node: cst.Call, frame: Frame) -> bool:
         """Whether a call is of a library that reads no files, or a method of a plain value."""

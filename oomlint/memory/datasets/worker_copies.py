@@ -46,6 +46,7 @@ _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
 _PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
 _DESCRIPTORS = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
 _TOLD_BESIDE = "OOM114"  # where the number is given; the others are about the data
+_WHOLE = "read whole from HDF5"
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
@@ -423,7 +424,7 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     if not whole or _is_served_unseen(dataset):
         return None
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
-    if dataset.does_work and all(h.content.kind in shared for h in whole):
+    if (dataset.does_work or dataset.draws_numbers) and all(h.content.kind in shared for h in whole):
         return None
     evaluator = datasets_of(loader.module.project).evaluator
     holding = min(
@@ -446,7 +447,15 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     who = "One worker per CPU core indexes" if count < 0 else f"{count} workers index"
     message = Message(f"{who} `{holding.name}`, which is already in memory", how)
     few = weighs is _PROCESSES and 0 <= count < _MANY  # that is all that they cost
-    return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.NOTE if few else Severity.WARNING, weighs)
+    busy = dataset.does_work and 0 <= count < settings.worker_limit and not methods.only_pickles and not any(_is_large(h.content, settings) for h in whole)
+    severity = Severity.NOTE if few or busy else Severity.WARNING
+    return _case("OOM114", loader, dataset, holding, workers, methods, message, severity, weighs)
+
+
+def _is_large(content: Content, settings: Settings) -> bool:
+    """Whether an array is proven large, or is all that an HDF5 file has under a name, which is seldom little."""
+    size = content.size.exact
+    return size >= settings.array_bytes if size is not None else _WHOLE in content.words
 
 
 def _is_served_unseen(dataset: Dataset) -> bool:
