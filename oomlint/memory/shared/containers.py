@@ -11,7 +11,7 @@ from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import CELL, DEEPEST, FIELD, NOTHING, PAYLOAD, Classifier, Content, PayloadKind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value
-from oomlint.syntax.nodes import UNKNOWN_KEY
+from oomlint.syntax.nodes import UNKNOWN_KEY, block_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,7 +197,7 @@ class Containers(Classifier):
             if isinstance(node, cst.For):
                 rounds = self.count(node.iter, frame)
                 if rounds is None:
-                    return None
+                    return self._stopped_at(node, frame)
                 total *= rounds
         if effect.kind in _MANY_AT_ONCE and effect.value is not None:
             inner = self.count(effect.value, frame)
@@ -205,6 +205,24 @@ class Containers(Classifier):
         if frame.scope.name != "__init__" and frame.scope.is_function and total == 1:
             return None
         return total
+
+    def _stopped_at(self, loop: cst.For, frame: Frame) -> int | None:
+        """How many elements a loop collects that ends itself once they are there: ``if len(found) >= 1000: break``."""
+        for part in block_of(loop.body):
+            if not isinstance(part, cst.If) or not any(isinstance(end, cst.Break) for end in block_of(part.body)):
+                continue
+            tests = [part.test]
+            while tests:
+                test = tests.pop()
+                if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):  # the other side asks whether there is a limit
+                    tests += [test.left, test.right]
+                    continue
+                most = _limit_of(test)
+                found = [alt.const for alt in self.evaluator.values(most, frame)[:6]] if most is not None else []
+                numbers = [one for one in found if isinstance(one, int) and not isinstance(one, bool)]
+                if numbers and len(numbers) == len(found):
+                    return max(numbers)
+        return None
 
     def count(self, node: cst.BaseExpression, frame: Frame) -> int | None:
         """How many elements an iterable has at most; ``None`` where nobody knows."""
@@ -297,6 +315,15 @@ def _until(frame: Frame, node: cst.CSTNode) -> list[cst.CSTNode]:
             break
         found.append(here)
     return found
+
+
+def _limit_of(test: cst.BaseExpression) -> cst.BaseExpression | None:
+    """What the length of a container has reached where a test holds."""
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return None
+    operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
+    reached = isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.Equal)
+    return right if reached and isinstance(test.left, cst.Call) and names.last_name(test.left.func) == "len" else None
 
 
 def _looped(effect: Effect, frame: Frame) -> bool:
