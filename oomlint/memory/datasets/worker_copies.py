@@ -11,16 +11,25 @@ from oomlint.catalogue import in_preview
 from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.heaviest import likely_bytes
-from oomlint.memory.datasets.name_uses import loads_itself, names_files
-from oomlint.memory.datasets.sample_uses import has_arrays, holds_containers, is_looked_into, is_numpy, one_a_sample, takes_index
-from oomlint.memory.datasets.samples import held_bytes
-from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
+from oomlint.memory.datasets.held_weight import (
+    MOST_STORAGES,
+    as_used,
+    extent,
+    is_aside,
+    is_beside,
+    is_large,
+    is_light,
+    is_option,
+    is_small,
+    may_hold_arrays,
+    owner_of,
+    wholly_held,
+)
+from oomlint.memory.datasets.sample_uses import has_arrays, one_a_sample, takes_index
+from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.loaders.loader_classes import made_by_classes
-from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, FIELD, IN_MEMORY, PAYLOAD, Content, PayloadKind
-from oomlint.memory.shared.known_libraries import COCO_INDEX
-from oomlint.memory.shared.seen_axes import ROWS
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
 from oomlint.weighing import words
@@ -34,11 +43,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact
     from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
 
-_MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _MANY = 8  # processes that take 1 GiB together however they start: 139 MiB each under spawn and forkserver
-_UNSEEN = frozenset({PayloadKind.OBJECTS, PayloadKind.BLOB})  # what a file is thought to hold of which nobody sees more
 _SHARED = frozenset({PayloadKind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.FRAME})
 _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
@@ -46,7 +52,6 @@ _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
 _PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
 _DESCRIPTORS = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
 _TOLD_BESIDE = "OOM114"  # where the number is given; the others are about the data
-_WHOLE = "read whole from HDF5"
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
@@ -171,11 +176,11 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
         if in_preview(code) and not settings.preview:
             continue
         for part in [dataset] if code == _TOLD_BESIDE else _parts(dataset):
-            mine = [h for h in part.every() if not _is_option(h, owner_of(part, h), loader)]
+            mine = [h for h in part.every() if not is_option(h, owner_of(part, h), loader)]
             every = [(used, is_small(used.content, settings)) for used in (as_used(h, part, loader) for h in mine)]
             # Tensors each take a descriptor, however small they are.
             counted = code == "OOM113"
-            held = [h for h, small in every if not small or (counted and h.content.kind is PayloadKind.TENSORS and (h.content.count or 0) >= _MOST_STORAGES)]
+            held = [h for h, small in every if not small or (counted and h.content.kind is PayloadKind.TENSORS and (h.content.count or 0) >= MOST_STORAGES)]
             case = _JUDGES[code](loader, part, held, workers, methods, settings)
             if case is not None:
                 yield case
@@ -186,30 +191,6 @@ def _parts(dataset: Dataset) -> list[Dataset]:
     if dataset.instance is not None or len(dataset.inner) < 2:  # noqa: PLR2004 - of several
         return [dataset]
     return [part for one in dataset.inner for part in _parts(replace(one, alternative=dataset.alternative))]
-
-
-def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
-    """The same with its bytes, where they are known; what a file of torch is thought to hold are arrays where the samples are taken for such."""
-    content = holding.content
-    if holding.read and content.kind in PAYLOAD and not content.size.known:
-        size = held_bytes(loader.module.project, owner_of(dataset, holding), holding)
-        content = replace(content, size=Size(size)) if size is not None else content
-        holding = replace(holding, content=content)
-    if content.kind is PayloadKind.TENSORS and is_numpy(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
-        return replace(holding, content=replace(content, kind=PayloadKind.ARRAYS, words=content.words.replace("tensors", "arrays")))
-    return holding
-
-
-def is_small(content: Content, settings: Settings) -> bool:
-    """Whether it is proven small."""
-    if content.size.exact is not None and content.kind is not PayloadKind.MEMMAP:
-        return content.size.exact < settings.small_bytes
-    if content.count is not None and content.kind not in {PayloadKind.ARRAYS, PayloadKind.TENSORS}:
-        return content.count < settings.small_elements
-    if content.count is not None:
-        # Few elements can still be big, but not where they are what one sample is.
-        return content.count < _MOST_STORAGES
-    return False
 
 
 def _each(workers: Alternative) -> str:
@@ -273,7 +254,7 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         return None
     for holding in held:
         content = holding.content
-        if content.kind is not PayloadKind.TENSORS or (content.count is not None and content.count <= _MOST_STORAGES) or holding.name == "tensors":
+        if content.kind is not PayloadKind.TENSORS or (content.count is not None and content.count <= MOST_STORAGES) or holding.name == "tensors":
             continue
         known = methods.known and "forkserver" in methods.counted
         many = content.count is not None or one_a_sample(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator)
@@ -300,15 +281,15 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         )
     ]
     arrays = [h for h in copied if has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
-    copied = [h for h in copied if not _may_hold_arrays(h.content) or h not in arrays]
+    copied = [h for h in copied if not may_hold_arrays(h.content) or h not in arrays]
     headers = [h for h in arrays if h.content.kind is PayloadKind.BLOB and not methods.only_pickles]  # what is large in it stays shared
     few = 0 < _many(workers) < settings.workers_over_memory
-    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader) or (few and _is_aside(h, dataset))] + [
+    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader) or (few and is_aside(h, dataset))] + [
         h for h in held if h.read and h.content.kind is PayloadKind.PATHS
     ]
     heavy = [h for h in copied if h not in light]
     if heavy:
-        holding, *others = sorted(heavy, key=lambda h: (-likely_bytes(h.content), -_extent(h, dataset, loader), h.content.doubt))
+        holding, *others = sorted(heavy, key=lambda h: (-likely_bytes(h.content), -extent(h, dataset, loader), h.content.doubt))
         much = _much(holding)
         if methods.only_pickles:
             message = Message(f"{_each(workers)} gets a copy of `{holding.name}`", f"{_starts(methods)} {holding.content.words} for each worker{much}")
@@ -325,69 +306,6 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     return None
 
 
-def owner_of(dataset: Dataset, holding: Holding) -> Dataset:
-    """The dataset that has the attribute: the loader's own, or one that it wraps."""
-    mine = (holding.name, holding.effect, holding.content.node)  # its bytes may have become known since
-    inner = (one for one in dataset.inner if any((h.name, h.effect, h.content.node) == mine for h in one.every()))
-    return next((owner_of(one, holding) for one in inner), dataset)
-
-
-def _extent(holding: Holding, dataset: Dataset, loader: Loader) -> int:
-    """How many axes what is held has, by what is seen of it: one of numbers, more of containers of containers."""
-    content, datasets = holding.content, datasets_of(loader.module.project)
-    if content.numbers:
-        return 1
-    instance = owner_of(dataset, holding).instance
-    seen = datasets.seen.of_attribute(datasets.evaluator.lineage(instance.cls), holding.name).least if instance is not None else 0
-    depth, inner = 1, content.element
-    while inner is not None:
-        depth, inner = depth + 1, inner.element
-    return max(seen, depth, ROWS)
-
-
-def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
-    """Whether it is something of which nobody says what it holds, and that no sample takes an element of: a number of the settings."""
-    evaluator = datasets_of(loader.module.project).evaluator
-    unknown = holding.effect is not None and holding.content.kind in _UNSEEN and holding.content.element is None
-    return unknown and not is_looked_into(dataset, holding.name, evaluator)
-
-
-def _may_hold_arrays(content: Content) -> bool:
-    """Whether it is a container of tuples or lists of which nobody says what they hold."""
-    element = content.element
-    return element is not None and element.kind is PayloadKind.OBJECTS and element.element is not None and element.element.kind is PayloadKind.UNKNOWN
-
-
-def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
-    """Whether a container of which nobody says how much it holds has a number, a name, or a record with the path of its file, for each sample."""
-    content = holding.content
-    if content.count is not None or content.size.known:
-        return False
-    items, evaluator = items_of(content), datasets_of(loader.module.project).evaluator
-    if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
-        return True
-    record = content.element
-    if _is_beside(content, dataset, holding.name, evaluator) and (
-        dataset.opens_files or any(one.content.kind in PAYLOAD for one in dataset.every() if one.read)
-    ):
-        return True  # a table says something of each sample, which is somewhere else
-    if record is not None and record.dataset is not None:
-        return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)
-    return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
-
-
-def _is_aside(holding: Holding, dataset: Dataset) -> bool:
-    """Whether records of unknown number describe samples that are read from files: what a few workers copy of them is little beside those."""
-    content = holding.content
-    return dataset.opens_files and content.count is None and not content.size.known and content.words != COCO_INDEX
-
-
-def _is_beside(content: Content, dataset: Dataset, name: str, evaluator: Questions) -> bool:
-    """Whether a container has a value of a table for each sample, or a field of a record that nobody looks into."""
-    of = content.element.words if content.element is not None else ""
-    return of == CELL.words or (of == FIELD.words and not holds_containers(dataset, name, evaluator))
-
-
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
     del settings
     if not methods.pickles:
@@ -400,7 +318,7 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     arrays = [h for h in held if h.read and h.content.kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS}]
     if not arrays:
         return None
-    holding = min(arrays, key=lambda h: (-_extent(h, dataset, loader), h.content.doubt))
+    holding = min(arrays, key=lambda h: (-extent(h, dataset, loader), h.content.doubt))
     # Where fork counts as well, OOM114 speaks of both costs from four workers on.
     if methods.known and methods.only_pickles:
         how = f"{_starts(methods)} {holding.content.words} for each worker{_much(holding)}"
@@ -429,7 +347,7 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     evaluator = datasets_of(loader.module.project).evaluator
     holding = min(
         whole,
-        key=lambda h: (_is_beside(h.content, owner_of(dataset, h), h.name, evaluator), h.content.kind in shared, -_extent(h, dataset, loader), h.content.doubt),
+        key=lambda h: (is_beside(h.content, owner_of(dataset, h), h.name, evaluator), h.content.kind in shared, -extent(h, dataset, loader), h.content.doubt),
     )
     costs = f"costs {FORKED_MIB} MiB plus its batches in flight"
     much = _much(holding)
@@ -440,22 +358,16 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     elif methods.only_pickles:
         how = f"{_starts(methods)} {holding.content.words} for each worker{much}"
     elif methods.pickles:
-        how = f"spawn and forkserver copy it into each worker{much}; under fork each worker costs {FORKED_MIB} MiB"
+        how = f"{PORTABLE} copy it into each worker{much}"
     else:
         weighs = _PROCESSES
         how = f"under fork each worker {costs}"
     who = "One worker per CPU core indexes" if count < 0 else f"{count} workers index"
     message = Message(f"{who} `{holding.name}`, which is already in memory", how)
     few = weighs is _PROCESSES and 0 <= count < _MANY  # that is all that they cost
-    busy = dataset.does_work and 0 <= count < settings.worker_limit and not methods.only_pickles and not any(_is_large(h.content, settings) for h in whole)
+    busy = dataset.does_work and 0 <= count < settings.worker_limit and not methods.only_pickles and not any(is_large(h.content, settings) for h in whole)
     severity = Severity.NOTE if few or busy else Severity.WARNING
     return _case("OOM114", loader, dataset, holding, workers, methods, message, severity, weighs)
-
-
-def _is_large(content: Content, settings: Settings) -> bool:
-    """Whether an array is proven large, or is all that an HDF5 file has under a name, which is seldom little."""
-    size = content.size.exact
-    return size >= settings.array_bytes if size is not None else _WHOLE in content.words
 
 
 def _is_served_unseen(dataset: Dataset) -> bool:
@@ -467,16 +379,6 @@ def _is_served_unseen(dataset: Dataset) -> bool:
             if any(isinstance(one, ExternalCall) or (isinstance(one, Instance) and evaluator.method(one, "__getitem__") is None) for one in values):
                 return True
     return False
-
-
-def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
-    """What a dataset that is wholly in memory reads its samples from; nothing where it reads files, too."""
-    if dataset.iterable or dataset.opens_files:
-        return []
-    whole = [h for h in held if h.read and h.content.kind in IN_MEMORY]
-    if all(h.content.kind is PayloadKind.ARRAY and h.content.numbers for h in whole):
-        return []  # a number for each sample, which comes from elsewhere
-    return [] if dataset.unknown and all(h.content.kind is PayloadKind.FRAME for h in whole) else whole  # a table of file names is not the data
 
 
 # In the order of what is told where several are true.

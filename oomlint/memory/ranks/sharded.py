@@ -8,8 +8,8 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.held_weight import as_used, is_light, is_small, owner_of, wholly_held
 from oomlint.memory.datasets.sample_uses import has_arrays
-from oomlint.memory.datasets.worker_copies import as_used, is_light, is_small, owner_of, wholly_held
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.ranks.ranks import SPAWN, ranks_of
 from oomlint.memory.shared.content_kinds import PAYLOAD, PayloadKind
