@@ -180,7 +180,10 @@ class Containers(Classifier):
         if effect.value is None:
             return NOTHING
         if effect.kind in _GROWING and deeper and deeper[0][1] is UNKNOWN_KEY and _looped(effect, frame):
-            return self.container("list", self._added(effect, frame, ()), None, frame.module, effect.node)
+            one = self._added(effect, frame, ())
+            if one.words == FIELD.words and len(deeper) > 1:
+                return NOTHING  # one of several containers under names: which of them is taken out, nobody follows
+            return self.container("list", one, None, frame.module, effect.node)
         content = self.of(effect.value, frame)
         if effect.kind in _MANY_AT_ONCE:
             if isinstance(effect.value, cst.List | cst.Tuple) and effect.value.elements:
