@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module
     from oomlint.model.tensor_state import TensorState
+    from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
 _DEEPEST_PARTS: Final = 6  # modules inside modules
@@ -45,13 +46,15 @@ class FlowLayers(FlowFunctions):
         return found
 
     def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int, frozen: frozenset[str]) -> bool:
-        stored = scope.effects.get(names.self_name(scope) or "", ())
+        this = names.self_name(scope) or ""
+        stored = scope.effects.get(this, ())
         apart = [effect for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen]
         aside = {id(effect.statement) for effect in (*apart, *(made for effect in apart for made in _made_before(base.module, scope, effect, stored)))}
-        own = {p.name.value for p in names.parameters(scope) if not _is_setting(p.default)}
+        own = {p.name.value for p in names.parameters(scope) if not _is_setting(p.default)} - {this}
         for effect in stored:
-            if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
-                return True  # what somebody hands over may be a module
+            maker = _maker(effect.value) if effect.kind == "assign" else None
+            if maker is not None and maker[0] in own and (isinstance(effect.value, cst.Name) or _runs(base.scope, effect)):
+                return True  # what somebody hands over may be a module, or make one
         frame = self.evaluator.calls.plain_frame(base.module, scope)
         for call in scope.calls:
             if isinstance(call.func, cst.Attribute) and names.dotted(call.func).startswith(("self.register_buffer", "super")):
@@ -110,17 +113,30 @@ class FlowLayers(FlowFunctions):
         return False
 
     def runs_what_it_was_given(self, module: TensorState) -> bool:
-        """Whether `forward` of a class of the project calls an attribute that is an argument of its constructor, and not known to have no parameters."""
+        """Whether `forward` of a class of the project calls an argument of its constructor, or what one makes, that is not known to have no parameters."""
         this = instance_of(module)
         forward, init = (self.evaluator.method(this, name) if this is not None else None for name in ("forward", "__init__"))
         if forward is None or init is None:
             return False
-        params = {p.name.value for p in names.parameters(init.scope) if not _is_setting(p.default)}
-        stored = init.scope.effects.get(names.self_name(init.scope) or "", ())
-        given = {effect.path for effect in stored if isinstance(effect.value, cst.Name) and effect.value.value in params}
+        this_one = names.self_name(init.scope) or ""
+        params = {p.name.value for p in names.parameters(init.scope) if not _is_setting(p.default)} - {this_one}
+        stored = init.scope.effects.get(this_one, ())
+        given = {effect.path for effect in stored if (maker := _maker(effect.value)) is not None and maker[0] in params}
         own = names.self_name(forward.scope)
         called = {path[1] for call in forward.scope.calls if (path := path_of(call.func)) is not None and path[0] == own}
         return any(not self.member(module, str(path[0][1])).frozen for path in called & given if len(path) == 1)
+
+
+def _maker(node: cst.BaseExpression | None) -> tuple[str, tuple[Accessor, ...]] | None:
+    """What is called to make something, or a name itself: ``options.network`` of ``options.network(width=8)``."""
+    func = node.func if isinstance(node, cst.Call) else node if isinstance(node, cst.Name) else None
+    return path_of(func) if func is not None else None
+
+
+def _runs(cls: Scope, stored: Effect) -> bool:
+    """Whether a method of a class calls what is stored as an attribute."""
+    calls = ((names.self_name(scope), call) for scope in cls.children for call in scope.calls)
+    return any((path := path_of(call.func)) is not None and path[0] == this and path[1] == stored.path for this, call in calls)
 
 
 def _made_before(module: Module, scope: Scope, effect: Effect, stored: Sequence[Effect]) -> list[Effect]:
