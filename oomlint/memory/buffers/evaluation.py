@@ -164,6 +164,8 @@ class Evaluations:
 
     def _judge(self, loop: Loop, record: Record) -> GradEvaluation | None:
         inside = [event for event in record.forwards if loop in event.loops and event.trainable]
+        # Beside a network, a layer weighs nothing: what it saves is what it was given.
+        inside = [event for event in inside if event.network] or inside
         live = [event for event in inside if event.mode is Mode.ON]
         if not live or not is_evaluation(record, loop) or not record.complete:
             return None
