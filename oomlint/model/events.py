@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 AS_JSON: Final = "written as JSON"  # a use
+AS_ARRAY: Final = "made an array"  # a use: of what carries a graph, that raises an error
 
 
 class Loop(Struct, eq=False):

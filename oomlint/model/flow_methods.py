@@ -9,6 +9,7 @@ import libcst as cst
 from oomlint.api_names import OF_DICTS, SELECTS
 from oomlint.frameworks import BACKWARDS
 from oomlint.model import names
+from oomlint.model.events import AS_ARRAY
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
@@ -130,6 +131,8 @@ class FlowMethods(FlowModules):
         if method in OF_DICTS and base.kind is ValueKind.OPAQUE:
             return _of_batch(method, base)
         if method in {"numpy", "__array__"}:
+            if base.graph is Graph.YES:
+                self.used(node, state, AS_ARRAY, base)
             return proven.without_graph(kind=ValueKind.ARRAY, home=(), device=Device.HOST)
         if method == "cpu":
             return _on_host(base, proven, "cpu()")

@@ -16,6 +16,7 @@ from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
+from oomlint.model.events import AS_ARRAY
 from oomlint.model.tensor_state import Graph, Mode
 from oomlint.syntax.nodes import descend, path_of
 
@@ -176,7 +177,7 @@ class Evaluations:
         live = [event for event in live if not any(via.call in {f.node for f in inside if f.mode is not Mode.ON} for via in event.via)]
         if not live or wants_gradients(record, loop) or _goes_backward(record, loop, live) or self._caller_switches_off(record):
             return None
-        if any(_trains(use.what) and loop in use.loops for use in record.uses):
+        if any(_trains(use.what) and loop in use.loops for use in record.uses) or _would_raise(record, live):
             return None
         sure = loop.proven and all(event.evaluating for event in live)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
@@ -204,6 +205,12 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
     sources = {id(event.node) for event in live}
     after = (backward for backward in record.backwards if backward.known and all(outer in loop.around for outer in backward.loops))
     return any(sources & backward.sources for backward in after)
+
+
+def _would_raise(record: Record, live: list[Forward]) -> bool:
+    """Whether what each pass gives is made an array as it is, which raises an error where a graph hangs on it: somebody has switched gradients off."""
+    made = [use for use in record.uses if use.what == AS_ARRAY]
+    return all(any(id(event.node) in use.value.sources and set(use.tests) <= set(event.tests) for use in made) for event in live)
 
 
 def _records(event: Forward) -> bool:
