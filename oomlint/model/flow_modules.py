@@ -34,7 +34,7 @@ from oomlint.model.tensor_state import (
     tensor,
 )
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
-from oomlint.model.values import External
+from oomlint.model.values import External, FunctionRef
 from oomlint.scout.telling_names import MODES
 from oomlint.syntax.nodes import descend
 
@@ -276,6 +276,8 @@ class FlowModules(FlowLayers):
             held = self.member(base, method)
             if held.kind is ValueKind.MODULE:
                 return self.forward(node, held, state, args)
+            if isinstance(held.value, FunctionRef):  # a method of a part, under a name of the whole: `self.encode = self.net.encode`
+                return self.call_function(held.value, node, args, (), state)
         known = state.env.get((*base.home, method)) if base.home else None
         if known is not None and known.kind is ValueKind.MODULE:
             return self.forward(node, known, state, args)

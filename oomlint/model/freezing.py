@@ -153,8 +153,9 @@ class _Construction:
         if name:
             if isinstance(value, cst.Name):
                 stands_for.setdefault(value.value, []).append(name)
-            if _is_frozen(value) or "?" in told:
-                self.parts[name] = True
+            if _is_frozen(value) or "?" in told or self._gives_frozen(module, scope, value):
+                # Where a test decides, what was stored before may be there still.
+                self.parts[name] = self.parts.get(name, True) or _always_runs(module, value, self.evaluator)
             elif self._may_learn(module, scope, value):
                 self._learns(name)
         elif self._may_learn(module, scope, value):
@@ -166,6 +167,29 @@ class _Construction:
                 stands_for[root[0]] = [part for part in stands_for[root[0]] if part != "?"]
             elif _first(target, this):
                 self._learns(_first(target, this))
+
+    def _gives_frozen(self, module: Module, scope: Scope, value: cst.BaseExpression) -> bool:
+        """Whether a function of the project freezes what it gives back: ``self.net = load_and_freeze(path)``."""
+        if not isinstance(value, cst.Call):
+            return False
+        made = [alt.value for alt in self.evaluator.values(value.func, self.evaluator.calls.plain_frame(module, scope))]
+        return bool(made) and all(isinstance(one, FunctionRef) and self._freezes_result(one) for one in made)
+
+    def _freezes_result(self, function: FunctionRef) -> bool:
+        """Whether each way out of a function gives back a name that it has frozen for certain, and has not changed since."""
+        module, scope = function.module, function.scope
+        given = {names.dotted(itself(one.value)) for one in scope.returns if one.value is not None}
+        if len(given) != 1 or "requires_grad" not in module.source.text or scope.yields or len(scope.returns) != 1:
+            return False
+        name, frozen = given.pop(), False
+        for node in scope.nodes(inner=False):
+            if isinstance(node, cst.Assign | cst.AnnAssign | cst.AugAssign):
+                targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
+                frozen = frozen and all((path := path_of(target)) is not None and path[0] != name for target in targets)
+            elif isinstance(node, cst.Call) and switches_gradients(node, on=True):
+                return False
+            frozen = frozen or any(names.dotted(itself(one)) == name and _always_runs(module, node, self.evaluator) for one in self._freezes(module, scope, node))
+        return frozen
 
     def _calls(self, module: Module, node: cst.Call, this: str, number: int, *, sure: bool) -> None:
         func = node.func
