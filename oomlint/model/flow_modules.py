@@ -119,7 +119,7 @@ class FlowModules(FlowLayers):
                 self.went_forward(
                     node,
                     State(state.env, mode, state.evaluates(module.home)),
-                    name,
+                    this.cls.scope.name if name == names.self_name(self.act.scope) else name,  # `self(x)` runs what the reader knows by its class
                     known=True,
                     network=True,
                     trainable=not module.frozen and self.trainable(this.cls),

@@ -38,8 +38,9 @@ def over(loop: Loop) -> str:
         return loop.name
     if isinstance(node, cst.While):
         return short(loop.module.code(node.test), _LONGEST)
-    # By a function that is given a model and a loader.
-    return short(loop.module.code(names.iterated(node.iter) if loop.generated else iterated(node.iter)[1]), _LONGEST)
+    # By a function that is given a model and a loader, or a method that is given a size: what it is given is not what is gone through.
+    whole = loop.generated or loop.loader is None
+    return short(loop.module.code(names.iterated(node.iter) if whole else iterated(node.iter)[1]), _LONGEST)
 
 
 def target_of(store: Store) -> str:
