@@ -188,7 +188,8 @@ class _Construction:
                 frozen = frozen and all((path := path_of(target)) is not None and path[0] != name for target in targets)
             elif isinstance(node, cst.Call) and switches_gradients(node, on=True):
                 return False
-            frozen = frozen or any(names.dotted(itself(one)) == name and _always_runs(module, node, self.evaluator) for one in self._freezes(module, scope, node))
+            named = any(names.dotted(itself(one)) == name for one in self._freezes(module, scope, node))
+            frozen = frozen or (named and _always_runs(module, node, self.evaluator))
         return frozen
 
     def _calls(self, module: Module, node: cst.Call, this: str, number: int, *, sure: bool) -> None:
