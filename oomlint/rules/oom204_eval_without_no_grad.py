@@ -48,7 +48,8 @@ class EvalWithoutNoGrad(Rule):
     `torch.no_grad()` and `torch.inference_mode()` are looked for around the loop, in the function, in its decorators, in the model and in all
     callers. An evaluation that needs gradients says nothing: attacks, saliency maps, adaptation at test time, forces as derivatives of an
     energy. Neither do the steps of Lightning and the like, where the framework turns gradients off, and a network that is frozen: by a loop over
-    its parameters, by `requires_grad_(False)`, or by its own constructor.
+    its parameters, by `requires_grad_(False)`, by its own constructor, or by the function that loads it. Nor does a loop that calls `.numpy()` of
+    what the passes give, which raises an error in grad mode, and a single layer beside a network that runs without gradients.
 
     ## Why is this bad
 
