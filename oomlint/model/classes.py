@@ -118,7 +118,8 @@ class Classes(Questions):
                 scope = base.scope.child(name)
                 if scope is None:
                     return [Alternative(UNKNOWN)]
-                function = FunctionRef(base.module, scope, this if not names.is_static(scope) else None)
+                owner = Instance(cls, None) if this is None and names.takes_class(scope) else this
+                function = FunctionRef(base.module, scope, owner if not names.is_static(scope) else None)
                 found = self.filled_in(function, name)
                 if names.is_property(scope) and this is not None:
                     return [alt for one in found for alt in self.returned(one, (), rest)]

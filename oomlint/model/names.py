@@ -119,7 +119,16 @@ def parameters(scope: Scope) -> list[cst.Param]:
 
 def is_static(scope: Scope) -> bool:
     """Whether a method is a ``staticmethod``."""
-    return isinstance(scope.node, cst.FunctionDef) and any(dotted(d.decorator) == "staticmethod" for d in scope.node.decorators)
+    return _decorated(scope, "staticmethod")
+
+
+def takes_class(scope: Scope) -> bool:
+    """Whether a method is a ``classmethod``: what it is called on is the class, also where that is asked of an object."""
+    return _decorated(scope, "classmethod")
+
+
+def _decorated(scope: Scope, word: str) -> bool:
+    return isinstance(scope.node, cst.FunctionDef) and any(dotted(d.decorator) == word for d in scope.node.decorators)
 
 
 def is_open(scope: Scope) -> bool:

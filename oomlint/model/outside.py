@@ -90,9 +90,8 @@ class Outside(Questions):
             if parent is None:
                 return [Alternative(UNKNOWN)]
             this = Instance(ClassRef(frame.module, parent), None)
-        if not accessors:
-            return [Alternative(this)]
-        return self.into_value(this, accessors)
+        found = this.cls if names.takes_class(frame.scope) else this
+        return self.into_value(found, accessors) if accessors else [Alternative(found)]
 
     def imported(self, effect: Effect, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What ``import a.b`` binds, followed by ``rest``."""
