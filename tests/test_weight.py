@@ -325,7 +325,7 @@ CHUNKS = """\
         TAKES
         found = []
         for start in range(0, rays.shape[0], chunk):
-            found.append(network(rays[start : start + chunk].cuda()))
+            found.append(network(rays[start : start + chunk].cuda()).view(chunk, 8, 3))
         return torch.cat(found).cpu()
     """
 
@@ -338,6 +338,102 @@ def test_outputs_for_chunks_of_an_argument_are_a_note(takes: str, severity: str,
 @pytest.mark.parametrize(("scores", "severity"), [("output", "note"), ("output.view(-1, words)", "warning")])
 def test_scores_of_the_classes_of_a_sample_are_a_note_and_those_of_each_token_a_warning(scores: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"train.py": textwrap.dedent(SCORES).replace("SCORES", scores)}, "OOM219")).severity == severity
+
+
+KEPT = """\
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    class Made(nn.Module):
+        @classmethod
+        def restored(cls, state, **settings):
+            network = cls(**settings)
+            network.load_state_dict(state)
+            return network
+
+    class Tokens(Made):
+        def __init__(self, width):
+            super().__init__()
+            self.words = nn.Embedding(1000, width)
+
+        def forward(self, texts, lengths):
+            return self.words(texts).view(texts.shape[0], -1, 64)
+
+    class Pooled(Made):
+        def __init__(self, width):
+            super().__init__()
+            self.steps = nn.GRU(64, width)
+            self.head = nn.Linear(width, 300)
+
+        def forward(self, series, lengths):
+            found, _ = self.steps(series)
+            return self.head(found[tuple(torch.stack((lengths - 1, torch.arange(len(lengths)))))])
+
+    @torch.no_grad()
+    def over_a_loader(network, dataset):
+        network.cuda().eval()
+        kept = []
+        for inputs, lengths in DataLoader(dataset, batch_size=8):
+            kept.append(network(inputs.cuda(), lengths).HOST)
+        return torch.cat(kept).numpy()
+
+    over_a_loader(NETWORK.restored(STATE, width=64), DATA)
+    """
+
+
+@pytest.mark.parametrize(("network", "severity"), [("Tokens", "warning"), ("Pooled", "note")])
+@pytest.mark.parametrize(("host", "code"), [("cpu()", "OOM219"), ("float()", "OOM220")])
+def test_outputs_weigh_by_their_axes_wherever_they_are_kept(network: str, severity: str, host: str, code: str, tmp_path: Path) -> None:
+    program = textwrap.dedent(KEPT).replace("NETWORK", network).replace("HOST", host)
+    assert only(check(tmp_path, {"train.py": program}, code)).severity == severity
+
+
+REPEATED = """\
+    import argparse
+    import torch
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repeats", type=int, default=TIMES)
+    options = parser.parse_args()
+
+    def generate(network):
+        network.cuda().eval()
+        kept = []
+        for number in range(options.repeats):
+            with torch.no_grad():
+                noise = torch.randn(8, 100, 64).cuda()
+                made = network(noise).permute(0, 2, 1)
+            kept.append(made.cpu())
+        return torch.cat(kept).numpy()
+    """
+
+
+@pytest.mark.parametrize(("times", "severity"), [("3", "note"), ("50_000", "warning")])
+def test_rounds_that_an_option_counts_weigh_as_its_default_does(times: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"sample.py": textwrap.dedent(REPEATED).replace("TIMES", times)}, "OOM219")).severity == severity
+
+
+HANDED = """\
+    import numpy as np
+    import torch
+
+    class Speaker:
+        def speak(self, texts, size=8):
+            rows = [encode(text) for text in ROWS]
+            parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+            kept = []
+            for part in parts:
+                with torch.no_grad():
+                    made = self.network(torch.tensor(part)).permute(0, 2, 1)
+                kept.append(made.cpu().numpy())
+            return kept
+    """
+
+
+@pytest.mark.parametrize(("rows", "severity"), [("texts", "note"), ('open("lines.txt")', "warning")])
+def test_outputs_for_what_a_caller_hands_over_and_gets_back_are_a_note(rows: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"speak.py": textwrap.dedent(HANDED).replace("ROWS", rows)}, "OOM219")).severity == severity
 
 
 FUNCTION = """\

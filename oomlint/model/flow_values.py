@@ -11,7 +11,7 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import State, instance_of, module_of, part_of
 from oomlint.model.narrowing import plain_names
-from oomlint.model.tensor_parts import names_axes, part
+from oomlint.model.tensor_parts import names_axes, part, picks_places
 from oomlint.model.tensor_state import (
     MAP,
     PLAIN,
@@ -310,7 +310,7 @@ class FlowValues(FlowDefinitions):
             return found if found.home or not path else found.having(home=path)
         if base.kind is ValueKind.UNKNOWN and names_axes(indices):
             base = base.having(kind=ValueKind.TENSOR if base.graph else ValueKind.ARRAY)  # nothing else is asked for parts along several axes
-        if base.kind is ValueKind.OPAQUE and (len(indices) > 1 or any(held.kind in {ValueKind.TENSOR, ValueKind.ARRAY} for held in index)):
+        if base.kind is ValueKind.OPAQUE and (picks_places(indices) or any(held.kind in {ValueKind.TENSOR, ValueKind.ARRAY} for held in index)):
             return part(node, base.having(kind=ValueKind.TENSOR, sure=True), indices, index)
         if base.kind is ValueKind.OPAQUE:
             word = key if isinstance(key, str) else ""

@@ -29,7 +29,8 @@ def part(node: cst.Subscript, base: TensorState, indices: list[cst.BaseSlice], i
     if copies:
         # A mask or a list of indices takes rows of what was there, each with its other axes; several lists together take one element a row.
         lists = sum(held.kind is not ValueKind.PLAIN for held in index)
-        return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=max(base.dims - lists + 1, 0) if base.dims else 0)
+        unknown = not base.dims or any(map(_makes_tuple, indices))  # as many indices as nobody sees
+        return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0 if unknown else max(base.dims - lists + 1, 0))
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
     named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not names.adds_axis(item.value))]
     dims = max(max(base.dims, len(named)) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
@@ -45,6 +46,16 @@ def part(node: cst.Subscript, base: TensorState, indices: list[cst.BaseSlice], i
         size, dims = min(size, SampleSize.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
     return base.having(view=base.view or (not whole and base.size >= SampleSize.UNKNOWN), size=size, home=(), dims=dims)
+
+
+def picks_places(indices: list[cst.BaseSlice]) -> bool:
+    """Whether an index is one of an array: one for each of several axes, as they are written or as a call makes a tuple of them."""
+    return len(indices) > 1 or any(map(_makes_tuple, indices))
+
+
+def _makes_tuple(item: cst.BaseSlice) -> bool:
+    """Whether an index is what a call makes a tuple of: ``x[tuple(places)]``."""
+    return isinstance(item, cst.Index) and isinstance(item.value, cst.Call) and names.last_name(item.value.func) == "tuple"
 
 
 def _count(item: cst.Slice) -> int | None:

@@ -34,7 +34,8 @@ class EvalKeepsOutputs(Rule):
     that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 
     It is a warning where each sample is known to have an array of two axes or more: a mask, a picture, a sequence. What has one axis (features,
-    scores of classes), or of which the number is unknown, is a note: 2,048 numbers a sample are 8 KiB, and a set must be large for that to weigh. Axes are
+    scores of classes), or of which the number is unknown, is a note: 2,048 numbers a sample are 8 KiB, and a set must be large for that to weigh. So are
+    outputs for what a caller has handed over and gets back, and those of as few rounds as an option asks for by its default. Axes are
     known by the layers of the model, by how the value is indexed, viewed and resized, and by what makes it (`ToTensor`, pictures as `uint8`).
 
     ## Why is this bad

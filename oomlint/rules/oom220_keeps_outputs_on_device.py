@@ -39,9 +39,14 @@ class KeepsOutputsOnDevice(Rule):
     So does a loop without gradients that makes each state of the one before with a module, as a diffusion makes its images (`img = step(img)`), and
     keeps each on the device: where it goes round 64 times or more. Where it is unknown how often, it is a note. `deque(maxlen=n)` says nothing.
 
-    Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing. Nor
-    does what is written with `json.dump` as it is: JSON takes no tensor, so that none is held. The scores of classes, which the loop brings to a
-    scale (`softmax`) or takes the best of, are a note unless they are known to be maps. The place where the list becomes one array is reported with it.
+    It is a warning where each sample is known to have an array of two axes or more: a mask, a picture, a sequence. What has one axis (features, scores of
+    classes), or of which nobody knows the axes, is a note, as are outputs for what somebody has handed over as one, and for as few rounds as an option
+    asks for by its default.
+
+    Scalars, labels, the class of each sample (`argmax`), what is moved to the host first, what is flushed every few batches and the parts of a batch
+    that `next(batches)` gave say nothing. Nor does what is written with `json.dump` as it is: JSON takes no tensor, so that none is held. The scores of
+    classes, which the loop brings to a scale (`softmax`) or takes the best of, are a note unless they are known to be maps. The place where the list
+    becomes one array is reported with it.
 
     ## Why is this bad
 
@@ -54,22 +59,22 @@ class KeepsOutputsOnDevice(Rule):
     ```python
     import numpy as np
     import torch
-    from torch.nn.functional import cross_entropy
+    from torch.nn.functional import interpolate, mse_loss
     from torch.utils.data import DataLoader
 
 
     def train(model, dataset, optimizer, device, epoch):
         loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
         model.to(device).train()
-        embeddings = []
+        depths = []
         for images, targets in loader:
-            logits, features = model(images.to(device))
-            loss = cross_entropy(logits, targets.to(device))
+            found = interpolate(model(images.to(device)), (64, 64))
+            loss = mse_loss(found, targets.to(device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            embeddings.append(features.detach())
-        np.save(f"embeddings-{epoch}.npy", torch.cat(embeddings).cpu().numpy())
+            depths.append(found.detach())
+        np.save(f"depths-{epoch}.npy", torch.cat(depths).cpu().numpy())
     ```
 
     ## Use instead
@@ -77,22 +82,22 @@ class KeepsOutputsOnDevice(Rule):
     ```python
     import numpy as np
     import torch
-    from torch.nn.functional import cross_entropy
+    from torch.nn.functional import interpolate, mse_loss
     from torch.utils.data import DataLoader
 
 
     def train(model, dataset, optimizer, device, epoch):
         loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
         model.to(device).train()
-        embeddings = []
+        depths = []
         for images, targets in loader:
-            logits, features = model(images.to(device))
-            loss = cross_entropy(logits, targets.to(device))
+            found = interpolate(model(images.to(device)), (64, 64))
+            loss = mse_loss(found, targets.to(device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            embeddings.append(features.detach().cpu())
-        np.save(f"embeddings-{epoch}.npy", torch.cat(embeddings).cpu().numpy())
+            depths.append(found.detach().cpu())
+        np.save(f"depths-{epoch}.npy", torch.cat(depths).cpu().numpy())
     ```
 
     ## Fix safety

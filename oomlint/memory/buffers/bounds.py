@@ -8,10 +8,11 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.training_loops import RANGES
 from oomlint.model import names
 from oomlint.model.counters import TestSpot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Const, ExternalCall, SourceExpression, Unknown
+from oomlint.model.values import Const, Element, ExternalCall, SourceExpression, Unknown
 from oomlint.syntax.nodes import block_of, constant_key, descend
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Project
     from oomlint.model.values import Alternative, Frame
+    from oomlint.syntax.scopes import Scope
 
 _TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
     cst.LessThan: cst.GreaterThan,
@@ -30,7 +32,6 @@ _TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
 }
 _SUBSET: Final = "torch.utils.data.Subset"
 _FEW: Final = 256  # samples
-_RANGES: Final = frozenset({"range", "trange"})
 
 
 def bounded(store: Store, loop: Loop) -> bool:
@@ -137,19 +138,50 @@ def one_batch(loop: Loop, project: Project) -> bool:
     return False
 
 
+def parts_of_batch(loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether a loop goes over what ``next(batches)`` gave: the parts of one batch."""
+    if loop.iterable is None or loop.loader is not None:
+        return False
+    found = [alt.value for alt in evaluator.values(names.iterated(loop.iterable), evaluator.calls.plain_frame(loop.module, loop.scope))]
+    wholes = [value.whole if isinstance(value, Element) else value for value in found]
+    return bool(wholes) and all(isinstance(whole, ExternalCall) and whole.name == "builtins.next" for whole in wholes)
+
+
 def parts_of_one(loop: Loop) -> bool:
     """Whether a loop counts to the length of an axis behind the second: its rounds are windows of one thing, not samples, nor parts of one long text."""
     return any(_is_later_axis(part) for arg in _counted(loop) for part in descend(arg.value))
 
 
 def chunks_of_one(loop: Loop) -> bool:
-    """Whether a loop counts in steps, and its rounds take slices of an argument of the function: parts of what somebody has handed over as one."""
-    given = {param.name.value for param in names.parameters(loop.scope)} - set(loop.scope.effects)
-    if len(_counted(loop)) < 3 or not isinstance(loop.node, cst.For) or not isinstance(loop.node.target, cst.Name):  # noqa: PLR2004 - start, stop, step
+    """Whether the rounds take slices of an argument of the function, one after the other: parts of what somebody has handed over as one.
+
+    The loop counts in steps itself, or goes over a list of such slices: ``[texts[i : i + size] for i in range(0, len(texts), size)]``.
+    """
+    given = _handed_over(loop.scope)
+    over = names.iterated(loop.iterable) if loop.iterable is not None else None
+    if isinstance(over, cst.Name) and loop.loader is None:
+        made = [effect.value for effect in loop.scope.effects.get(over.value, ())]
+        return len(made) == 1 and isinstance(made[0], cst.ListComp) and _takes_slices(made[0].elt, made[0].for_in.target, given)
+    if len(_counted(loop)) < 3 or not isinstance(loop.node, cst.For):  # noqa: PLR2004 - start, stop, step
         return False
-    for node in descend(loop.node.body):
+    return _takes_slices(loop.node.body, loop.node.target, given)
+
+
+def _handed_over(scope: Scope) -> set[str]:
+    """Arguments of a function that it leaves as they are, and lists of what it makes of each part of one."""
+    given = {param.name.value for param in names.parameters(scope)} - set(scope.effects)
+    for name, effects in scope.effects.items():
+        made = effects[0].value if len(effects) == 1 else None
+        if isinstance(made, cst.ListComp) and isinstance(made.for_in.iter, cst.Name) and made.for_in.iter.value in given:
+            given.add(name)
+    return given
+
+
+def _takes_slices(body: cst.CSTNode, target: cst.BaseExpression, given: set[str]) -> bool:
+    """Whether code cuts something at the number that a loop counts."""
+    for node in descend(body) if isinstance(target, cst.Name) else ():
         part = node.slice[0].slice if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value in given else None
-        if isinstance(part, cst.Slice) and names.dotted(part.lower) == loop.node.target.value:
+        if isinstance(part, cst.Slice) and names.dotted(part.lower) == names.dotted(target):
             return True
     return False
 
@@ -157,9 +189,9 @@ def chunks_of_one(loop: Loop) -> bool:
 def _counted(loop: Loop) -> Sequence[cst.Arg]:
     """What the numbers are that a loop counts through: the arguments of ``range``."""
     count = loop.node.iter if isinstance(loop.node, cst.For | cst.CompFor) and loop.loader is None else None
-    while isinstance(count, cst.Call) and names.last_name(count.func) not in _RANGES and count.args:
+    while isinstance(count, cst.Call) and names.last_name(count.func) not in RANGES and count.args:
         count = count.args[0].value
-    return count.args if isinstance(count, cst.Call) and names.last_name(count.func) in _RANGES else ()
+    return count.args if isinstance(count, cst.Call) and names.last_name(count.func) in RANGES else ()
 
 
 def _is_later_axis(node: cst.CSTNode) -> bool:

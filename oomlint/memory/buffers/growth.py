@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Severity
 from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
-from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_one, stops
+from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.buffers.carried import MANY, keeps_each_state, states_kept
 from oomlint.memory.buffers.collated import gives_tensor
@@ -27,7 +27,7 @@ from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.memory.shared.training_loops import rounds
+from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.rounds import dependents
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
+_OUTPUTS: Final = frozenset({"OOM219", "OOM220"})  # what a loop keeps of each batch
 _FEW_ROUNDS: Final = 16
 _CALLERS: Final = 2  # calls that are followed from a method outwards
 _MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
@@ -111,9 +112,11 @@ class Buffers:
                 if known is None or (growth.code, growth.severity.rank) < (known.code, known.severity.rank):
                     best[key] = growth
         groups: dict[tuple[str, Severity, cst.CSTNode], list[Growth]] = {}
-        grave = {growth.loop.node for growth in best.values() if growth.code == "OOM219" and growth.severity is Severity.WARNING}
+        grave = {(growth.code, growth.loop.node) for growth in best.values() if growth.code in _OUTPUTS and growth.severity is Severity.WARNING}
         for key, growth in list(best.items()):
-            if growth.code == "OOM219" and growth.loop.node in grave and growth.severity is Severity.NOTE:
+            lighter = growth.severity is Severity.NOTE and (growth.code, growth.loop.node) in grave
+            anywhere = growth.code == "OOM219" and not growth.facts.get("host") and ("OOM220", growth.loop.node) in grave
+            if lighter or anywhere:
                 del best[key]  # told with what weighs more
                 if growth.store.module is module and not growth.store.via:
                     beside.setdefault(growth.loop.node, {})[growth.store.node] = growth.store
@@ -122,7 +125,7 @@ class Buffers:
         for group in groups.values():
             group.sort(key=lambda growth: module.tree.span(growth.node))
             first = group[0]
-            if first.code in {"OOM219", "OOM220"}:
+            if first.code in _OUTPUTS:
                 others = [store for node, store in beside.get(first.loop.node, {}).items() if (node, node) not in best]
                 first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
             if any(g.store.node in numbers for g in group):
@@ -282,6 +285,7 @@ class Buffers:
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
         dense = [leaf for leaf in leaves if leaf.size is SampleSize.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
+        one_sample = one_sample or (len(growing) == 1 and parts_of_batch(loop, self.runs.evaluator))
         of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
         if one_sample or of_batch or parts_of_one(loop) or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
             dense = []  # few, the parts of one sample at a time, or the samples of one batch
@@ -289,15 +293,16 @@ class Buffers:
         maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
         spared = bool(dense) and ((not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator))
         few = bool(dense) and not maps and class_scores(store, loop, self.runs.evaluator)  # for each sample as many numbers as there are classes
-        few = few or (chunks_of_one(loop) and joined_later(store, loop, self.runs.evaluator))
+        returned = id(store.node) in record.returned.all_tags
+        few = few or (chunks_of_one(loop) and (returned or joined_later(store, loop, self.runs.evaluator))) or all(map(self._usually_few, growing))
+        # One row of numbers a sample weighs little: what has two axes or more, a map or a sequence, is told of.
+        large = maps or (bool(dense) and store.expression is not None and of_same(store.module, store.scope, store.expression).least >= MAP)
+        severity = Severity.WARNING if large and not few else Severity.NOTE
         if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
-            return Growth(
-                "OOM220", Severity.NOTE if few else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation}
-            )
+            return Growth("OOM220", severity, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
-            maps = maps or (store.expression is not None and of_same(store.module, store.scope, store.expression).least >= MAP)
-            return Growth("OOM219", Severity.WARNING if maps else Severity.NOTE, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
+            return Growth("OOM219", severity, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not SampleSize.SCALAR]
         if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
@@ -318,6 +323,13 @@ class Buffers:
             return False
         count = rounds(self.project, loop.node, loop.module, loop.scope)
         return count is not None and (count <= _FEW_ROUNDS or constructions_of(self.project).is_written_out(loop.module, loop.node.iter))
+
+    def _usually_few(self, loop: Loop) -> bool:
+        """Whether a loop goes round a few times unless somebody asks for more: as often as an option says whose default is small."""
+        if not isinstance(loop.node, cst.For | cst.CompFor) or loop.loader is not None:
+            return False
+        count = usual_rounds(self.project, loop.node, loop.module, loop.scope)
+        return count is not None and count <= _FEW_ROUNDS
 
     def _may_go(self, store: Store, record: Record, loop: Loop, dense: list[TensorState]) -> bool:
         """Whether what is kept need not be there: it ends on the host, or maps of all samples wait until the end for what each step could do."""

@@ -174,8 +174,8 @@ def _asked(module: Module, scope: Scope, node: cst.Attribute, depth: int) -> Axe
         return _measured(_counted([arg.value for arg in call.args])) if call.args else _unpacked(module, call)
     if name in _MOVES_AXES:
         return _counted([arg.value for arg in call.args])
-    if name in _VIEWS and len(call.args) == ROWS and is_rest(call.args[0].value):
-        return Axes(ROWS + 1)  # rows of samples are laid below each other
+    if name in _VIEWS and len(call.args) == ROWS and is_rest(call.args[0].value) and not isinstance(call.args[1].value, cst.Integer):
+        return Axes(ROWS + 1)  # rows of samples are laid below each other; so many columns as are written may be parts of a row
     return of_use(module, scope, call, depth) if name in SAME_AXES else NONE
 
 

@@ -13,6 +13,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
+from oomlint.model.values import Display
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ Path = tuple[str, tuple["Accessor", ...]]
 _SETS = frozenset({"assign", "for", "with", "unknown", "import", "from", "clear", "pop", "delete"})
 _ONLY_AT_FIRST = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
 SHORT = 10  # rounds that are few enough
+RANGES = frozenset({"range", "trange"})
+_MOST_FRAMES = 4  # calls of a function
 
 
 def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Scope, frame: Frame | None = None) -> int | None:
@@ -52,6 +55,25 @@ def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Sc
     counted = datasets_of(project).contents.count(node, frame)
     stopped = _stops_at(loop, module, scope, project) if isinstance(loop, cst.For) else None
     return counted if stopped is None else min(stopped, counted if counted is not None else stopped)
+
+
+def usual_rounds(project: Project, loop: cst.For | cst.CompFor, module: Module, scope: Scope) -> int | None:
+    """How often a loop goes round where nobody asks for more: by the defaults of options and parameters; ``None`` where there is none."""
+    evaluator, node = evaluator_of(project), loop.iter
+    while isinstance(node, cst.Call) and names.last_name(node.func) in WRAPPERS and node.args:
+        node = node.args[0].value
+    if isinstance(node, cst.Subscript) and all(isinstance(part.slice, cst.Slice) for part in node.slice):
+        node = node.value  # a part of it goes round no more often
+    counted = names.last_name(node.func) in RANGES if isinstance(node, cst.Call) else False
+    asked = node.args[:2][-1].value if counted and isinstance(node, cst.Call) and node.args else node
+    counts: list[int] = []
+    for frame in evaluator.calls.frames(module, scope, most=_MOST_FRAMES):
+        for alt in evaluator.values(asked, frame):
+            if counted and isinstance(alt.const, int):
+                counts.append(alt.const)
+            elif not counted and isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple):
+                counts.append(len(alt.value.node.elements))
+    return max(counts, default=None)
 
 
 def along_axis(loop: Loop) -> bool:
