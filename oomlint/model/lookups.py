@@ -1,6 +1,7 @@
 """Names that are computed when the program runs: ``getattr(datasets, name)``, ``globals()[name]``, ``eval("datasets." + name)``.
 
-Where the name is not known, each class of the module that it is looked up in counts, as each value of a dictionary does under a key that nobody knows.
+Where the name is not known, each class of the module that it is looked up in counts, as each value of a dictionary does under a key that nobody knows;
+of an object those methods count whose names have the part that is known.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.questions import UNKNOWN, Questions
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Absent, Alternative, Alternatives, ClassRef, Const, External, Frame, ModuleRef
+from oomlint.model.values import Absent, Alternative, Alternatives, ClassRef, Const, External, Frame, FunctionRef, Instance, ModuleRef
 from oomlint.syntax.nodes import beginning, constant_key
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.model.project import Module
     from oomlint.model.values import Value
@@ -43,8 +44,9 @@ class Lookups(Questions):
         for text, alt in self._texts(key, frame):
             if text is None:
                 denied = _denied(key, node, frame)
-                held = self._holders(holder, (), frame)
-                found.extend(b for a in held for b in self._classes(a, key, beginning(key), _end(key), frame, denied))
+                for held in self._holders(holder, (), frame):
+                    methods = self._methods(held, held.value, key) if isinstance(held.value, Instance) else []
+                    found.extend(methods or self._classes(held, key, beginning(key), ending(key), frame, denied))
             else:
                 members = self._holders(holder, (("attr", text),), frame)
                 found.extend(merged for member in members if (merged := member.under(alt.picks)) is not None)
@@ -52,6 +54,19 @@ class Lookups(Questions):
             fallback = self.values(node.args[2].value, frame)
             return [b for a in found for b in (fallback if isinstance(a.value, Absent) else [a])]
         return found or [Alternative(UNKNOWN)]
+
+    def own_methods(self, call: cst.Call, function: FunctionRef, instance: Instance) -> list[FunctionRef]:
+        """Methods of an object that a call in one of its methods runs: ``self.read(row)``, ``getattr(self, "read_" + kind)(row)``."""
+        func, scope = call.func, function.scope
+        if isinstance(func, cst.Attribute):
+            own = isinstance(func.value, cst.Name) and func.value.value == names.self_name(scope)
+            method = self.method(instance, func.attr.value) if own else None
+            return [method] if method is not None else []
+        if not isinstance(func, cst.Call) and not (isinstance(func, cst.Name) and func.value in scope.effects):
+            return []
+        # What is looked up in `self` is of the object, whatever class the method stands in.
+        found = (alt.value for alt in self.values(func, Frame(function.module, scope, None, instance if names.is_method(scope) else None)))
+        return [one for one in found if isinstance(one, FunctionRef) and one.this == instance]
 
     def entry_of_module(self, value: ModuleRef, key: object, rest: tuple[Accessor, ...]) -> Alternatives:
         """``vars(module)[name]``, ``module.__dict__[name]``."""
@@ -70,7 +85,7 @@ class Lookups(Questions):
             for value in self.resolve(root, tuple(("attr", part) for part in parts), frame, node):
                 merged = value.under(alt.picks)
                 if merged is not None:
-                    found.extend([merged] if text is not None else self._classes(merged, node, beginning(node).rpartition(".")[2], _end(node), frame))
+                    found.extend([merged] if text is not None else self._classes(merged, node, beginning(node).rpartition(".")[2], ending(node), frame))
         return found
 
     def imported_by_name(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
@@ -119,6 +134,13 @@ class Lookups(Questions):
             return [Alternative(UNKNOWN)]
         return list(found.values())
 
+    def _methods(self, alt: Alternative, holder: Instance, key: cst.BaseExpression) -> Alternatives:
+        """Methods of an object whose names begin and end as the computed one does: ``getattr(self, "read_" + kind)``; none where nothing of it is known."""
+        line = [base.scope for base in self.lineage(holder.cls) if isinstance(base, ClassRef)]
+        found = asked_for(key, sorted({one.name for cls in line for one in cls.children if one.is_function}))
+        members = (self.attribute(holder, name, ()) for name in found)
+        return [merged for alts in members for one in alts if (merged := one.under(alt.picks)) is not None]
+
     def _names(self, module: Module, depth: int = 0) -> Iterator[str]:
         """Names that a module defines or imports."""
         for name, effects in module.root.effects.items():
@@ -132,17 +154,26 @@ class Lookups(Questions):
                 yield name
 
 
-def _end(node: cst.BaseExpression) -> str:
+def asked_for(key: cst.BaseExpression, of: Iterable[str]) -> list[str]:
+    """Those names that a computed one may be: the one that it says, or those that begin and end as it does; none where nothing of it is known."""
+    known, start, end = constant_key(key), beginning(key), ending(key)
+    if isinstance(known, str):
+        return [name for name in of if name == known]
+    found = [name for name in of if start + end and name.startswith(start) and name.endswith(end)]
+    return found if len(found) <= _MOST else []
+
+
+def ending(node: cst.BaseExpression) -> str:
     """The text that a computed string ends with: ``Dataset`` of ``name + "Dataset"``, as `beginning` says how it begins."""
     if isinstance(node, cst.FormattedString):
         last = node.parts[-1] if node.parts else None
         return last.value if isinstance(last, cst.FormattedStringText) else ""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
-        return re.split(r"%[sdr]", _end(node.left))[-1]
+        return re.split(r"%[sdr]", ending(node.left))[-1]
     if isinstance(node, cst.BinaryOperation):
-        return _end(node.right)
+        return ending(node.right)
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
-        return _end(node.func.value).rpartition("}")[2]
+        return ending(node.func.value).rpartition("}")[2]
     known = constant_key(node)
     return known if isinstance(known, str) else ""
 

@@ -167,6 +167,10 @@ class Questions(ABC):
         """The module of the project at a path."""
 
     @abstractmethod
+    def own_methods(self, call: cst.Call, function: FunctionRef, instance: Instance) -> list[FunctionRef]:
+        """Methods of an object that a call in one of its methods runs: ``self.read(row)``, ``getattr(self, "read_" + kind)(row)``."""
+
+    @abstractmethod
     def attribute_by_name(self, node: cst.Call, frame: Frame) -> Alternatives:
         """``getattr(x, name)``."""
 

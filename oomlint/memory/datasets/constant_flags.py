@@ -1,4 +1,4 @@
-"""Code of an object that never runs: an attribute with one value for as long as the object lives keeps control from it."""
+"""Code of an object that never runs: an attribute with one value for as long as the object lives keeps control from it, or one that it does not have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import FOUND, AnswerMemory, finder
-from oomlint.model.values import ClassRef, Const, Frame
+from oomlint.model.values import ClassRef, Const, External, Frame
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _CONSTANTS = frozenset({"True", "False", "None"})
+_BARE = frozenset(
+    {"torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "abc.ABC", "builtins.object", "typing.Generic"}
+)  # they have no attributes to speak of
 _GIVES = frozenset({"assign", "augment", "for", "with"})
 
 
@@ -30,6 +33,7 @@ class Flags:
         self._project = project
         self._evaluator = evaluator_of(project)
         self._fixed: AnswerMemory[tuple[ClassRef, str], bool] = AnswerMemory(project.readings)
+        self._lacking: AnswerMemory[tuple[ClassRef, str], bool] = AnswerMemory(project.readings)
 
     def rule_out(self, node: cst.CSTNode, function: FunctionRef, instance: Instance) -> bool:
         """Whether control never comes to a node of a method of this object."""
@@ -56,10 +60,33 @@ class Flags:
         known = self._fixed.get(key)
         if known is None:
             own = {scope for base in self._evaluator.lineage(instance.cls) if isinstance(base, ClassRef) for scope in base.scope.children}
-            files = self._project.search(may_set, (name,), instance.cls.module.path, holding=name)
-            modules = (module for path in files if (module := self._project.find(path)) is not None)
-            known = self._fixed[key] = not any(_sets(module, name, own) for module in modules)
+            known = self._fixed[key] = not self._set_by_anybody(instance.cls, name, own)
         return known
+
+    def lacks(self, cls: ClassRef, name: str) -> bool:
+        """Whether no object of the class has the attribute: a base class asks for it, and only other classes that derive from that have it, or none."""
+        known = self._lacking.get((cls, name))
+        if known is None:
+            known = self._lacking[cls, name] = self._has_nowhere(cls, name) and not self._set_by_anybody(cls, name, set())
+        return known
+
+    def _has_nowhere(self, cls: ClassRef, name: str) -> bool:
+        for base in (*self._evaluator.lineage(cls), *self._evaluator.calls.subclasses(cls)):
+            if base.name not in _BARE if isinstance(base, External) else self._may_give(base, name):
+                return False
+        return True
+
+    def _may_give(self, cls: ClassRef, name: str) -> bool:
+        """Whether the body or a method of the class gives its objects the attribute, or something that nobody can look into may."""
+        if {name, "__getattr__"} & cls.scope.effects.keys() or not all(isinstance(base, ClassRef | External) for base in self._evaluator.bases(cls)):
+            return True
+        return any(_gives(effect, name) for method in cls.scope.children for effects in method.effects.values() for effect in effects)
+
+    def _set_by_anybody(self, cls: ClassRef, name: str, own: set[Scope]) -> bool:
+        """Whether code gives an object of anybody's this attribute; not the constructors of ``own``."""
+        files = self._project.search(may_set, (name,), cls.module.path, holding=name)
+        modules = (module for path in files if (module := self._project.find(path)) is not None)
+        return any(_sets(module, name, own) for module in modules)
 
 
 @finder

@@ -78,12 +78,15 @@ class SampleBody:
     def _called(self, node: cst.Call, function: FunctionRef, this: str | None, depth: int) -> None:
         name = names.last_name(node.func)
         base = node.func.value if isinstance(node.func, cst.Attribute) else None
+        own = self.evaluator.own_methods(node, function, function.this or self.instance)  # what a sample is read with has methods of its own
+        for method in own:
+            for one in self.evaluator.filled_in(method, method.scope.name):
+                self._visit(one, depth + 1)
+        if own:
+            return
         if isinstance(base, cst.Name) and base.value == this:
-            method = self.evaluator.method(function.this or self.instance, name)  # what a sample is read with has methods of its own
-            if method is not None:
-                for one in self.evaluator.filled_in(method, name):
-                    self._visit(one, depth + 1)
-                return
+            if self._flags.lacks((function.this or self.instance).cls, name):
+                return  # a method of other classes that derive from the one that calls it
             # A callable that somebody gave the dataset: a transform, a tokenizer, a loader of files.
             lowered = name.lower()
             if "load" in lowered or "read" in lowered:

@@ -83,11 +83,9 @@ def _ways(instance: Instance, evaluator: Questions) -> Iterator[_Way]:
             yield way
             index = _same_number(way)
             for call in way.function.scope.calls:
-                if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == way.this:
-                    method = evaluator.method(instance, call.func.attr.value)
-                    if method is not None:
-                        numbers = (arguments.parameter_of(method, call, arg) for arg in call.args if _is_number(arg.value, index))
-                        further.append(_Way(method, frozenset(name for name in numbers if name is not None)))
+                for method in evaluator.own_methods(call, way.function, instance):
+                    numbers = (arguments.parameter_of(method, call, arg) for arg in call.args if _is_number(arg.value, index))
+                    further.append(_Way(method, frozenset(name for name in numbers if name is not None)))
         queue = further
 
 
@@ -222,14 +220,12 @@ def _is_taken_out_of(name: str, function: FunctionRef, instance: Instance, evalu
 
 
 def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator: Questions) -> list[Value]:
+    own = evaluator.own_methods(call, function, instance)
     func = call.func
-    if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == names.self_name(function.scope):
-        method = evaluator.method(instance, func.attr.value)
-        if method is not None:
-            return [method]
-        held = (alt.value for alt in evaluator.attribute(instance, func.attr.value, ())[:3])
-        return [called for one in held if isinstance(one, Instance) and (called := evaluator.method(one, "__call__")) is not None]
-    return [alt.value for alt in evaluator.values(func, evaluator.calls.plain_frame(function.module, function.scope))[:1]]
+    if own or not (isinstance(func, cst.Attribute) and names.dotted(func.value) == names.self_name(function.scope)):
+        return list(own) or [alt.value for alt in evaluator.values(func, evaluator.calls.plain_frame(function.module, function.scope))[:1]]
+    held = (alt.value for alt in evaluator.attribute(instance, func.attr.value, ())[:3])
+    return [called for one in held if isinstance(one, Instance) and (called := evaluator.method(one, "__call__")) is not None]
 
 
 def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:

@@ -12,6 +12,7 @@ from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
+from oomlint.model.lookups import asked_for
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
 from oomlint.scout.telling_names import is_data_class, makes_data
@@ -228,6 +229,8 @@ def _closure(every: dict[str, Scope], roots: tuple[str, ...]) -> frozenset[Scope
             # `self.load()`, and functions that are handed on: `map(self.load, paths)`.
             told = (node for node in (call.func, *(arg.value for arg in call.args)) if isinstance(node, cst.Attribute) and node.attr.value in every)
             todo.extend(every[node.attr.value] for node in told if isinstance(node.value, cst.Name) and node.value.value == this)
+            if names.last_name(call.func) == "getattr" and len(call.args) > 1 and names.dotted(call.args[0].value) == this:
+                todo.extend(every[name] for name in asked_for(call.args[1].value, every))
     return frozenset(found)
 
 
