@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 _BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
+_DEEPEST = 6  # calls
 _MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
 
@@ -123,8 +124,9 @@ class Definitions(Questions):
         known, settled = self._changed_by_callees(root, accessors, frame, at) if accessors and scope.calls else ([], False)
         if settled:
             return known
+        merges = any(is_unread(alt.value) for alt in known)
         if root not in scope.effects:
-            return [*known, *start()]
+            return _doubted([*known, *start()]) if merges else [*known, *start()]
         if root in scope.enclosing:
             return [Alternative(UNKNOWN)]  # whoever else shares the name may have set it in between
 
@@ -143,6 +145,7 @@ class Definitions(Questions):
             if not states:
                 continue
             bound = payload() if callable(payload) else payload
+            merges = merges or (effect.kind == "merge" and any(is_unread(alt.value) for alt in bound))
             for picks, doubt in states[:6]:
                 for alt in bound:
                     if isinstance(alt.value, Absent) and effect.kind in {"update", "setdefault", "augment", "merge"}:
@@ -161,8 +164,8 @@ class Definitions(Questions):
                         merged = alt.under(picks)
                         if merged is not None:
                             out.append(merged.doubting(doubt))
-        if any(is_unread(alt.value) for alt in out):
-            out = [alt if is_unread(alt.value) else alt.doubting() for alt in out]  # the file that is merged may set it, too
+        if merges:
+            out = _doubted(out)
         if fallbacks and (not out or any(isinstance(a.value, Absent) for a in out)):
             out = [*(a for a in out if not isinstance(a.value, Absent)), *fallbacks]
         if root in walk.shared and _set_from_inside(scope, root, whole_module=scope.parent is None):
@@ -187,6 +190,8 @@ class Definitions(Questions):
                 if any(isinstance(alt.value, Const) for alt in found):
                     known = [alt for alt in found if not isinstance(alt.value, Absent | Unknown)]
                     return known, len(known) == len(found)
+                if unread := [alt for alt in found if is_unread(alt.value)]:
+                    return unread, False  # the file says it, or leaves it as it is
             elif depth <= len(accessors) and _matches(effect.path, accessors[:depth]) and not self._set_since(root, effect.path, call, start, frame):
                 found = self._bound(effect, accessors[depth:], where)
                 if not path_conditions(where.module.walk, where.scope, effect.statement):
@@ -218,6 +223,8 @@ class Definitions(Questions):
                     where = Frame(callee.module, callee.scope, (Bound(tuple(call.args), frame, call),), callee.this)
                     own = callee.scope.effects.get(param, ())
                     found.extend((effect, where, call) for effect in own if (effect.kind, len(effect.path)) in {("merge", 0), ("assign", 1)})
+                    # What it hands the object to may do so in turn: `update(cfg, args)` calls `merge(cfg, args.file)`.
+                    found.extend((effect, deeper, call) for effect, deeper, _ in (self._handed(param, where) if frame.depth < _DEEPEST else ()))
         self.handed[key] = tuple(found)
         return self.handed[key]
 
@@ -302,6 +309,11 @@ class Definitions(Questions):
         if kind == "with" and effect.value is not None:
             return self.access(effect.value, into, frame)
         return [Alternative(UNKNOWN)]
+
+
+def _doubted(found: Alternatives) -> Alternatives:
+    """What was there before a file was merged that nobody knows: that may set it, too."""
+    return [alt if is_unread(alt.value) else alt.doubting() for alt in found]
 
 
 def _under_test(alt: Alternative, effect: Effect, condition: Condition, module: Module) -> Alternative:

@@ -128,8 +128,10 @@ class Datasets:
     def of(self, loaders: Loaders, loader: Loader, frame: Frame) -> list[Dataset]:
         """The datasets that a loader can read in a frame."""
         found: list[Dataset] = []
-        for alt in loaders.argument(loader, "dataset", frame)[:_MOST]:
-            one = self.of_value(alt.value)
+        given = loaders.argument(loader, "dataset", frame)
+        few = list(dict.fromkeys(alt.value for alt in given))[:_MOST]  # one may come in several ways
+        for alt in given:
+            one = self.of_value(alt.value) if alt.value in few else None
             if one is not None:
                 found.append(replace(one, alternative=alt))
         return found
