@@ -24,7 +24,7 @@ from oomlint.model.counters import numbered
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import FunctionRef
 from oomlint.scout.telling_names import MAPS
-from oomlint.syntax.nodes import constant_key, descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -46,8 +46,6 @@ READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asn
 
 OF_CONTAINERS: Final = frozenset("copy get items pop popitem popleft values".split())  # methods that give all elements of a container, or some
 _ARITHMETIC: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
-
-_TEXT_FILES: Final = frozenset({"open", "io.open", "codecs.open", "gzip.open"})  # a number picks a line of these, and a band or a frame of others
 
 
 class Kept(KeptIndexes):
@@ -213,7 +211,7 @@ class Kept(KeptIndexes):
                 case cst.Subscript():
                     if node is not parent.value:
                         return
-                    if self.picks_number(search, module, parent) or _is_line(search, parent, going):
+                    if self.picks_number(search, module, parent) or self.picks_line(search, parent, going):
                         return
                     if picks_some(parent) and not is_target(module, parent):
                         self.picked(search, module, parent, going)
@@ -454,13 +452,6 @@ def _elements(loop: cst.For | cst.CompFor, target: cst.BaseExpression) -> list[s
     """The names of a target that stand for an element, or a part of one, and not for the number of the round."""
     counts = numbered(loop)
     return [name for name in names_of(target) if name not in counts]
-
-
-def _is_line(search: KeptSearch, node: cst.Subscript, going: Going) -> bool:
-    """Whether a number picks one line, or one word, of the text of the file that the search has started at."""
-    if not isinstance(search.start, cst.Call) or names.dotted(search.start.func) not in _TEXT_FILES or going.collected or going.rebuilt:
-        return False
-    return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index) and isinstance(constant_key(node.slice[0].slice.value), int)
 
 
 def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:

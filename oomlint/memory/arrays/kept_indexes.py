@@ -11,11 +11,13 @@ from oomlint.memory.arrays.kept_forms import makes_array
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.content_kinds import PayloadKind
+from oomlint.memory.shared.known_reads import opens_text
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
+from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
-    from oomlint.memory.arrays.kept_state import KeptSearch
+    from oomlint.memory.arrays.kept_state import Going, KeptSearch
     from oomlint.model.project import Module
 
 _DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
@@ -44,6 +46,19 @@ class KeptIndexes(KeptCalls):
             return False
         size = allocated(start, self.evaluator, self.evaluator.calls.plain_frame(module, scope))
         return size is not None and len(size.dimensions) == len(keys)
+
+    def picks_line(self, search: KeptSearch, node: cst.Subscript, going: Going) -> bool:
+        """Whether a number picks one line, or one word, of the text of the file that the search has started at."""
+        index = node.slice[0].slice
+        if search.origin is None or going.collected or going.rebuilt or len(node.slice) != 1 or not isinstance(index, cst.Index):
+            return False
+        if not isinstance(constant_key(index.value), int):
+            return False
+        module, start = search.origin
+        if not isinstance(start, cst.Call):
+            return False
+        opened = self.evaluator.values(start, self.evaluator.calls.plain_frame(module, module.walk.scope_at(start)))
+        return any(isinstance(alt.value, ExternalCall) and opens_text(alt.value.name) for alt in opened)
 
     def is_short(self, module: Module, rows: cst.BaseSlice) -> bool:
         """Whether a slice ends at a number that is known."""

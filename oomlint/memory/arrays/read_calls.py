@@ -14,7 +14,7 @@ from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read
+from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read, opens_text
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
@@ -226,10 +226,7 @@ class ReadCalls:
         if last in {"read_text", "read_bytes"}:
             return True
         frame = self.evaluator.calls.plain_frame(module, scope)
-        return any(
-            isinstance(a.value, ExternalCall) and a.value.name.rpartition(".")[2] in {"open", "fdopen", "GzipFile"}
-            for a in self.evaluator.values(node, frame)[:3]
-        )
+        return any(isinstance(a.value, ExternalCall) and opens_text(a.value.name) for a in self.evaluator.values(node, frame)[:3])
 
     # -- functions of the project that read a file whose path they are given ---------------------------------------------
 

@@ -109,3 +109,8 @@ TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
 def known_read(name: str) -> KnownRead | None:
     """What a function of a library reads from a file; ``None`` where it reads nothing that is known."""
     return BY_NAME.get(names.canonical(name)) or BY_NAME.get(name)
+
+
+def opens_text(name: str) -> bool:
+    """Whether a function opens a file of text or bytes, and not one of which a library gives bands, frames or tables."""
+    return name.rpartition(".")[2] in {"open", "fdopen", "GzipFile"} and known_read(name) is None
