@@ -262,7 +262,7 @@ class Kept(KeptIndexes):
                         return
                     going = replace(
                         going,
-                        collected=going.collected or (going.part and not isinstance(node, cst.Name)),
+                        collected=going.collected or (going.part and not self.as_it_is(module, node)),
                         part=False,
                         listed=going.listed or isinstance(parent, cst.ListComp),
                     ).gathered_by(self.gathering(module, node), module, parent, part=going.part)

@@ -31,6 +31,7 @@ _SMALL_FUNCTIONS: Final = frozenset(
     "getattr set linspace".split(),
 )
 # Of these words and those that put into a container, what NumPy and torch mean by something else: they give an array for one.
+_OF_ARRAYS_ONLY: Final = frozenset({"PIL.Image.fromarray", "torch.from_numpy"})
 _BY_LIBRARY: Final = frozenset({"append", "insert", "log", "where"})
 # Methods, and functions outside of NumPy and torch, that give about as much as they are asked of.
 KEEPS: Final = frozenset(
@@ -105,6 +106,15 @@ class KeptCalls(KeptNames):
         found = (alt.value for node in made for alt in self.evaluator.values(node, frame)[:3])
         return any(isinstance(one, Instance) and one.cls.scope is owner.scope for one in found)
 
+    def as_it_is(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether an element goes on as a whole: by its name, or as the picture or the tensor that is made of an array, of nothing else."""
+        while isinstance(node, cst.Call) and node.args and not node.args[0].star:
+            found = self.evaluator.values(node.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(node)))
+            if not any(isinstance(alt.value, External) and names.canonical(alt.value.name) in _OF_ARRAYS_ONLY for alt in found):
+                return False
+            node = node.args[0].value
+        return isinstance(node, cst.Name)
+
     def _collected(self, module: Module, call: cst.Call) -> bool:
         """Whether the rounds of a loop put what a call gives into a container."""
         holder = module.walk.parents.get(call)
@@ -129,7 +139,7 @@ class KeptCalls(KeptNames):
                 call.func.value,
                 replace(
                     going,
-                    collected=going.collected or (going.part and not isinstance(arg.value, cst.Name)),
+                    collected=going.collected or (going.part and not self.as_it_is(module, arg.value)),
                     rebuilt=going.rebuilt or going.part,
                     part=False,
                     listed=last == "append",
