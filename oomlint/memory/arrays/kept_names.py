@@ -72,6 +72,9 @@ class KeptNames(Keeping):
         if into:
             now = replace(going, collected=going.collected or going.part, part=False)
             going = now.gathered_by(self.gathering(module, statement), module, statement, part=going.part)
+        while isinstance(target, cst.Attribute) and isinstance(target.value, cst.Attribute):  # `self.part.rows = rows`: the object in `part` holds it
+            going = going.held_by(target.attr.value)
+            target = target.value
         if isinstance(target, cst.Name):
             if search.pools:
                 self._pooled(search, module, scope, statement, target.value, going)
