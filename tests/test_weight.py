@@ -436,6 +436,37 @@ def test_outputs_for_what_a_caller_hands_over_and_gets_back_are_a_note(rows: str
     assert only(check(tmp_path, {"speak.py": textwrap.dedent(HANDED).replace("ROWS", rows)}, "OOM219")).severity == severity
 
 
+ERRORS = """\
+    import numpy as np
+    import torch
+
+    class Frame:
+        def __init__(self, sizes):
+            self.top, self.left = sizes[-2] % 8, sizes[-1] % 8
+
+        def inner(self, x):
+            high, wide = x.shape[-2:]
+            return CUT
+
+    @torch.no_grad()
+    def validate(network, samples):
+        network.eval()
+        errors = []
+        for index in range(len(samples)):
+            image, wanted = samples[index]
+            found = Frame(image.shape).inner(network(image[None].cuda())[0]).cpu()
+            error = torch.sum((found - wanted) ** 2, dim=AXIS).sqrt()
+            errors.append(error.view(-1).numpy())
+        return np.mean(np.concatenate(errors))
+    """
+
+
+@pytest.mark.parametrize(("cut", "axis", "told"), [("x[..., self.top : high, self.left : wide]", "0", ["warning"]), ("x[..., self.left : wide]", "1", [])])
+def test_an_error_for_each_pixel_weighs_as_the_image_does(cut: str, axis: str, told: list[str], tmp_path: Path) -> None:
+    program = textwrap.dedent(ERRORS).replace("CUT", cut).replace("AXIS", axis)
+    assert [found.severity for found in check(tmp_path, {"validate.py": program}, "OOM219").findings] == told
+
+
 FUNCTION = """\
     import torch
 

@@ -14,7 +14,7 @@ from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.freezing import ADDS_MODULE
 from oomlint.model.tensor_parts import FEW_OF_SAMPLE
-from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, axes_of, pixels, reduced_by, resized, viewed
+from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, axes_of, pixels, reduced_along, resized, viewed
 from oomlint.model.tensor_state import (
     MAP,
     PLAIN,
@@ -267,7 +267,7 @@ class FlowLibraries(FlowValues):
                 return UNKNOWN
             return tensor(graph=Graph.MAYBE if found.graph else Graph.NO, tags=found.tags, sources=found.sources, device=Device.UNKNOWN)
         if last in REDUCTIONS:
-            return reduced_by(found.having(kind=ValueKind.TENSOR, sure=True), axes_of(node, 1))
+            return reduced_along(found.having(kind=ValueKind.TENSOR, sure=True), node, 1)
         if last in VIEWS and args and args[0].tensorlike:
             return args[0].having(kind=ValueKind.TENSOR, sure=True, view=args[0].view, home=(), dims=viewed(last, node, 1, args[0].dims))
         if last in {"sigmoid", "softmax"}:

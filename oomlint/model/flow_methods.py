@@ -13,7 +13,7 @@ from oomlint.model.events import AS_ARRAY
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
-from oomlint.model.tensor_shapes import PIXELS, axes_of, is_flat, is_spread, pixels, reduced_by, viewed
+from oomlint.model.tensor_shapes import PIXELS, axes_of, is_flat, is_spread, pixels, reduced_along, viewed
 from oomlint.model.tensor_state import (
     MAP,
     PLAIN,
@@ -170,7 +170,7 @@ class FlowMethods(FlowModules):
                 return pack([(0, values), (1, index), ("values", values), ("indices", index)])
             return values.having(size=SampleSize.SCALAR, dims=0)
         if method in REDUCTIONS or method in {"amax", "amin"}:
-            return reduced_by(proven.having(storage=Storage.OWN, view=False, home=(), moved=""), axes_of(node, 0))
+            return reduced_along(proven.having(storage=Storage.OWN, view=False, home=(), moved=""), node, 0)
         if method in {"sigmoid", "softmax"}:
             return proven.having(storage=Storage.OWN, view=False, home=(), moved="unit")
         if method in VIEWS:

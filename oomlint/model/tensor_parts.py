@@ -13,6 +13,7 @@ from oomlint.model.tensor_state import MAP, SampleSize, Storage, TensorState, Va
 
 _FEW_OF_AXIS: Final = 128  # elements along one axis
 FEW_OF_SAMPLE: Final = 81  # numbers of one sample, such as a pose
+_PLANE: Final = 2  # axes of a map
 _MANY: Final = 1 << 20  # elements of an axis whose length nobody knows
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
@@ -33,7 +34,10 @@ def part(node: cst.Subscript, base: TensorState, indices: list[cst.BaseSlice], i
         return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0 if unknown else max(base.dims - lists + 1, 0))
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
     named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not names.adds_axis(item.value))]
-    dims = max(max(base.dims, len(named)) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
+    between = any(isinstance(item, cst.Index) and isinstance(item.value, cst.Ellipsis) for item in indices)
+    cuts = sum(isinstance(item, cst.Slice) for item in named)
+    least = len(named) + (between and cuts >= _PLANE)  # who cuts rows and columns, wherever they are, has more axes than these
+    dims = max(max(base.dims, least) - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
     # Axes that are named are there, whatever it is called; those of a few elements make nothing large.
     long = sum(isinstance(item, cst.Slice) and (_count(item) or _MANY) > _FEW_OF_AXIS for item in named)
     size = SampleSize.DENSE if long >= MAP and dims >= MAP and base.size is not SampleSize.SCALAR else base.size

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oomlint.model.tensor_state import TensorState
 
 _DIMS: Final = frozenset({"dim", "axis"})
+_ADDS_UP: Final = frozenset({"sum", "norm"})
 _LEAST: Final = 3
 _ROW: Final = 2
 _MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}  # of `interpolate`, with the axes that each takes
@@ -40,13 +41,22 @@ def axes_of(node: cst.Call, before: int) -> int | None:
     return None
 
 
-def reduced_by(held: TensorState, axes: int | None) -> TensorState:
-    """What a sum, a mean, a greatest value along ``axes`` axes gives; one number where it is along all of them."""
+def reduced_along(held: TensorState, node: cst.Call, before: int) -> TensorState:
+    """What a sum, a mean, a greatest value along some axes gives; one number where it is along all of them."""
+    axes = axes_of(node, before)
     if axes is None:
         return held.having(size=SampleSize.SCALAR, dims=0)
+    if held.size is SampleSize.DENSE and held.dims >= MAP and names.last_name(node.func) in _ADDS_UP and _first_axis(node, before):
+        return held  # the channels of one sample are added up: its rows and columns are left
     dims = max(held.dims - axes, 0)
     left = SampleSize.UNKNOWN if held.dims else SampleSize.LEFT
     return held.having(dims=dims, size=left if held.size is SampleSize.DENSE and dims < MAP else held.size)
+
+
+def _first_axis(node: cst.Call, before: int) -> bool:
+    """Whether a reduction goes along the first axis alone."""
+    told = [*filter(None, [arguments.named(node, *_DIMS)]), *arguments.plain(node)[before:]]
+    return bool(told) and constant_key(told[0]) == 0
 
 
 def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:

@@ -148,8 +148,24 @@ def parts_of_batch(loop: Loop, evaluator: Evaluator) -> bool:
 
 
 def parts_of_one(loop: Loop) -> bool:
-    """Whether a loop counts to the length of an axis behind the second: its rounds are windows of one thing, not samples, nor parts of one long text."""
-    return any(_is_later_axis(part) for arg in _counted(loop) for part in descend(arg.value))
+    """Whether a loop counts to the length of an axis behind the second: its rounds are windows of one thing, not samples, nor parts of one long text.
+
+    So are the steps of one batch, which its number picks along an axis behind the first: ``states[:, step]``.
+    """
+    return any(_is_later_axis(part) for arg in _counted(loop) for part in descend(arg.value)) or _picks_steps(loop)
+
+
+def _picks_steps(loop: Loop) -> bool:
+    """Whether the number of the round is an index of later axes alone, each time behind a whole one."""
+    number = loop.node.target if _counted(loop) and isinstance(loop.node, cst.For) else None
+    places = [
+        place if isinstance(node.slice[0].slice, cst.Slice) else 0
+        for node in (descend(loop.repeated) if isinstance(number, cst.Name) else ())
+        if isinstance(node, cst.Subscript)
+        for place, part in enumerate(node.slice)
+        if isinstance(part.slice, cst.Index) and names.dotted(part.slice.value) == names.dotted(number)
+    ]
+    return bool(places) and all(places)
 
 
 def chunks_of_one(loop: Loop) -> bool:
