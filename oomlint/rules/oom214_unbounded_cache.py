@@ -30,8 +30,8 @@ class UnboundedCache(Rule):
 
     ## What it does
 
-    Checks for caches that `__getitem__` of a dataset fills, or a function that it calls: `self.cache[key] = value` on a dictionary or a list
-    of placeholders, `self.known.append(value)` on a list, a dictionary of the module,
+    Checks for caches that `__getitem__` of a dataset fills, or the `collate_fn` of its loader, or a function that one of them calls:
+    `self.cache[key] = value` on a dictionary or a list of placeholders, `self.known.append(value)` on a list, a dictionary of the module,
     `@functools.cache` and `@lru_cache(maxsize=None)`. The value is an array, a tensor, an image,
     the contents of a file, the sample itself, or an object that holds such. Where the loader is known, the message says how many workers it
     has, and the places say where that number comes from.

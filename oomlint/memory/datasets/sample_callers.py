@@ -11,7 +11,7 @@ from oomlint.memory.datasets.dataset_classes import Dataset, datasets_of
 from oomlint.memory.loaders.loader_calls import Loader, evaluator_of, is_zero, loaders_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model.values import Alternative, ClassRef, Const, Instance
+from oomlint.model.values import Alternative, ClassRef, Const, FunctionRef, Instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,9 +74,30 @@ def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[
     if owner is not None and owner.is_function:
         yield from _sets(project, module, owner, depth, seen)
         return
+    yield from _collating(project, module).get(scope, ())
     for site in evaluator.calls.sites(module, scope, most=_MOST_SITES):
         if site.scope.is_function and site.scope.name != "__init__":
             yield from _sets(project, site.module, site.scope, depth + 1, seen)
+
+
+def _collating(project: Project, module: Module) -> dict[Scope, list[SampleReader]]:
+    """Functions that loaders put their batches together with, which workers run, and the datasets of these loaders."""
+    key = ("collating", module.path)
+    known = project.memo.get(key)
+    if known is not None:
+        return known  # type: ignore[return-value]
+    loaders, datasets = loaders_of(project), datasets_of(project)
+    found: dict[Scope, list[SampleReader]] = {}
+    project.memo[key] = found
+    for caller in project.callers("DataLoader", module.path):
+        for loader in loaders.of(caller) if not holds_tests(caller) else ():
+            given = loader.explicit("collate_fn")
+            for use in loaders.uses(loader) if given is not None else ():
+                functions = [alt.value for alt in loaders.argument(loader, "collate_fn", use.frame) if isinstance(alt.value, FunctionRef)]
+                made = [one.instance.cls for one in datasets.of(loaders, loader, use.frame) if isinstance(one.instance, Instance)] if functions else []
+                for function in functions:
+                    found.setdefault(function.scope, []).extend(SampleReader(cls.module, cls.scope) for cls in made)
+    return found
 
 
 def _with_loaders(project: Project, reader: SampleReader) -> list[SampleReader]:
