@@ -55,7 +55,7 @@ READY: Final = frozenset({"eval", "load_state_dict"})  # what makes a model read
 DRIVES: Final = frozenset({"eval", "backward"})  # what a method does that goes through batches itself, also one of a module: `forward` does neither
 ADDS: Final = frozenset({"append", "extend"})
 # Methods that are run by others, or for each sample: not looked at by themselves.
-NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__len__"})
+NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
 _WORD = re.compile(r"[^\W\d]\w*")
 # Methods that change a tensor in place, and give it back.
 STATES: Final = frozenset("zeros ones empty full rand randn tensor eye arange".split())  # functions of torch that make a tensor which a module may keep
