@@ -177,9 +177,12 @@ class Definitions(Questions):
 
         It merges a file into it, ``update_config(cfg, args)``, or sets an attribute, ``args.n_gpu = torch.cuda.device_count()``.
         """
+        handed = self._handed(root, frame)
+        if not handed:
+            return [], False  # nearly always: to find out where a node stands costs more
         span = frame.module.tree.span
         start = span(at)[:2] if at is not None else None
-        for effect, where, call in reversed(self._handed(root, frame)):
+        for effect, where, call in reversed(handed):
             if start is not None and span(call)[:2] > start:
                 continue
             if not self.where(call, frame):
