@@ -164,19 +164,17 @@ class UnclosedFigures:
     def _ends(self, way: _Way, loop: Loop | None) -> bool:
         """Whether the function, or each round of a loop in it, closes or shows figures, itself or in a function of the project that is called."""
         calls = way.scope.calls if loop is None else [node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call)]
-        return any(self._closes(call, way.module, way.scope) for call in calls)
+        # What the code itself calls is told by its name at once; what functions do is asked only where that says nothing.
+        return any(self._closes(call, way.module, way.scope) for call in calls) or any(self._leads_to_end(call, way.module, way.scope) for call in calls)
 
-    def _closes(self, call: cst.Call, module: Module, scope: Scope, depth: int = 0) -> bool:
-        if names.last_name(call.func) in _ENDS and self._pyplot(call, module, scope) in _ENDS:
-            return True
-        if depth:
-            return False
-        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]:
-            if isinstance(alt.value, FunctionRef):
-                called = alt.value
-                if any(self._closes(one, called.module, called.scope, depth + 1) for one in called.scope.calls):
-                    return True
-        return False
+    def _closes(self, call: cst.Call, module: Module, scope: Scope) -> bool:
+        return names.last_name(call.func) in _ENDS and self._pyplot(call, module, scope) in _ENDS
+
+    def _leads_to_end(self, call: cst.Call, module: Module, scope: Scope) -> bool:
+        """Whether a call runs a function of the project that closes or shows figures itself."""
+        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]
+        called = (alt.value for alt in found if isinstance(alt.value, FunctionRef))
+        return any(self._closes(one, function.module, function.scope) for function in called for one in function.scope.calls)
 
     @staticmethod
     def _is_asked(way: _Way) -> bool:

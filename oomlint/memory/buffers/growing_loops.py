@@ -30,9 +30,10 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
     if (isinstance(store.loops[0].node, cst.FunctionDef) or _is_step(record)) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
         return []  # a name of a step, which ends with it
     found: list[Loop] = []
+    resets = _resets_of(store, record)
     again = False  # whether a loop over data around it makes it again with each batch: what repeats steps inside of that ends soon
     for loop in store.loops:
-        renewed = is_renewed(store, record, loop)
+        renewed = _is_renewed(store, record, loop, resets)
         if renewed:
             found.clear()  # what begins again with each of its rounds has nothing left of a round outside
         if not renewed and (loop.batches or (loop.steps and not again)):
@@ -51,15 +52,20 @@ def unrenewed_epochs(store: Store, record: Record) -> Loop | None:
     outer = [loop for loop in store.loops if loop.epochs and not loop.short]
     if not outer or store.loops[-1] is outer[-1]:
         return None
-    renewed = any(is_renewed(store, record, loop) for loop in store.loops)
+    resets = _resets_of(store, record)
+    renewed = any(_is_renewed(store, record, loop, resets) for loop in store.loops)
     return None if renewed or is_flushed(store, record, list(store.loops)) else outer[-1]
 
 
 def is_renewed(store: Store, record: Record, loop: Loop) -> bool:
     """Whether each round of a loop makes the target again."""
+    return _is_renewed(store, record, loop, _resets_of(store, record))
+
+
+def _is_renewed(store: Store, record: Record, loop: Loop, resets: list[Reset]) -> bool:
     root = store.path[0]
     made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
-    return loop in made or any(_renews(reset, loop) for reset in _resets_of(store, record))
+    return loop in made or any(_renews(reset, loop) for reset in resets)
 
 
 def handing_call(store: Store) -> Via | None:
