@@ -35,12 +35,21 @@ class Attributes(Questions):
         """``self.name`` followed by more: what ``__init__``, the class body, other methods and the bases say."""
         guard = ("attribute", instance.cls, instance.bound is None, instance.call, name, rest)
         if guard in self.active:
+            self.given_up += 1
             return [Alternative(UNKNOWN)]
+        key = (instance, name, rest)
+        known = self.attributes.get(key)
+        if known is not None:
+            return known
+        before = self.given_up
         self.active.add(guard)
         try:
-            return self._attribute(instance, name, rest)
+            found = self._attribute(instance, name, rest)
         finally:
             self.active.discard(guard)
+        if self.given_up == before:
+            self.attributes[key] = found
+        return found
 
     def _attribute(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
         init = self.init_frame(instance)

@@ -58,6 +58,7 @@ class Definitions(Questions):
                 return bound
         key = (root, accessors, frame, at)
         if key in self.active:
+            self.given_up += 1
             return NO_ANSWER
         known = self.resolved.get(key)
         if known is not None:
@@ -69,6 +70,7 @@ class Definitions(Questions):
         try:
             # What an object makes of another of its kind leads into that one, with one more accessor each time.
             if self.spent > BUDGET or self.depth > 4 * DEEPEST or len(accessors) > _LONGEST:
+                self.given_up += 1
                 return NO_ANSWER
             found = self.search(root, accessors, frame, at, start=lambda: self.outside(root, accessors, frame))
         finally:

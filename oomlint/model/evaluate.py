@@ -67,6 +67,7 @@ class Evaluator(Expressions, Results, Fitting, Access, Displays, Definitions, Lo
             self.spent = 0  # an outermost question: what earlier ones cost is over
         if key in self.active or self.depth > DEEPEST or self.spent > BUDGET:
             self._memo.give_up()
+            self.given_up += 1
             return NO_ANSWER
         self.project.steps.take()
         self.active.add(key)
@@ -75,6 +76,7 @@ class Evaluator(Expressions, Results, Fitting, Access, Displays, Definitions, Lo
         try:
             found = trim(self.expression(node, frame))
         except RecursionError:
+            self.given_up += 1
             found = NO_ANSWER
         finally:
             self.depth -= 1

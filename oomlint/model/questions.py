@@ -43,9 +43,11 @@ class Questions(ABC):
         self.project = project
         self.active: set[object] = set()  # questions that are being answered: whoever asks one of them again runs in a circle
         self.spent = 0  # questions since the outermost one
+        self.given_up = 0  # questions that were not looked into: what follows from that may be otherwise for whoever comes by another way
         self.depth = 0
         self.resolved: AnswerMemory[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = AnswerMemory(project.readings)
         self.returns: AnswerMemory[tuple[FunctionRef, tuple[Bound, ...], tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
+        self.attributes: AnswerMemory[tuple[Instance, str, tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
         self.rows: dict[tuple[Scope, cst.CSTNode], tuple[cst.BaseComp, ...]] = {}  # comprehensions around a name, the innermost first
         self.handed: AnswerMemory[tuple[Scope, str], tuple[tuple[Effect, Frame, cst.Call], ...]] = AnswerMemory(
             project.readings

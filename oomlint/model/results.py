@@ -122,6 +122,7 @@ class Results(Questions):
         """What a function of the project returns (or an element of it)."""
         key = (function, bound, accessors)
         if key in self.active:
+            self.given_up += 1
             return NO_ANSWER
         known = self.returns.get(key)
         if known is not None:
