@@ -207,7 +207,8 @@ class Flow(FlowLoops):
 
     def _freezes(self, node: cst.For, state: State) -> None:
         """``for p in model.parameters(): p.requires_grad = False``: nothing of the model asks for gradients."""
-        frozen = frozen_by(node)
+        known = self.known.freezing
+        frozen = known[node] if node in known else known.setdefault(node, frozen_by(node))
         if frozen is not None:
             held = self.value(frozen, state)
             if held.home:

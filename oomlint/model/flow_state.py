@@ -140,6 +140,9 @@ class SharedRuns:
         self.module_names: dict[str, frozenset[str]] = {}  # file -> expressions that it treats as modules
         self.outputs: AnswerMemory[object, Output] = AnswerMemory(readings)  # what `forward` of a class gives
         self.codes: dict[cst.CSTNode, str] = {}
+        self.written: dict[cst.BaseExpression, str] = {}
+        self.bound: dict[tuple[Scope, str], bool] = {}  # whether a scope itself binds a name to data
+        self.freezing: dict[cst.CSTNode, cst.BaseExpression | None] = {}  # what a loop over parameters freezes
         self.frames: dict[object, Frame] = {}  # of functions that are run in place: the same object for the same call, as most that is remembered asks for it
         self.statics: AnswerMemory[object, TensorState] = AnswerMemory(readings)
         self.trainable: AnswerMemory[Scope, bool] = AnswerMemory(readings)  # classes that may have parameters
@@ -294,7 +297,9 @@ class Flowing(ABC):
 
     def is_module_name(self, node: cst.BaseExpression) -> bool:
         """Whether the file treats the expression as a module: asks for its parameters, puts it into evaluation."""
-        code = _written(node)
+        code = self.known.written.get(node)
+        if code is None:
+            code = self.known.written[node] = _written(node)
         return bool(code) and code in self._module_names()
 
     def holds_modules(self, node: cst.BaseExpression) -> bool:

@@ -191,7 +191,7 @@ class FlowValues(FlowDefinitions):
         if isinstance(test, cst.Name):
             if test.value in {"True", "False", "None"}:
                 return True
-            return self.act.scope.parent is not None and test.value in {p.name.value for p in names.parameters(self.act.scope)}
+            return self.act.scope.parent is not None and test.value in names.takes(self.act.scope)
         return isinstance(test, cst.SimpleString | cst.Integer)
 
     # -- names and attributes ------------------------------------------------------------------------------------------
@@ -209,20 +209,22 @@ class FlowValues(FlowDefinitions):
             return PLAIN
         local = self.is_local(node.value)
         found = UNKNOWN if local else self.static(node, self.act.frame)
-        own = local or any(p.name.value == node.value for p in names.parameters(self.act.scope))
+        own = local or node.value in names.takes(self.act.scope)
         home = path if own else (("global", node.value),)
         return self._by_name(found, node, home)
 
     def is_local(self, name: str) -> bool:
         """Whether the scope itself binds the name to data: then only the run tells what it holds."""
-        effects = self.act.scope.effects.get(name)
-        if not effects or name in self.act.scope.outer or name in self.act.scope.enclosing:
-            return False
-        return (
-            all(effect.kind not in DEFINES for effect in effects)
-            and any(not effect.path and effect.kind in {"assign", "for", "with"} for effect in effects)
-            and not any(p.name.value == name for p in names.parameters(self.act.scope))
-        )
+        scope = self.act.scope
+        known = self.known.bound.get((scope, name))
+        if known is None:
+            effects = scope.effects.get(name, ())
+            known = self.known.bound[scope, name] = (
+                not (name in scope.outer or name in scope.enclosing or name in names.takes(scope))
+                and all(effect.kind not in DEFINES for effect in effects)
+                and any(not effect.path and effect.kind in {"assign", "for", "with"} for effect in effects)
+            )
+        return known
 
     def _by_name(self, found: TensorState, node: cst.BaseExpression, home: Path) -> TensorState:
         """What the name of something unknown says of it, and where it lives."""

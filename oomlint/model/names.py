@@ -55,6 +55,8 @@ def canonical(name: str) -> str:
 
 def dotted(node: cst.CSTNode | None) -> str:
     """``a.b.c`` as text; empty where the node is something else."""
+    if node.__class__ is cst.Name and isinstance(node, cst.Name):
+        return node.value
     parts: list[str] = []
     while isinstance(node, cst.Attribute):
         parts.append(node.attr.value)
@@ -117,6 +119,14 @@ def parameters(scope: Scope) -> list[cst.Param]:
     return [*params.posonly_params, *params.params, *params.kwonly_params]
 
 
+def takes(scope: Scope) -> frozenset[str]:
+    """The names of these parameters."""
+    known = scope.takes
+    if known is None:
+        known = scope.takes = frozenset(param.name.value for param in parameters(scope))
+    return known
+
+
 def is_static(scope: Scope) -> bool:
     """Whether a method is a ``staticmethod``."""
     return _decorated(scope, "staticmethod")
@@ -150,15 +160,19 @@ def is_property(scope: Scope) -> bool:
 
 def is_method(scope: Scope) -> bool:
     """Whether the first parameter is the object or the class."""
-    return scope.parent is not None and scope.parent.is_class and isinstance(scope.node, cst.FunctionDef) and not is_static(scope)
+    known = scope.method
+    if known is None:
+        known = scope.method = scope.parent is not None and scope.parent.is_class and isinstance(scope.node, cst.FunctionDef) and not is_static(scope)
+    return known
 
 
 def self_name(scope: Scope) -> str | None:
     """The name of the first parameter of a method."""
     if not is_method(scope):
         return None
-    params = parameters(scope)
-    return params[0].name.value if params else None
+    params = scope.node.params if isinstance(scope.node, cst.FunctionDef) else None
+    own = (params.posonly_params or params.params or params.kwonly_params) if params is not None else ()
+    return own[0].name.value if own else None
 
 
 def short(code: str, most: int = 60) -> str:

@@ -39,7 +39,7 @@ class Outside(Questions):
             node = scope.node
             if isinstance(node, cst.FunctionDef | cst.Lambda):
                 params = node.params
-                if any(p.name.value == root for p in names.parameters(scope)):
+                if root in names.takes(scope):
                     return self.parameter(root, accessors, frame)
                 if isinstance(params.star_kwarg, cst.Param) and params.star_kwarg.name.value == root:
                     return self.parameter(root, accessors, frame)

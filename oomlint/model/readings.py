@@ -10,6 +10,7 @@ import importlib
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def search_by(function: Callable[..., str], words: Iterable[str], below: str) ->
     return FileSearch(_name(function), tuple(words), below)
 
 
+@cache
 def _name(function: Callable[..., str]) -> str:
     return f"{function.__module__}:{function.__name__}"
 

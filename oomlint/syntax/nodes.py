@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 import libcst as cst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # Fields that hold punctuation, blanks and comments.
 _SKIPPED: Final = frozenset(
@@ -62,6 +62,9 @@ def _reader(node: cst.CSTNode) -> Callable[[Any], tuple[Any, ...]]:
 
 def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
     """Child nodes that can hold meaning, in source order of their fields."""
+    listed = _LISTED.get(node.__class__)
+    if listed is not None:
+        return listed(node)
     found: list[cst.CSTNode] = []
     for value in (_READERS.get(node.__class__) or _reader(node))(node):
         kind = value.__class__
@@ -70,6 +73,26 @@ def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
         elif kind is tuple or kind is list:
             found += [item for item in value if item.__class__ in NODES]  # type: ignore[misc] # they are nodes
     return found
+
+
+# The same for the kinds that most nodes are of.
+_LISTED: Final[Mapping[type, Callable[[Any], list[cst.CSTNode]]]] = {
+    cst.Name: lambda _: [],
+    cst.Integer: lambda _: [],
+    cst.SimpleString: lambda _: [],
+    cst.Attribute: lambda node: [node.value, node.attr],
+    cst.Call: lambda node: [node.func, *node.args],
+    cst.Arg: lambda node: [node.value] if node.keyword is None else [node.value, node.keyword],
+    cst.Expr: lambda node: [node.value],
+    cst.Assign: lambda node: [*node.targets, node.value],
+    cst.AssignTarget: lambda node: [node.target],
+    cst.SimpleStatementLine: lambda node: [*node.body],
+    cst.IndentedBlock: lambda node: [*node.body],
+    cst.Subscript: lambda node: [node.value, *node.slice],
+    cst.SubscriptElement: lambda node: [node.slice],
+    cst.Index: lambda node: [node.value],
+    cst.Element: lambda node: [node.value],
+}
 
 
 def orders(node: cst.CSTNode) -> TypeGuard[cst.Comparison]:

@@ -60,6 +60,8 @@ class Scope(Struct, eq=False):
     whole: tuple[int, int] = (0, 0)  # where the definition lies in that
     inside: tuple[int, int] = (0, 0)  # and its code
     _own: list[cst.CSTNode] | None = None
+    method: bool | None = None  # what `names` has found out about it: whether it is a method, and the names of its parameters
+    takes: frozenset[str] | None = None
 
     @property
     def is_function(self) -> bool:

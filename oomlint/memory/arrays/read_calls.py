@@ -80,6 +80,7 @@ class ReadCalls:
         self.project = project
         self.evaluator = evaluator_of(project)
         self._scopes: AnswerMemory[Scope, tuple[FileRead, ...]] = AnswerMemory(project.readings)
+        self._names: dict[cst.BaseExpression, str] = {}  # the last names of functions, where they are written
         self._readers: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
         self._items: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
 
@@ -169,7 +170,7 @@ class ReadCalls:
             return FileRead(KnownRead.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
         if last in TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
             return FileRead(KnownRead.TEXT, f"{last}()", module, scope, call, None)
-        if last not in LAST and _original_name(module, scope, call.func) not in LAST:
+        if last not in LAST and self._original_name(module, scope, call.func) not in LAST:
             imported = isinstance(call.func, cst.Name) and any(e.kind == "from" for e in module.root.effects.get(last, ()))
             if not imported:
                 return None
@@ -254,7 +255,7 @@ class ReadCalls:
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> FileRead | None:
         if not isinstance(call.func, cst.Name | cst.Attribute | cst.Call) or not call.args:
             return None
-        if _original_name(module, scope, call.func) not in reading_functions(self.project, module.path):
+        if self._original_name(module, scope, call.func) not in reading_functions(self.project, module.path):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
@@ -264,6 +265,12 @@ class ReadCalls:
                 if reader is not None and reader.kind is not KnownRead.TORCH:
                     return FileRead(reader.kind, value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
         return None
+
+    def _original_name(self, module: Module, scope: Scope, function: cst.BaseExpression) -> str:
+        known = self._names.get(function)
+        if known is None:
+            known = self._names[function] = _original_name(module, scope, function)
+        return known
 
     def reader(self, module: Module, scope: Scope) -> ReadingFunction | None:
         """What a function returns, where it reads that from a file that is one of its parameters; ``None`` for other functions."""
