@@ -12,7 +12,7 @@ from oomlint.model.flow_values import named_size
 from oomlint.model.tensor_state import MAP, PLAIN, UNKNOWN, Graph, SampleSize, TensorState, ValueKind, join, mixed
 from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import External, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -374,7 +374,7 @@ def _builds(name: str, held: TensorState, expression: cst.BaseExpression | None)
     """Whether a new module is made: not the one that there is, moved, wrapped or copied."""
     if held.kind is not ValueKind.MODULE or not isinstance(expression, cst.Call) or names.last_name(expression.func) in {"deepcopy", "copy"}:
         return False
-    return not any(isinstance(part, cst.Name) and part.value == name for part in descend(expression))
+    return not uses_name(expression, (name,))
 
 
 def _summands(node: cst.BaseExpression) -> list[cst.BaseExpression]:

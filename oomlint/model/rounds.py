@@ -10,7 +10,7 @@ from msgspec import Struct
 from oomlint.model import names
 from oomlint.model.counters import counts_up, numbered
 from oomlint.model.torch_tables import CASTS, PAIRS, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS, TO_DEVICE, VIEWS
-from oomlint.syntax.nodes import children_of, descend
+from oomlint.syntax.nodes import children_of, descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -126,7 +126,7 @@ class Body:
             numbers = {part.target.value for part in descend(node.body) if isinstance(part, cst.AugAssign) and isinstance(part.target, cst.Name)}
         numbers = numbers | self._advanced(loop.repeated)
         data = targets - numbers
-        if not data or not any(isinstance(part, cst.Name) and part.value in data for part in descend(loop.repeated)):
+        if not data or not uses_name(loop.repeated, data):
             data = data | self._drawn()
         if loop.counts and iterable is not None:
             data = data | _as_long(iterable, loop.scope)

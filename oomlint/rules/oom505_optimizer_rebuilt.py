@@ -17,7 +17,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import trains
 from oomlint.model.names import last_name, parameters
 from oomlint.rule import Rule
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,5 +161,5 @@ class OptimizerRebuilt(Rule):
         if isinstance(statement, cst.Return):
             yield statement
         for back in scope.returns:
-            if back.value is not None and any(isinstance(n, cst.Name) and n.value in bound for n in descend(back.value)):
+            if back.value is not None and uses_name(back.value, bound):
                 yield back

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 import libcst as cst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 # Fields that hold punctuation, blanks and comments.
 _SKIPPED: Final = frozenset(
@@ -114,6 +114,16 @@ def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTN
         below = children_of(here)
         below.reverse()
         stack += below
+
+
+def names_in(node: cst.CSTNode) -> set[str]:
+    """Every name that stands in a piece of code; those of its attributes and keywords too."""
+    return {part.value for part in descend(node) if isinstance(part, cst.Name)}
+
+
+def uses_name(node: cst.CSTNode, words: Container[str]) -> bool:
+    """Whether one of several names stands in a piece of code."""
+    return any(isinstance(part, cst.Name) and part.value in words for part in descend(node))
 
 
 def block_of(body: object) -> Block:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.syntax.nodes import STATEMENTS, UNKNOWN_KEY, block_of, children_of, constant_key, descend, path_of
+from oomlint.syntax.nodes import STATEMENTS, UNKNOWN_KEY, block_of, children_of, constant_key, descend, names_in, path_of
 from oomlint.syntax.scopes import Effect, Scope
 
 if TYPE_CHECKING:
@@ -388,6 +388,6 @@ def _parted(value: cst.BaseExpression | None, count: int) -> list[cst.BaseExpres
 
 def _is_setting(node: cst.BaseExpression, key: cst.BaseExpression) -> bool:
     """Whether an expression has the entry of a mapping under what a key is made of: ``setattr(args, key.lower(), saved[key])``."""
-    made_of = {part.value for part in descend(key) if isinstance(part, cst.Name)}
+    made_of = names_in(key)
     indices = (part.slice[0].slice for part in descend(node) if isinstance(part, cst.Subscript))
     return any(isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value in made_of for index in indices)

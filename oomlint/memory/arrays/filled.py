@@ -25,7 +25,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import Instance
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,7 +227,7 @@ def _target_of(node: cst.CSTNode) -> cst.CSTNode | None:
 def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> bool:
     """Whether the first index is another one in each round."""
     moving = changing(module, scope, loop)
-    return any(isinstance(n, cst.Name) and n.value in moving for n in descend(target.slice[0]))
+    return uses_name(target.slice[0], moving)
 
 
 # -- what it is filled with ----------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _source(project: Project, module: Module, scope: Scope, fill: _Fill, loop: L
     row = isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index)
     reads = {read.node for read in read_calls_of(project).in_scope(module, scope)}
     of_loader = isinstance(loop, cst.For) and runs_of(project).over_batches(loop, module, scope)
-    drawn = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
+    drawn = names_in(loop.target) if isinstance(loop, cst.For) else set()
     for node, other in parts(module, scope, fill.value, loop):
         if node in reads:
             known = {load.node for load in (*arrays_of(project).files(module), *arrays_of(project).h5(module))}

@@ -31,7 +31,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import Display, External, ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAKERS
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -189,7 +189,7 @@ def _size_of_each(project: Project, held: Content, loops: list[cst.CSTNode | Non
         return None
     scope = module.walk.scope_at(made)
     size = allocated(made, evaluator_of(project), evaluator_of(project).calls.plain_frame(module, scope))
-    used = {node.value for arg in made.args for node in descend(arg.value) if isinstance(node, cst.Name)} if size is not None else set()
+    used = {name for arg in made.args for name in names_in(arg.value)} if size is not None else set()
     inside = (effect.statement for name in used for effect in scope.effects.get(name, ()))
     return size if not any(not set(loops).isdisjoint(module.walk.ancestors(statement)) for statement in inside) else None
 

@@ -28,7 +28,7 @@ from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External, FunctionRef
 from oomlint.scout.telling_names import MAPS
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -240,7 +240,7 @@ class KeptNames(Keeping):
         if not going.many or going.gathered is not None or not isinstance(definition, cst.Assign) or (loop := self.gathering(module, definition)) is None:
             return going
         around = set(module.walk.ancestors(use))
-        if loop in around or any(isinstance(node, cst.Name) and node.value == name for node in descend(definition.value)):
+        if loop in around or uses_name(definition.value, (name,)):
             return going  # in the round, or joined with what was there
         outer = self.gathering(module, use)
         return going if outer is not None and outer in module.walk.ancestors(definition) else replace(going, many=False)

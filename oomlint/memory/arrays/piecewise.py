@@ -19,7 +19,7 @@ from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.model import names
 from oomlint.model.values import External
 from oomlint.scout.telling_names import ADDS
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _goes_through(module: Module, part: cst.CSTNode, named: set[str]) -> bool:
     """Whether a loop around a part counts what the array has: one that goes over something else may need a few of it."""
     for here in (part, *module.walk.ancestors(part)):
         iterated = here.iter if isinstance(here, cst.For | cst.CompFor) else getattr(getattr(here, "for_in", None), "iter", None)
-        if iterated is not None and any(isinstance(one, cst.Name) and one.value in named for one in descend(iterated)):
+        if iterated is not None and uses_name(iterated, named):
             return True
     return False
 

@@ -21,7 +21,7 @@ from oomlint.model.calls import JOBS
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling_names import ELEMENTWISE
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ def chosen_by_loop(read: FileRead) -> bool:
     module, node = read.module, read.node
     if isinstance(node, cst.Call) and read.path is None:
         return read.each
-    used = {part.value for part in descend(read.path or node) if isinstance(part, cst.Name)}
+    used = names_in(read.path or node)
     for here in module.walk.ancestors(node):
         if isinstance(here, cst.For | cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp):
             target = here.target if isinstance(here, cst.For) else here.for_in.target
@@ -411,7 +411,7 @@ def chosen_by_loop(read: FileRead) -> bool:
 
 def _set_by(loop: cst.CSTNode, target: cst.BaseExpression, module: Module, scope: Scope) -> set[str]:
     """The variables of a loop, and the names that its body makes of them."""
-    found = {part.value for part in descend(target) if isinstance(part, cst.Name)}
+    found = names_in(target)
     inside = [
         (name, effect.value)
         for name, effects in scope.effects.items()
@@ -419,7 +419,7 @@ def _set_by(loop: cst.CSTNode, target: cst.BaseExpression, module: Module, scope
         if effect.kind in REBINDS and not effect.path and effect.value is not None and effect.statement is not loop and within(effect.statement, loop, module)
     ]
     for _ in inside:  # each round finds one more, or all are known
-        found |= {name for name, value in inside if any(isinstance(part, cst.Name) and part.value in found for part in descend(value))}
+        found |= {name for name, value in inside if uses_name(value, found)}
     return found
 
 

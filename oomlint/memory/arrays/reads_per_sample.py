@@ -9,13 +9,13 @@ from msgspec import Struct, field
 
 from oomlint.api_names import AS_ARRAY, FACTS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import is_full, is_target
-from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions, names_in
+from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -295,7 +295,7 @@ class ItemReads(ItemContexts):
         walk = where.module.walk
         start = read.node if read.frame.scope is where.scope else (where.call or node)
         outside = set(walk.ancestors(read.node)) | set(walk.ancestors(start))
-        known = {n.value for entry in entries_of(subscript) for n in descend(entry) if isinstance(n, cst.Name)}
+        known = {name for entry in entries_of(subscript) for name in names_in(entry)}
         for here in walk.ancestors(subscript):
             if here is where.scope.node:
                 return False

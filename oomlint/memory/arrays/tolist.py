@@ -22,7 +22,7 @@ from oomlint.memory.shared.operand_kinds import operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +92,7 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
 
 def _set_in(loop: cst.CSTNode, what: cst.BaseExpression, scope: Scope) -> bool:
     """Whether how many numbers a range has is another question in each round: else all samples have the same few."""
-    used = {part.value for part in descend(what) if isinstance(part, cst.Name)}
+    used = names_in(what)
     if isinstance(loop, cst.For | cst.While):
         inside = set(descend(loop))
         return any(effect.node in inside or effect.statement in inside | {loop} for name in used for effect in scope.effects.get(name, ()))

@@ -17,7 +17,7 @@ from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +106,7 @@ def _is_there(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Ro
 
 def _moves(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds) -> bool:
     moving = changing(module, scope, rounds)
-    return any(isinstance(n, cst.Name) and n.value in moving for n in descend(node))
+    return uses_name(node, moving)
 
 
 def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:

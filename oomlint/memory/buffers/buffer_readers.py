@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import STACKS, WRITES
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
-from oomlint.syntax.nodes import constant_key, descend
+from oomlint.syntax.nodes import constant_key, descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -134,7 +134,7 @@ def class_scores(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether the function of the loop tells that scores of classes are collected: it brings them to a scale, takes the best, or their cross-entropy."""
     if store.scope is not loop.scope or store.expression is None:
         return False
-    stored = {node.value for node in descend(store.expression) if isinstance(node, cst.Name)}
+    stored = names_in(store.expression)
     made = [effect.value for name in stored for effect in loop.scope.effects.get(name, ()) if effect.value is not None and effect.kind == "assign"]
     if any(map(_is_scaled, (store.expression, *made))):
         return True
@@ -274,7 +274,7 @@ def _spread(scope: Scope, grown: set[object], steps: int) -> set[object]:
                     fresh.update(str(part[1]) for part in effect.path if part[0] == "attr")
         for comprehension in comprehensions:
             if mentions(comprehension.iter, grown):
-                fresh.update(node.value for node in descend(comprehension.target) if isinstance(node, cst.Name))
+                fresh.update(names_in(comprehension.target))
         grown = grown | fresh
     return grown
 

@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
-from oomlint.syntax.nodes import UNKNOWN_KEY, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,9 +121,4 @@ def _taken_out(root: str, scope: Scope) -> bool:
     """Whether the method takes something out of the record again."""
     if any(effect.kind in {"pop", "clear", "delete"} for effect in scope.effects.get(root, ())):
         return True
-    return any(
-        isinstance(call.func, cst.Attribute)
-        and call.func.attr.value in TAKES_OUT
-        and any(isinstance(part, cst.Name) and part.value == root for part in descend(call.func.value))
-        for call in scope.calls
-    )
+    return any(isinstance(call.func, cst.Attribute) and call.func.attr.value in TAKES_OUT and uses_name(call.func.value, (root,)) for call in scope.calls)

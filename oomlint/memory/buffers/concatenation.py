@@ -22,7 +22,7 @@ from oomlint.model import names
 from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
-from oomlint.syntax.nodes import descend, orders, path_of
+from oomlint.syntax.nodes import descend, names_in, orders, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -315,10 +315,10 @@ def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> b
     """Whether a test of a size decides if the thing grows, or ends the loop."""
     if _in_bounds(statement, loop, path, module):
         return True
-    if isinstance(loop, cst.While) and any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(loop.test)):
+    if isinstance(loop, cst.While) and uses_name(loop.test, (path[0],)):
         return True
     for node in descend(loop.body, into_scopes=False):
-        if isinstance(node, cst.If) and any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(node.test)):
+        if isinstance(node, cst.If) and uses_name(node.test, (path[0],)):
             ends = any(isinstance(n, cst.Break | cst.Return | cst.Raise) for n in descend(node.body, into_scopes=False))
             if ends and _tests_size(node.test, path, module):
                 return True
@@ -343,7 +343,7 @@ def _tests_size(test: cst.BaseExpression, path: Path, module: Module) -> bool:
 
 def _key_changes(target: cst.BaseExpression, loop: Loop, scope: Scope, module: Module) -> bool:
     """Whether each round of the loop has a key of its own: ``d[i] = ...``."""
-    keys = {n.value for sub in descend(target) if isinstance(sub, cst.Subscript) for n in descend(sub.slice[0]) if isinstance(n, cst.Name)}
+    keys = {name for sub in descend(target) if isinstance(sub, cst.Subscript) for name in names_in(sub.slice[0])}
     for name in keys:
         for effect in scope.effects.get(name, ()):
             if effect.path or (effect.kind == "for" and effect.statement is not loop):

@@ -19,7 +19,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, External, Frame, FunctionRef
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,8 +90,8 @@ class UnclosedFigures:
         number = arguments.argument_for(call, "num", place=0 if names.last_name(call.func) == "figure" else -1)
         if number is None:
             return arguments.has_stars(call)
-        targets = {n.value for loop in loops_around(call, module, scope) if isinstance(loop, cst.For) for n in descend(loop.target) if isinstance(n, cst.Name)}
-        if any(isinstance(node, cst.Name) and node.value in targets for node in descend(number)):
+        targets = {name for loop in loops_around(call, module, scope) if isinstance(loop, cst.For) for name in names_in(loop.target)}
+        if uses_name(number, targets):
             return False  # each round has a number of its own
         found = self.evaluator.values(number, self.evaluator.calls.plain_frame(module, scope))
         return not found or not all(isinstance(alt.value, Const) and alt.value.value is None for alt in found)
@@ -129,7 +129,7 @@ class UnclosedFigures:
     def _returns(way: _Way) -> bool:
         """Whether a function gives its caller the figure, so that somebody else may close it."""
         holder = way.module.walk.parents.get(way.call)
-        bound = {node.value for node in descend(holder) if isinstance(node, cst.Name)} if isinstance(holder, cst.Assign) else set()
+        bound = names_in(holder) if isinstance(holder, cst.Assign) else set()
         for node in way.scope.returns:
             for part in descend(node) if node.value is not None else ():
                 above = way.module.walk.parents.get(part)
@@ -239,7 +239,7 @@ def _is_left(loop: Loop, node: cst.CSTNode, module: Module) -> bool:
 
 def _at_first(loop: Loop, node: cst.CSTNode, module: Module) -> bool:
     """Whether a node runs in one round alone: ``if i == 0:``, ``if figure is None:``."""
-    bound = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
+    bound = names_in(loop.target) if isinstance(loop, cst.For) else set()
     for here in module.walk.ancestors(node):
         if here is loop:
             return False

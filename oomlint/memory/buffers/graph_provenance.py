@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, ParsedOptions, SourceExpression
-from oomlint.syntax.nodes import children_of, descend
+from oomlint.syntax.nodes import children_of, descend, names_in
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Tracer:
     def _used(self, node: cst.BaseExpression, region: Region) -> list[cst.Name | cst.Attribute] | None:
         """Names and attributes that an expression reads as data; ``None`` where something that it calls keeps a graph from call to call."""
         found: list[cst.Name | cst.Attribute] = []
-        own = {n.value for loop in descend(node) if isinstance(loop, cst.CompFor) for n in descend(loop.target) if isinstance(n, cst.Name)}
+        own = {name for loop in descend(node) if isinstance(loop, cst.CompFor) for name in names_in(loop.target)}
         stack: list[cst.CSTNode] = [node]
         while stack:
             here = stack.pop()

@@ -13,7 +13,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind as Content
 from oomlint.model import names
 from oomlint.model.tensor_state import ValueKind
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Reset, Store, Via
@@ -164,7 +164,7 @@ def has_new_key(store: Store, loop: Loop) -> bool:
     places = [part for part in parts if not any(map(_wraps, descend(part)))]
     if not places:
         return False  # a ring of places
-    roots = {node.value for part in places for node in descend(part) if isinstance(node, cst.Name)}
+    roots = {name for part in places for name in names_in(part)}
     walk, scope = store.module.walk, store.scope
     if scope is not loop.scope:
         return bool(roots)
@@ -233,4 +233,4 @@ def _bound_by(loop: cst.For | cst.While | cst.FunctionDef | cst.CompFor) -> set[
         return {param.name.value for param in loop.params.params[1:]}
     if isinstance(loop, cst.While):
         return set()
-    return {node.value for node in descend(loop.target) if isinstance(node, cst.Name)}
+    return names_in(loop.target)

@@ -14,7 +14,7 @@ from oomlint.model.events import Hooked
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.torch_tables import PLAIN_ATTRIBUTES
 from oomlint.model.values import Bound, FunctionRef, Partial
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import names_in, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +109,7 @@ class Hooks:
             for hook in hooks_of(given, module, scope, self.project) if names.last_name(call.func) == _FORWARD else ():
                 for stored in stored_by(hook, keys=True):
                     home = _home(hook.scope, stored.root)
-                    words = {part.value for part in descend(stored.value) if isinstance(part, cst.Name)}
+                    words = names_in(stored.value)
                     if hook.module is module and home is not None and home.is_class == bool(stored.path) and len(stored.path) < _DEEPEST_PLACE:
                         name = stored.attribute or stored.root
                         yield Hooked(home, name, detached=bool(words & {"detach", "data"}), on_host=bool(words & {"cpu", "numpy"}))
@@ -175,7 +175,7 @@ def _is_outside(root: str, scope: Scope) -> bool:
 
 def _is_of_hook(node: cst.BaseExpression, scope: Scope, depth: int = 0) -> bool:
     """Whether the value comes from what the hook is given."""
-    used = {n.value for n in descend(node) if isinstance(n, cst.Name)}
+    used = names_in(node)
     if used & _data(scope):
         return True
     if depth >= _DEEPEST:

@@ -17,7 +17,7 @@ from oomlint.memory.shared.training_loops import trains, within
 from oomlint.model import arguments, names
 from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.values import Bound, ClassRef
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import names_in, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,11 +50,7 @@ def removed(call: cst.Call, module: Module) -> bool:
     # A handle that leaves the function may be removed by whoever gets it.
     scope = module.walk.scope_at(call)
     name = target.value if isinstance(target, cst.Name) else None
-    return (
-        name is None
-        or any(r.value is not None and name in {n.value for n in descend(r.value) if isinstance(n, cst.Name)} for r in scope.returns)
-        or scope.yields
-    )
+    return name is None or any(r.value is not None and name in names_in(r.value) for r in scope.returns) or scope.yields
 
 
 def _kept_as(call: cst.Call, module: Module) -> cst.CSTNode | None:
@@ -127,7 +123,7 @@ def _cleared(name: str, owner: Scope, born: list[Effect], module: Module) -> boo
             return True
         for call in where.calls:
             emptied = isinstance(call.func, cst.Attribute) and call.func.attr.value in TAKES_OUT
-            if emptied and any(isinstance(n, cst.Name) and n.value == name for n in descend(call.func)):
+            if emptied and uses_name(call.func, (name,)):
                 return True
             handed = re.search(r"clear|reset|flush|empty|del", names.last_name(call.func), re.IGNORECASE)
             if handed and any(isinstance(a.value, cst.Name) and a.value.value == name for a in call.args):
@@ -143,13 +139,9 @@ def _collected(stored: HookStore, name: str, loop: Loop, scope: Scope, module: M
         return False
     end = module.tree.span(loop)[2]
     for call in scope.calls:
-        if (
-            module.tree.span(call)[0] > end
-            and names.last_name(call.func) in _JOINS
-            and name in {n.value for a in call.args for n in descend(a.value) if isinstance(n, cst.Name)}
-        ):
+        if module.tree.span(call)[0] > end and names.last_name(call.func) in _JOINS and name in {name for a in call.args for name in names_in(a.value)}:
             return True
-    return any(r.value is not None and name in {n.value for n in descend(r.value) if isinstance(n, cst.Name)} for r in scope.returns)
+    return any(r.value is not None and name in names_in(r.value) for r in scope.returns)
 
 
 def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
@@ -210,8 +202,8 @@ def registered_again(call: cst.Call, module: Module, scope: Scope, project: Proj
     receiver: list[cst.BaseExpression] = [call.func.value]
     for loop in loops_around(call, module, scope):
         if isinstance(loop, cst.For):
-            targets = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)}
-            if any(isinstance(n, cst.Name) and n.value in targets for node in receiver for n in descend(node)):
+            targets = names_in(loop.target)
+            if any(uses_name(node, targets) for node in receiver):
                 if is_round(loop, module, scope, project):
                     return None  # a tensor or module of this very round
                 receiver = [loop.iter]

@@ -12,7 +12,7 @@ from oomlint.frameworks import FIT_HOOK
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ def _resets_unnamed(name: str, module: Module, project: Project) -> bool:
         targets = [one.target for one in walk.ancestors(node) if isinstance(one, cst.For)]
         rows = [one for one in walk.ancestors(node) if isinstance(one, cst.BaseComp)]
         targets += [part.target for row in rows for part in descend(row) if isinstance(part, cst.CompFor)]
-        if not root or any(isinstance(part, cst.Name) and part.value == root for target in targets for part in descend(target)):
+        if not root or any(uses_name(target, (root,)) for target in targets):
             return True  # an element of something
         found = evaluator.values(node.value, evaluator.calls.plain_frame(module, walk.scope_at(node)))
         if not found or not all(isinstance(alt.value, Instance) or (isinstance(alt.value, ExternalCall) and _of_library(alt.value)) for alt in found):

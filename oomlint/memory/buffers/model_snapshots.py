@@ -16,7 +16,7 @@ from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
 from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, trains, within
 from oomlint.model import names
 from oomlint.model.values import Const, External, ExternalCall, Instance
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -347,15 +347,15 @@ def _improves(effect: Effect, loop: Loop, module: Module) -> bool:
 
 
 def _in_one_round(test: cst.Comparison, loop: Loop) -> bool:
-    targets = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
+    targets = names_in(loop.target) if isinstance(loop, cst.For) else set()
     equal = any(isinstance(c.operator, cst.Equal) for c in test.comparisons)
     modulo = any(isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Modulo) for n in descend(test.left))
-    return equal and not modulo and any(isinstance(n, cst.Name) and n.value in targets for n in descend(test))
+    return equal and not modulo and uses_name(test, targets)
 
 
 def _key_changes(effect: Effect, loop: Loop, module: Module, scope: Scope) -> bool:
     """Whether each round has a key of its own, where the container is a dictionary."""
     if effect.kind != "assign" or not isinstance(effect.node, cst.Subscript):
         return True
-    keys = {n.value for n in descend(effect.node.slice[0]) if isinstance(n, cst.Name)}
+    keys = names_in(effect.node.slice[0])
     return any(e.kind in {"for", "assign", "augment"} and not e.path and within(e.statement, loop, module) for key in keys for e in scope.effects.get(key, ()))

@@ -19,7 +19,7 @@ from oomlint.model.freezing import frozen_by, switches_gradients
 from oomlint.model.tensor_state import Graph, Mode, ValueKind
 from oomlint.model.values import ClassRef, External, ExternalCall
 from oomlint.scout.telling_names import IN_PLACE, STATES
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -162,7 +162,7 @@ def _of_frozen(cls: ClassRef, store: Store, record: Record, project: Project) ->
                 effects = method.effects.get(names.self_name(method) or "", ()) if method.is_function else ()
                 for effect in effects:
                     if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and (one.module is module):
-                        words = {part.value for part in descend(effect.value) if isinstance(part, cst.Name)}
+                        words = names_in(effect.value)
                         if words & frozen or any(switches_gradients(part) for part in descend(effect.value)):
                             frozen.add(str(effect.path[0][1]))
         passed -= frozen

@@ -18,7 +18,7 @@ from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -122,7 +122,7 @@ def _concerns(step: RecurrentStep, effect: Effect) -> bool:
 def _only_first(step: RecurrentStep, effect: Effect, loop: Loop, module: Module) -> bool:
     """Whether a test lets the state start again only in the first round, or where the size of the batch changes."""
     roots = {root for root, _ in step.paths} - {"self"}
-    if effect.value is not None and any(isinstance(n, cst.Name) and n.value in roots for n in descend(effect.value)):
+    if effect.value is not None and uses_name(effect.value, roots):
         return False
     for here in module.walk.ancestors(effect.statement):
         if here is loop:

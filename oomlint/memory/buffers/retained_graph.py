@@ -14,7 +14,7 @@ from oomlint.memory.buffers.graph_provenance import made_in
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _later(region: Region) -> bool:
         if names.last_name(call.func) not in BACKWARDS | _GRADS or module.tree.span(call)[0] <= end:
             continue
         row = module.tree.span(call)[0]
-        used = {n.value for n in descend(call) if isinstance(n, cst.Name)}
+        used = names_in(call)
         for name in used:
             rows = [module.tree.span(e.statement)[0] for e in scope.effects.get(name, ()) if e.kind not in DEFINES]
             fresh = any(end < other <= row for other in rows)
@@ -127,9 +127,7 @@ def _later(region: Region) -> bool:
 def _handed_on(loss: cst.BaseExpression, call: cst.Call, region: Region, project: Project) -> bool:
     """Whether the loss goes to somebody unknown after the backward, or leaves the function."""
     module, scope = region.module, region.scope
-    roots = {n.value for n in descend(loss) if isinstance(n, cst.Name)} & {
-        name for name in scope.effects if not any(e.kind in {"import", "from"} for e in scope.effects[name])
-    }
+    roots = names_in(loss) & {name for name in scope.effects if not any(e.kind in {"import", "from"} for e in scope.effects[name])}
     row = module.tree.span(call)[0]
     evaluator = evaluator_of(project)
     within = set(descend(call))

@@ -18,7 +18,7 @@ from oomlint.model.events import Store
 from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_state import Graph, Mode, SampleSize, ValueKind
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,7 +178,7 @@ def _asked_for(store: Store, step: Scope) -> bool:
     """Whether a setting may say that the forward pass keeps it: a test that looks at nothing that the pass itself makes."""
     params = {param.name.value for param in names.parameters(step)}
     for test, _ in path_conditions(store.module.walk, store.scope, store.node):
-        used = {node.value for node in descend(test) if isinstance(node, cst.Name)}
+        used = names_in(test)
         if not any(step.sets(name) and name not in params for name in used):
             return True
     return store.scope is not step

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.datasets.sample_body import item_of, reads_file
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, Frame, FunctionRef
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import uses_name
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -160,4 +160,4 @@ class _Reader:
 def _gives_back(callee: FunctionRef, given: str) -> bool:
     """Whether a function returns a text that is made of a parameter."""
     rows = [statement.value for statement in callee.scope.returns if statement.value is not None]
-    return any(isinstance(part, cst.Name) and part.value == given for row in rows for part in descend(row))
+    return any(uses_name(row, (given,)) for row in rows)

@@ -13,7 +13,7 @@ from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import Bound, ClassRef, Display, Instance
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,11 +190,6 @@ class ItemContexts:
                 continue
             found |= {f".{effect.path[0][1]}" for effect in method.scope.effects.get(own, ()) if effect.path and effect.path[0][0] == "attr"}
         return found
-
-
-def names_in(node: cst.CSTNode) -> set[str]:
-    """Every name that an expression is written with."""
-    return {n.value for n in descend(node) if isinstance(n, cst.Name)}
 
 
 def mentions(node: cst.CSTNode, known: frozenset[str] | set[str], this: str | None) -> bool:

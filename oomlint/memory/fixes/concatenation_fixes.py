@@ -12,7 +12,7 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.shared.training_loops import says_first, within
 from oomlint.model import names
 from oomlint.syntax.edits import Text, replace
-from oomlint.syntax.nodes import block_of, descend
+from oomlint.syntax.nodes import block_of, descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def _plan(growth: SelfConcatenation, module: Module) -> _Plan | None:
 
 
 def _names_in(node: cst.CSTNode) -> set[str]:
-    return {n.value for n in descend(node) if isinstance(n, cst.Name)} - {"True", "False", "None"}
+    return names_in(node) - {"True", "False", "None"}
 
 
 def _is_labels(growth: SelfConcatenation, module: Module) -> bool:

@@ -14,7 +14,7 @@ from oomlint.model import names
 from oomlint.model.tensor_state import Device, Graph, Storage, TensorState, ValueKind
 from oomlint.model.torch_tables import CASTS
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import constant_key, descend
+from oomlint.syntax.nodes import constant_key, descend, names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -176,17 +176,17 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
         statement = walk.statement_of(site.call)
         grown: set[str] = set()
         if isinstance(statement, cst.Assign):
-            grown = {node.value for target in statement.targets for node in descend(target.target) if isinstance(node, cst.Name)}
+            grown = {name for target in statement.targets for name in names_in(target.target)}
         elif isinstance(statement, cst.AugAssign):
-            grown = {node.value for node in descend(statement.target) if isinstance(node, cst.Name)}
+            grown = names_in(statement.target)
         grown.discard("self")
         for _ in range(3):
             for name, effects in site.scope.effects.items():
-                if any(effect.value is not None and _mentions(effect.value, grown) for effect in effects):
+                if any(effect.value is not None and uses_name(effect.value, grown) for effect in effects):
                     grown.add(name)
             grown.discard("self")
         for call in site.scope.calls:
-            if names.last_name(call.func) in DIFFERENTIATES and _mentions(call, grown):
+            if names.last_name(call.func) in DIFFERENTIATES and uses_name(call, grown):
                 return True
         if (
             isinstance(statement, cst.Return)
@@ -202,11 +202,6 @@ def _differentiated_above(scope: Scope, module: Module, project: Project) -> boo
     """Whether a function that calls this one computes gradients."""
     sites = runs_of(project).evaluator.calls.sites(module, scope)[:4]
     return any(names.last_name(call.func) in DIFFERENTIATES for site in sites for call in site.scope.calls)
-
-
-def _mentions(node: cst.CSTNode, words: set[str]) -> bool:
-    """Whether one of several names stands in a piece of code."""
-    return any(isinstance(part, cst.Name) and part.value in words for part in descend(node))
 
 
 def fix(growth: Growth, module: Module, message: str, rewrite: Rewrite, safety: Callable[[TensorState], Safety]) -> Fix | None:
@@ -296,7 +291,7 @@ def written_later(growth: Growth) -> bool:
         expression = store.expression
         if expression is None:
             return True
-        roots = {node.value for node in descend(expression) if isinstance(node, cst.Name)}
+        roots = names_in(expression)
         roots |= {root[1] for root in store.path[:1] if isinstance(root, tuple) and root[1] != "self"}
         if any(_writes(node, roots) for node in descend(growth.loop.repeated)):
             return True
@@ -306,12 +301,12 @@ def written_later(growth: Growth) -> bool:
 def _writes(node: cst.CSTNode, roots: set[str]) -> bool:
     """Whether a node changes what one of several names stands for in place."""
     if isinstance(node, cst.AugAssign):
-        return _mentions(node.target, roots)
+        return uses_name(node.target, roots)
     if isinstance(node, cst.AssignTarget):
-        return isinstance(node.target, cst.Subscript) and _mentions(node.target.value, roots)
+        return isinstance(node.target, cst.Subscript) and uses_name(node.target.value, roots)
     if isinstance(node, cst.Arg):
-        return node.keyword is not None and node.keyword.value == "out" and _mentions(node.value, roots | {"out"})
+        return node.keyword is not None and node.keyword.value == "out" and uses_name(node.value, roots | {"out"})
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         word = node.func.attr.value
-        return word.endswith("_") and not word.startswith("_") and _mentions(node.func.value, roots)
+        return word.endswith("_") and not word.startswith("_") and uses_name(node.func.value, roots)
     return False

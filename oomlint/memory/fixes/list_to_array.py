@@ -17,7 +17,7 @@ from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Const
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in, uses_name
 
 if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Holding
@@ -142,11 +142,9 @@ def _made_alike(value: cst.ListComp) -> bool:
     """Whether the size of each tensor is written out, and depends on nothing that changes."""
     if not isinstance(value.elt, cst.Call) or names.last_name(value.elt.func) not in _SHAPED or not names.dotted(value.elt.func).startswith("torch."):
         return False
-    bound = {node.value for part in descend(value.for_in) if isinstance(part, cst.CompFor) for node in descend(part.target) if isinstance(node, cst.Name)}
+    bound = {name for part in descend(value.for_in) if isinstance(part, cst.CompFor) for name in names_in(part.target)}
     steady = cst.Integer | cst.Name | cst.Attribute | cst.Tuple | cst.Element | cst.Arg | cst.UnaryOperation
-    return all(isinstance(node, steady) for arg in value.elt.args for node in descend(arg)) and not any(
-        isinstance(node, cst.Name) and node.value in bound for node in descend(value.elt)
-    )
+    return all(isinstance(node, steady) for arg in value.elt.args for node in descend(arg)) and not uses_name(value.elt, bound)
 
 
 def _given_whole(holding: Holding) -> bool:

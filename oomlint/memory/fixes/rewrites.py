@@ -11,7 +11,7 @@ from oomlint.memory.fixes.notebook_imports import import_in_cell, is_bound_befor
 from oomlint.model import names
 from oomlint.rows import ROW_END
 from oomlint.syntax.edits import Text, replace
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -80,7 +80,7 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
     inner: set[str] = set()
     for child in descend(node.body):
         if isinstance(child, cst.CompFor):
-            inner |= {n.value for n in descend(child.target) if isinstance(n, cst.Name)}
+            inner |= names_in(child.target)
         elif isinstance(child, cst.Lambda):
             inner |= {p.name.value for p in child.params.params}
         elif isinstance(child, cst.NamedExpr | cst.Yield | cst.Await):
@@ -156,7 +156,7 @@ def _bound_around(module: Module, node: cst.Lambda) -> set[str]:
         scope = scope.parent
     for here in module.walk.ancestors(node):
         if isinstance(here, cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp):
-            found |= {n.value for loop in descend(here.for_in) if isinstance(loop, cst.CompFor) for n in descend(loop.target) if isinstance(n, cst.Name)}
+            found |= {name for loop in descend(here.for_in) if isinstance(loop, cst.CompFor) for name in names_in(loop.target)}
     return found
 
 

@@ -11,7 +11,7 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.handles.closable_uses import read_plainly
 from oomlint.memory.handles.resource_state import End
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +134,7 @@ def _runs_always(call: cst.Call, statement: cst.CSTNode, module: Module) -> bool
 
 
 def _taken(name: str, scope: Scope) -> bool:
-    return any(isinstance(node, cst.Name) and node.value == name for node in descend(scope.node))
+    return uses_name(scope.node, (name,))
 
 
 def _lead(line: cst.CSTNode, text: Text) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from oomlint.memory.handles.h5_api import Grip, after_attribute, after_subscript
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_names import COMPREHENSIONS, TrailNames
 from oomlint.memory.handles.resource_state import End, ResourceStore
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 _HEADER = frozenset("size mode format info width height filename palette".split())  # of an image: read without decoding it
 INTO = PUTS_IN | frozenset("register submit send put_nowait".split())
@@ -159,7 +159,7 @@ class TrailValues(TrailNames):
         target: cst.CSTNode = loop.target
         if each is Grip.PAIR and isinstance(target, cst.Tuple):
             target, each = target.elements[-1], Grip.OBJECT
-        targets = {part.value for part in descend(target) if isinstance(part, cst.Name)}
+        targets = names_in(target)
         inside = {id(part) for part in descend(loop.target)}
         for part in descend(holder):
             if isinstance(part, cst.Name) and part.value in targets and id(part) not in inside:

@@ -18,7 +18,7 @@ from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
 from oomlint.model.reach import terminates
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import constant_key, descend
+from oomlint.syntax.nodes import constant_key, descend, names_in, uses_name
 from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ class _Life:
             key = node.slice[0].slice.value if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index) else None
             return self._section(node.value, key, held)
         if isinstance(node, cst.DictComp):
-            given = {n.value for n in descend(node.for_in.target) if isinstance(n, cst.Name)}
-            keeps = any(isinstance(n, cst.Name) and n.value in given for n in descend(node.value))
+            given = names_in(node.for_in.target)
+            keeps = uses_name(node.value, given)
             return self._depth(node.for_in.iter, held) if keeps else None
         if not isinstance(node, cst.Call):
             return None
@@ -195,9 +195,7 @@ class _Life:
         around = {*walk.ancestors(self.statement), *walk.ancestors(training)}
         same = {self.module.code(node.test) for node in around if isinstance(node, cst.If)}
         tests = (node.test for node in walk.ancestors(statement) if isinstance(node, cst.If) and node not in around)
-        return any(
-            self.module.code(test) not in same and not any(isinstance(part, cst.Name) and part.value in held for part in descend(test)) for test in tests
-        )
+        return any(self.module.code(test) not in same and not uses_name(test, held) for test in tests)
 
     def _is_before(self, node: cst.CSTNode) -> bool:
         return self._row(node) < self._row(self.statement)

@@ -16,7 +16,7 @@ from oomlint.model import arguments, names
 from oomlint.model.tensor_state import SampleSize, ValueKind
 from oomlint.model.values import FunctionRef
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,7 +242,7 @@ class Gathers:
             elif isinstance(above, cst.For):
                 if here is not above.iter:
                     return False
-                gathered.update(n.value for n in descend(above.target) if isinstance(n, cst.Name))
+                gathered.update(names_in(above.target))
                 return True
             elif isinstance(above, cst.Del):
                 return True
@@ -273,7 +273,7 @@ def _gathers_argument(function: FunctionRef) -> cst.Call | None:
         given = _arguments(call) if last == GATHER else None
         if given is not None and isinstance(given[0], cst.Name) and isinstance(given[1], cst.Name) and given[1].value == params[0]:
             out = given[0].value
-            if any(item.value is not None and any(isinstance(n, cst.Name) and n.value == out for n in descend(item.value)) for item in scope.returns):
+            if any(item.value is not None and uses_name(item.value, (out,)) for item in scope.returns):
                 return call
         if last == "all_gather" and _pickles(scope, params[0]):
             return call

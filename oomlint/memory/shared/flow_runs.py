@@ -20,7 +20,7 @@ from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_state import Graph, Mode, ValueKind, join_all
 from oomlint.model.values import ClassRef, External
 from oomlint.scout.telling_names import ADDS, DRIVES, MODES, MOVES, READY, SWITCHES_OFF, is_no_root, is_table, words_of
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -303,7 +303,7 @@ def _tests_parameters(scope: Scope, module: Module) -> bool:
             test = node.test
         elif isinstance(node, cst.Call) and names.last_name(node.func) in {"set_grad_enabled", "train", "inference_mode"} and node.args:
             test = node.args[0].value
-        if test is not None and any(isinstance(part, cst.Name) and part.value in own for part in descend(test)):
+        if test is not None and uses_name(test, own):
             return True
     return any(
         isinstance(arg.value, cst.Name) and arg.value.value in own and arg.value.value in {"train", "training", "is_train", "mode", "phase", "split"}

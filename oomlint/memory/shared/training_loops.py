@@ -14,7 +14,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
 from oomlint.model.values import Display
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def _stops_at(loop: cst.For, module: Module, scope: Scope, project: Project) -> 
     """The round in which ``if i == 5: break`` ends the loop."""
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(module, scope)
-    targets = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)}
+    targets = names_in(loop.target)
     for node in loop.body.body:
         if not isinstance(node, cst.If) or not any(isinstance(n, cst.Break) for n in descend(node.body, into_scopes=False)):
             continue
@@ -220,9 +220,9 @@ def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
         if isinstance(operator, cst.In | cst.NotIn):
             return path[0] in module.code(other) or "locals()" in module.code(other) or "globals()" in module.code(other)
         if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
-            return isinstance(test.left, cst.Name | cst.Attribute) or any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(test.left))
+            return isinstance(test.left, cst.Name | cst.Attribute) or uses_name(test.left, (path[0],))
         return False
     if isinstance(test, cst.Name | cst.Attribute | cst.Call):
         code = module.code(test)
-        return any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(test)) or _ONLY_AT_FIRST.search(code) is not None
+        return uses_name(test, (path[0],)) or _ONLY_AT_FIRST.search(code) is not None
     return False
