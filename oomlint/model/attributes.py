@@ -100,7 +100,7 @@ class Attributes(Questions):
         return any(names.last_name(call.func) == "save_hyperparameters" for call in init.scope.calls)
 
     def _hyperparameter(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
-        params = {p.name.value for p in names.parameters(init.scope)}
+        params = set(names.parameter_names(init.scope))
         if name in params:
             return self.parameter(name, rest, init)
         node = init.scope.node

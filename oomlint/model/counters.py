@@ -133,7 +133,7 @@ def _own_effects(name: str, spot: TestSpot) -> list[Effect]:
     here: Scope | None = spot.scope
     while here is not None:
         found = [effect for effect in here.effects.get(name, ()) if not effect.path]
-        if found or any(param.name.value == name for param in names.parameters(here)):
+        if found or name in names.parameter_names(here):
             return found
         here = here.parent
     return []
@@ -172,7 +172,7 @@ def _is_size(node: cst.BaseExpression) -> bool:
 
 def _place(name: str, spot: TestSpot) -> int:
     """Which parameter of the function a name is; -1 where it is none."""
-    parameters = [param.name.value for param in names.parameters(spot.scope)]
+    parameters = names.parameter_names(spot.scope)
     return parameters.index(name) if name in parameters else -1
 
 

@@ -64,7 +64,7 @@ class Fitting(Questions):
             if frame.bound is None or handed_on(frame.module, frame.scope, rest) is None:
                 return frozenset(), False
             given = [self._given(layer, picks) for layer in frame.bound]
-            own = {param.name.value for param in names.parameters(frame.scope)}
+            own = set(names.parameter_names(frame.scope))
             return frozenset(word for layer in given for word in layer.words) - own, all(layer.whole for layer in given)
         known = [_keys_of(alt.value) if isinstance(alt.value, Display) else None for alt in self.values(node, frame) if alt.under(picks) is not None]
         told = [keys for keys in known if keys is not None]

@@ -208,6 +208,6 @@ def bound_arguments(scope: Scope, node: cst.Call, args: list[TensorState]) -> di
     if isinstance(own.star_arg, cst.Param):
         params[own.star_arg.name.value] = pack(enumerate(rest))
     if isinstance(own.star_kwarg, cst.Param):
-        known = {p.name.value for p in names.parameters(scope)}
+        known = set(names.parameter_names(scope))
         params[own.star_kwarg.name.value] = pack((key, held) for key, held in named if key not in known)
     return params

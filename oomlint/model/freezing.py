@@ -112,7 +112,7 @@ class _Construction:
             return
         for alt in self.evaluator.values(node.func, self.evaluator.calls.plain_frame(module, scope))[:1]:
             if isinstance(alt.value, FunctionRef) and "requires_grad" in alt.value.module.source.text:
-                taken = [param.name.value for param in names.parameters(alt.value.scope)]
+                taken = names.parameter_names(alt.value.scope)
                 written = {name: names.dotted(value) for name, value in arguments.by_name(node).items()}
                 yield alt.value, {**dict(zip(taken, map(names.dotted, arguments.plain(node)), strict=False)), **written}
 

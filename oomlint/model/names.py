@@ -119,11 +119,16 @@ def parameters(scope: Scope) -> list[cst.Param]:
     return [*params.posonly_params, *params.params, *params.kwonly_params]
 
 
+def parameter_names(scope: Scope) -> list[str]:
+    """What its parameters are called, in the order of :func:`parameters`."""
+    return [param.name.value for param in parameters(scope)]
+
+
 def takes(scope: Scope) -> frozenset[str]:
-    """The names of these parameters."""
+    """The same, to ask whether a name is one of them."""
     known = scope.takes
     if known is None:
-        known = scope.takes = frozenset(param.name.value for param in parameters(scope))
+        known = scope.takes = frozenset(parameter_names(scope))
     return known
 
 

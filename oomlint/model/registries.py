@@ -45,7 +45,7 @@ def registered(value: Display | ExternalCall, key: object) -> Alternatives:
 def _decorators(module: Module, root: str) -> Iterator[str]:
     """Names of functions that put what they decorate into the dictionary."""
     for scope in module.walk.scopes:
-        taken = {param.name.value for param in names.parameters(scope)}
+        taken = set(names.parameter_names(scope))
         for effect in scope.effects.get(root, ()):
             stores = effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "item"
             if stores and isinstance(effect.value, cst.Name) and effect.value.value in taken:

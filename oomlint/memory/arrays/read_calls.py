@@ -284,7 +284,7 @@ class ReadCalls:
             return None
         if not scope.yields and not any(one.value is not None and not _plain(one.value) for one in scope.returns):
             return None
-        given = {p.name.value for p in names.parameters(scope)} - {names.self_name(scope) or ""}
+        given = set(names.parameter_names(scope)) - {names.self_name(scope) or ""}
         if not given:
             return None
         paths = self._paths(scope, given)

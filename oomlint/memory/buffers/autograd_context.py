@@ -149,7 +149,7 @@ class _Reader:
         self.ctx = ctx
         self.evaluator = evaluator_of(project)
         self.frame = self.evaluator.calls.plain_frame(module, scope)
-        self.params = {p.name.value for p in names.parameters(scope)} - {ctx}
+        self.params = set(names.parameter_names(scope)) - {ctx}
         self.seen: set[str] = set()
         self.constants: set[str] = set()  # inputs that backward gives no gradient for
         self.shown = self._shown()
@@ -182,7 +182,7 @@ class _Reader:
         forward, backward = (cls.child("forward"), cls.child("backward")) if cls is not None else (None, None)
         if forward is None or backward is None:
             return set()
-        params = [p.name.value for p in names.parameters(forward)][0 if forward is not self.scope else 1 :]
+        params = names.parameter_names(forward)[0 if forward is not self.scope else 1 :]
         single = len(params) == 1 and isinstance(forward.node, cst.FunctionDef) and not isinstance(forward.node.params.star_arg, cst.Param)
         found: set[str] = set()
         for statement in backward.returns:
@@ -218,7 +218,7 @@ class _Reader:
 
     def from_inputs(self, name: str) -> bool:
         """Whether ``setup_context`` took the name out of its ``inputs``."""
-        second = next(iter([p.name.value for p in names.parameters(self.scope)][1:2]), "")
+        second = next(iter(names.parameter_names(self.scope)[1:2]), "")
         return any(isinstance(e.value, cst.Name) and e.value.value == second for e in self.scope.effects.get(name, ()))
 
     def kind(self, node: cst.BaseExpression) -> Is | None:

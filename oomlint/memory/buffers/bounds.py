@@ -185,7 +185,7 @@ def chunks_of_one(loop: Loop) -> bool:
 
 def _handed_over(scope: Scope) -> set[str]:
     """Arguments of a function that it leaves as they are, and lists of what it makes of each part of one."""
-    given = {param.name.value for param in names.parameters(scope)} - set(scope.effects)
+    given = set(names.parameter_names(scope)) - set(scope.effects)
     for name, effects in scope.effects.items():
         made = effects[0].value if len(effects) == 1 else None
         if isinstance(made, cst.ListComp) and isinstance(made.for_in.iter, cst.Name) and made.for_in.iter.value in given:

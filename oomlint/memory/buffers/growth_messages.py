@@ -76,7 +76,7 @@ def _written(node: cst.CSTNode, store: Store) -> str:
     while isinstance(root, cst.Attribute | cst.Subscript):
         root = root.value
     if via is not None and via.callee is not None and isinstance(root, cst.Name):
-        params = [param.name.value for param in names.parameters(via.callee)][names.is_method(via.callee) :]
+        params = names.parameter_names(via.callee)[names.is_method(via.callee) :]
         given = arguments.argument_for(via.call, root.value, place=params.index(root.value) if root.value in params else -1)
         if given is not None:
             return via.module.code(given).strip()

@@ -159,7 +159,7 @@ def stored_by(hook: Hook, *, keys: bool = False) -> Iterator[HookStore]:
 
 def _data(scope: Scope) -> set[str]:
     """Parameters that carry tensors: all but the object and the module."""
-    params = [p.name.value for p in names.parameters(scope)]
+    params = names.parameter_names(scope)
     own = names.self_name(scope)
     rest = [p for p in params if p != own]
     return set(rest[1:] if len(rest) > 1 else rest)
@@ -169,7 +169,7 @@ def _is_outside(root: str, scope: Scope) -> bool:
     """Whether the name is not a local of the hook: the object, the module, or of a scope around."""
     if root in scope.outer | scope.enclosing or root == names.self_name(scope):
         return True
-    params = [p.name.value for p in names.parameters(scope)]
+    params = names.parameter_names(scope)
     return not scope.sets(root) and root not in params
 
 
@@ -224,7 +224,7 @@ def container_of(stored: HookStore, module: Module, scope: Scope, project: Proje
     root, hook = stored.root, stored.hook
     if hook.made_by is not None and hook.scope.parent is not None:
         maker = hook.scope.parent
-        if any(p.name.value == root for p in names.parameters(maker)):
+        if root in names.parameter_names(maker):
             bound = (Bound(tuple(hook.made_by.args), evaluator_of(project).calls.plain_frame(module, scope), hook.made_by),)
             given = arguments.given_to(maker, root, bound)
             node = given.node.value if given is not None else None
@@ -241,7 +241,7 @@ def _bound_at(name: str, scope: Scope | None) -> tuple[Scope, str] | None:
     while scope is not None:
         if not scope.is_class and scope.sets(name) and name not in scope.outer:
             return scope, name
-        if any(p.name.value == name for p in names.parameters(scope)):
+        if name in names.parameter_names(scope):
             return None  # somebody else's container
         scope = scope.parent
     return None

@@ -221,7 +221,7 @@ def registered_by_calls(call: cst.Call, module: Module, scope: Scope, project: P
     if path is None or conditional_in(call, scope.node, module) or any(loops_around(call, module, scope)):
         return None
     own = names.self_name(scope)
-    params = {p.name.value for p in names.parameters(scope)}
+    params = set(names.parameter_names(scope))
     if path[0] not in params or scope.sets(path[0]):
         return None
     evaluator = evaluator_of(project)

@@ -73,7 +73,7 @@ def _on_host(cls: Scope, module: Module, project: Project) -> bool:
 
 def _added(update: Scope, states: set[str]) -> Iterator[tuple[str, cst.Call]]:
     """Parameters that a method adds to lists of its object, as they were given."""
-    own, params = names.self_name(update), {param.name.value for param in names.parameters(update)}
+    own, params = names.self_name(update), set(names.parameter_names(update))
     for effect in update.effects.get(own or "", ()):
         call = effect.call
         if effect.kind != "append" or call is None or len(effect.path) != 1 or len(call.args) != 1 or effect.path[0][1] not in states:

@@ -100,7 +100,7 @@ def _step(statement: cst.Assign, call: cst.Call, states: dict[str, cst.BaseExpre
             return RecurrentStep(statement, call, codes, paths, "names" if len(codes) > 1 else "tuple" if kind in _PAIRS else "tensor", known=True)
         method = forward_of(value, project)
         if method is not None:
-            taken = {p.name.value for p in names.parameters(method.scope)}
+            taken = set(names.parameter_names(method.scope))
             like = any(_ANY_STATE.search(str(word)) for word in words) or any(_ANY_STATE.search(name) for name in taken)
             if not like or _lets_go(method, project):
                 return None

@@ -127,7 +127,7 @@ def _reads_outputs(project: Project, cls: ClassRef, hook: str) -> bool:
     """Whether a hook of the class, or of one above or below it, reads the outputs that it is handed."""
     for one in runs_of(project).evaluator.line(cls):
         for method in one.scope.children:
-            params = [param.name.value for param in names.parameters(method)] if method.name == hook and method.is_function else []
+            params = names.parameter_names(method) if method.name == hook and method.is_function else []
             if len(params) > 1 and any(isinstance(node, cst.Name) and node.value == params[1] for node in method.nodes()):
                 return True
     return False
@@ -137,7 +137,7 @@ def _gives_other(project: Project, cls: ClassRef, hook: str) -> bool:
     """Whether a hook of the class, or of one above or below it, puts something else in the place of what a step returns."""
     for one in runs_of(project).evaluator.line(cls):
         method = one.scope.child(hook)
-        params = [param.name.value for param in names.parameters(method)] if method is not None and method.is_function else []
+        params = names.parameter_names(method) if method is not None and method.is_function else []
         if method is not None and len(params) > 1:
             given = [statement.value for statement in method.returns]
             return not any(isinstance(value, cst.Name) and value.value == params[1] for value in given)
@@ -176,7 +176,7 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
 
 def _asked_for(store: Store, step: Scope) -> bool:
     """Whether a setting may say that the forward pass keeps it: a test that looks at nothing that the pass itself makes."""
-    params = {param.name.value for param in names.parameters(step)}
+    params = set(names.parameter_names(step))
     for test, _ in path_conditions(store.module.walk, store.scope, store.node):
         used = names_in(test)
         if not any(step.sets(name) and name not in params for name in used):

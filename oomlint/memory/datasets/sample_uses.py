@@ -90,7 +90,7 @@ def _ways(instance: Instance, evaluator: Questions) -> Iterator[_Way]:
 
 
 def _parameters(function: FunctionRef) -> list[str]:
-    return [p.name.value for p in names.parameters(function.scope)][1 if names.is_method(function.scope) else 0 :]
+    return names.parameter_names(function.scope)[1 if names.is_method(function.scope) else 0 :]
 
 
 def _same_number(way: _Way) -> set[str]:

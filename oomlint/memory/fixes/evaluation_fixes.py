@@ -114,7 +114,7 @@ def _reads_mode(node: cst.CSTNode) -> bool:
 def _reaches_out(scope: Scope, module: Module) -> bool:
     """Whether the function keeps something on objects that outlive it, calls what nobody can name, or hooks look at what its model does."""
     if scope.parent is not None:
-        outside = {p.name.value for p in names.parameters(scope)} | {"self"}
+        outside = set(names.parameter_names(scope)) | {"self"}
         for name, effects in scope.effects.items():
             if name in outside and any(effect.path and effect.kind in {"assign", "append", "extend", "update", "setdefault"} for effect in effects):
                 return True

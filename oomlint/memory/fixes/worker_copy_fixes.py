@@ -149,7 +149,7 @@ def _for_it_alone(case: CopyCase, literal: cst.CSTNode, home: Module) -> bool:
 
     scope = case.loader.module.walk.scope_at(case.loader.call)
     passed = isinstance(holder, cst.Arg) and [step.kind for step in case.workers.story] in (["argument", "constant"], ["constant"])
-    if (passed or (isinstance(holder, cst.Param) and holder in names.parameters(scope))) and words <= {one.name.value for one in names.parameters(scope)}:
+    if (passed or (isinstance(holder, cst.Param) and holder in names.parameters(scope))) and words <= set(names.parameter_names(scope)):
         return _counts_only(case.loader.module, scope.node, words, case, same)  # a parameter is read in its function alone
     match holder:
         case cst.Param(name=cst.Name(value=name)) | cst.Arg(keyword=cst.Name(value=name)) | cst.AnnAssign(target=cst.Name(value=name)):

@@ -145,7 +145,7 @@ class Gathers:
 
     def _given(self, module: Module, scope: Scope, name: str, depth: int) -> tuple[Module, cst.CSTNode] | None:
         """Where a caller fills what it hands over."""
-        params = [p.name.value for p in names.parameters(scope)]
+        params = names.parameter_names(scope)
         if name not in params:
             return None
         place = params.index(name) - (1 if names.self_name(scope) is not None else 0)

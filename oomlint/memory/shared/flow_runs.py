@@ -123,7 +123,7 @@ class Runs:
         known = self._steps.get(key)
         if known is None:
             frame = self.evaluator.calls.frames(module, scope, most=1)[0]
-            params = [p.name.value for p in names.parameters(scope)]
+            params = names.parameter_names(scope)
             batch = params[position] if len(params) > position else ""
             training = TRAINING_METHOD.search(scope.name) is not None
             known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), not training, batch_of=batch or "batch")
@@ -246,7 +246,7 @@ def _may_run_a_model(scope: Scope) -> bool:
 
 def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
     """Whether the rounds of a loop call an argument, in a file that makes a model ready."""
-    given = {p.name.value for p in names.parameters(scope)}
+    given = set(names.parameter_names(scope))
     rounds = (node for body in _repeated(scope) for node in descend(body, into_scopes=False))
     if not any(isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in given and node.args for node in rounds):
         return False
@@ -296,7 +296,7 @@ def _fills(call: cst.Call) -> bool:
 def _tests_parameters(scope: Scope, module: Module) -> bool:
     """Whether what a caller passes decides which branch runs, or whether gradients are recorded."""
     del module
-    own = {p.name.value for p in names.parameters(scope)}
+    own = set(names.parameter_names(scope))
     for node in scope.nodes(inner=False):
         test: cst.BaseExpression | None = None
         if isinstance(node, cst.If | cst.IfExp):
