@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.ast_trees import tree_of
-from oomlint.finding import AttributeFact, LoaderFact, Role, Safety, Severity, overlap
+from oomlint.finding import AttributeFact, LoaderFact, Role, Safety, Severity, is_inside, overlap
 from oomlint.notebooks.cells import NotebookError, read_notebook
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _subject(finding: Finding) -> object:
     optional = finding.code in _CAN_FAIL and finding.severity is not Severity.ERROR
     by_number = optional or finding.code in {_SHARED, _MANY_WORKERS}
     number = loaders[0].workers[0].place if by_number and len(loaders) == len(loaders[0].workers) == 1 else None
-    if number is not None and not _within(number, loaders[0].place):
+    if number is not None and not is_inside(number, loaders[0].place):
         return finding.code, number, finding.place.path if optional else ""
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
@@ -120,11 +120,6 @@ def _with_containers(alike: Sequence[Finding]) -> Finding:
         return first
     spots = [item.related[0].saying(item.related[0].message, Role.BESIDE) for item in more if item.related]
     return replace(first.adding(f"also in {' and '.join(owners)}"), related=(*first.related[:1], *spots, *first.related[1:]))
-
-
-def _within(place: Place, other: Place) -> bool:
-    """Whether a place is a part of another."""
-    return (place.path, place.cell) == (other.path, other.cell) and other.row <= place.row <= other.end_row
 
 
 def _only_sends(finding: Finding, handles: Mapping[tuple[str, str, str] | None, int]) -> bool:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from math import prod
-from typing import ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Severity(StrEnum):
@@ -97,6 +100,16 @@ def overlap(one: Place, other: Place) -> bool:
     start, end = (one.row, one.column), (one.end_row, one.end_column)
     other_start, other_end = (other.row, other.column), (other.end_row, other.end_column)
     return start == other_start or (start < other_end and other_start < end)
+
+
+def is_apart(place: Place, others: Iterable[Place]) -> bool:
+    """Whether none of the other spans begins in the same row."""
+    return all((one.path, one.cell, one.row) != (place.path, place.cell, place.row) for one in others)
+
+
+def is_inside(inner: Place, outer: Place) -> bool:
+    """Whether a span begins in one of the rows of another."""
+    return (inner.path, inner.cell) == (outer.path, outer.cell) and outer.row <= inner.row <= outer.end_row
 
 
 class Edit(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.budget.nouns import RUNNING, Certainty, Holdings, Moment
 from oomlint.budget.sizes import Factor, Name, SizeProduct
-from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Multiplier, ReadFact, Resource, StoreFact
+from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Multiplier, ReadFact, Resource, StoreFact, is_inside
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.ranks.checkpoints import LOADS
 from oomlint.memory.shared.qualified_names import library_name
@@ -92,7 +92,7 @@ def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing
         )
     if code in _EPOCHS:
         return Holdings("all batches of an epoch", SizeProduct((Name("batches"), Name("batch"))), Certainty.EXACT, place, frozenset({Moment.TRAINING}))
-    kept = next((one for one in containers if one.place is not None and _inside(place, one.place)), None)
+    kept = next((one for one in containers if one.place is not None and is_inside(place, one.place)), None)
     if kept is not None and code in {"OOM401", "OOM404"}:
         return Holdings(f"{_PEAKS[code]} (`{kept.name}`)", kept.size, kept.certainty, place, frozenset({Moment.CONSTRUCTION}))
     size, certainty = _size(_known(item), Name(f"bytes at {_spot(place)}"))
@@ -125,10 +125,6 @@ def _factor(text: str) -> Factor:
 
 def _by(item: Finding, wanted: Multiplier) -> bool:
     return item.weight is not None and any(one.by is wanted for one in item.weight.factors)
-
-
-def _inside(inner: Place, outer: Place) -> bool:
-    return (inner.path, inner.cell) == (outer.path, outer.cell) and outer.row <= inner.row <= outer.end_row
 
 
 def _spot(place: Place) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import is_inside
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
@@ -45,7 +46,7 @@ class ProgramReach:
         module = self._modules.get(place.path)
         if module is None:
             return False
-        inner = [scope for scope in module.walk.scopes if scope.is_function and scope.parent is not None and _holds(module.place(scope.node), place)]
+        inner = [scope for scope in module.walk.scopes if scope.is_function and scope.parent is not None and is_inside(place, module.place(scope.node))]
         return all(scope in self._seen or not self._calls(module, scope) for scope in inner)
 
     def _calls(self, module: Module, scope: Scope) -> bool:
@@ -92,7 +93,3 @@ class ProgramReach:
 def only_as_script(module: Module, node: cst.CSTNode) -> bool:
     """Whether code at the top of a module stands under ``if __name__ == "__main__"``."""
     return any("__name__" in module.code(test) for test, _ in path_conditions(module.walk, module.root, node))
-
-
-def _holds(outer: Place, inner: Place) -> bool:
-    return outer.cell == inner.cell and outer.row <= inner.row <= outer.end_row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Message, Multiplier, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Multiplier, Safety, Severity, Weighs, is_apart
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.files_per_sample import item_files_of
 from oomlint.memory.arrays.reads_per_sample import item_reads_of
@@ -170,10 +170,10 @@ def _related(case: ItemRead) -> list[Place]:
     here = case.read.module.place(case.read.node)
     for subscript, _ in case.uses.parts[:3]:
         place = case.where.module.place(subscript, "what is used of it")
-        if (place.path, place.cell, place.row) != (here.path, here.cell, here.row):
+        if is_apart(place, (here,)):
             found.append(place)
     what = case.read.what
     opened = what.module.place(what.call, "the file is opened here")
-    if (opened.path, opened.cell, opened.row) != (here.path, here.cell, here.row):
+    if is_apart(opened, (here,)):
         found.append(opened)
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Message, Multiplier, Role, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Role, Severity, Weighs, is_apart
 from oomlint.memory.arrays.kept import DataTransform
 from oomlint.memory.arrays.let_go import let_go_of
 from oomlint.memory.arrays.little_weight import dataset_of, weighs_little
@@ -78,16 +78,16 @@ def related(load: Load) -> list[Place]:
             room = _room(*keeper.put)
             into = keeper.put[0].place(keeper.put[1], "added to the others here")
             made = [keeper.put[0].place(room, "made for all of them here")] if room is not None else []
-            found.extend(one for one in (*made, into) if (one.path, one.cell, one.row) != (own.path, own.cell, own.row) and one not in found)
+            found.extend(one for one in (*made, into) if is_apart(one, (own,)) and one not in found)
         keeps = f"it stays in {keeper.words}" if keeper.live else f"{keeper.words} keeps it"
         place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else keeps)
-        if keeper not in load.joined and (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
+        if keeper not in load.joined and is_apart(place, (own,)) and place not in found:
             found.append(place)
         told = {DataTransform.JOINS: "joined into one array: all of it is in memory twice here"}
         if load.read is not None and load.read.origin in LAZY:
             told[DataTransform.READS] = "what was only opened is read into memory here"
         spots = (done.module.place(done.node, told[done.does]) for done in keeper.passed if done.does in told)
-        found.extend(spot for spot in spots if spot not in found and (spot.path, spot.cell, spot.row) != (own.path, own.cell, own.row))
+        found.extend(spot for spot in spots if spot not in found and is_apart(spot, (own,)))
     # Who keeps it says more than what else is read.
     found = [*found[:_MOST_KEEPERS], *beside, *found[_MOST_KEEPERS:_MOST_RELATED]]
     if load.read is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from oomlint.finding import is_apart
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import is_zero, loaders_of
 from oomlint.memory.shared.start_methods import ALL, PORTABLE, StartMethods, methods_of, start_methods
@@ -108,7 +109,7 @@ class Readers(Struct, frozen=True):
             count = one.helped.const if one.helped is not None else None
             words = f"{count} worker{'s' if count != 1 else ''}" if isinstance(count, int) else "workers"
             place = one.loader.module.place(one.loader.call, f"read with {words} here" if one.helped is not None else "read here")
-            if not any((p.path, p.cell, p.row) == (place.path, place.cell, place.row) for p in found):
+            if is_apart(place, found):
                 found.append(place)
         return found[:3]
 

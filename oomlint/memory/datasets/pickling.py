@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.finding import Confidence, Message, Place, Severity
+from oomlint.finding import Confidence, Message, Place, Severity, is_apart
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
@@ -177,7 +177,7 @@ def _case(
     message = Message(headline, f"{cause.why}workers fail to start under {under}", cause.remedy)
     related = list(spots)
     for spot in story_places(place, workers, *([alt] if alt is not None else [])):
-        if not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related):
+        if is_apart(spot, related):
             related.append(spot)
     related = [s for s in related if (s.path, s.cell, s.row, s.column) != (place.path, place.cell, place.row, place.column)]
     total = doubt + assumptions(workers, alt) + workers.reach

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.finding import Confidence, Message, Place, Severity
+from oomlint.finding import Confidence, Message, Place, Severity, is_apart
 from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.first_use import touched
 from oomlint.memory.handles.h5_options import driver_chosen, in_core
@@ -93,8 +93,7 @@ def related_places(handle: Handle, place: Place, first: Iterable[Place] = ()) ->
         spots.append(handle.owner.module.place(handle.owner.scope.node, f"`{handle.owner.scope.name}` is kept by `{handle.dataset.scope.name}`"))
     found: list[Place] = []
     for spot in (*spots, *handle.readers.places()):
-        near = spot.path == place.path and spot.cell == place.cell and spot.row == place.row
-        if not near and not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in found):
+        if is_apart(spot, (*found, place)):
             found.append(spot)
     return tuple(found[:6])
 
