@@ -147,7 +147,7 @@ def is_library(module: Module, project: Project, node: cst.BaseExpression, *name
     from oomlint.model.values import External  # noqa: PLC0415
 
     evaluator = evaluator_of(project)
-    found = evaluator.values(node, evaluator.calls.plain_frame(module, module.walk.scope_at(node)))
+    found = evaluator.plainly(node, module, module.walk.scope_at(node))
     wanted = {canonical(name) for name in names}
     return any(isinstance(alt.value, External) and canonical(alt.value.name) in wanted for alt in found)
 

@@ -226,7 +226,7 @@ class ProgramFinder:
         asked = [self.loaders.argument(loader, "multiprocessing_context", frame)]
         for module in {loader.module, *(layer.frame.module for layer in frame.bound or ())}:
             for call, scope in module.calls_of(("set_start_method",)):
-                asked += [self.evaluator.values(arg.value, self.evaluator.calls.plain_frame(module, scope)) for arg in call.args[:1]]
+                asked += [self.evaluator.plainly(arg.value, module, scope) for arg in call.args[:1]]
         found = [alt for alternatives in asked for alt in alternatives if not alt.reach]
         return any(not isinstance(alt.value, Const | Absent | ExternalCall) for alt in found)
 

@@ -81,7 +81,7 @@ class Models:
                     continue  # no class, and no `build(name)(model.parameters())`
                 if given is not None and runs(module.place(call)):
                     found.setdefault(scope, []).append((call, given))
-                    made = self.evaluator.values(call, self.evaluator.calls.plain_frame(module, scope))[:_MOST_CHOSEN] if self._models(given) else []
+                    made = self.evaluator.plainly(call, module, scope)[:_MOST_CHOSEN] if self._models(given) else []
                     inside |= {alt.value.call for alt in made if isinstance(alt.value, ExternalCall) and alt.value.call is not call}
             for scope, calls in found.items():
                 yield from self._in_scope(module, scope, [one for one in calls if one[0] not in inside], reached, device, seen)
@@ -168,7 +168,7 @@ class Models:
 
     def _is_module(self, call: cst.Call, module: Module, scope: Scope) -> bool:
         """Whether what a call makes is a module, or may be."""
-        for alt in self.evaluator.values(call, self.evaluator.calls.plain_frame(module, scope))[:2]:
+        for alt in self.evaluator.plainly(call, module, scope)[:2]:
             if isinstance(alt.value, Instance):
                 return self.evaluator.derives(alt.value.cls, "torch.nn.Module", "torch.nn.modules.module.Module")
             if isinstance(alt.value, ExternalCall):

@@ -23,7 +23,7 @@ def model_of(call: cst.Call, module: Module, scope: Scope, evaluator: Evaluator)
     """The model that a call hands to a trainer; None for other calls."""
     if not any(arg.keyword is not None and arg.keyword.value in _GIVEN for arg in call.args):
         return None
-    found = (alt.value for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:2])
+    found = (alt.value for alt in evaluator.plainly(call.func, module, scope)[:2])
     bases = (base for value in found for base in (evaluator.lineage(value) if isinstance(value, ClassRef) else [value]))
     if not any(isinstance(base, External) and _is_trainer(names.canonical(base.name)) for base in bases):
         return None

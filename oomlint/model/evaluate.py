@@ -31,7 +31,7 @@ from oomlint.model.values import (
 )
 
 if TYPE_CHECKING:
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
     from oomlint.model.reach import Conditions
     from oomlint.syntax.scopes import Scope
 
@@ -56,6 +56,10 @@ class Evaluator(Expressions, Results, Fitting, Access, Displays, Definitions, Lo
         self._starts: dict[Picks, States] = {}
         self._narrowed: dict[tuple[int, int, bool], tuple[States, Verdicts, States]] = {}
         self._ways: dict[tuple[Scope, cst.CSTNode], Conditions] = {}
+
+    def plainly(self, node: cst.BaseExpression, module: Module, scope: Scope) -> Alternatives:
+        """Every value that ``node`` can have in a scope of whose callers nothing is known."""
+        return self.values(node, self.calls.plain_frame(module, scope))
 
     def values(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
         """Every value that ``node`` can have in ``frame``."""

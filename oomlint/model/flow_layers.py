@@ -94,7 +94,7 @@ class FlowLayers(FlowFunctions):
             for scope in base.scope.children:
                 for call in scope.calls if not fast else ():
                     if isinstance(call.func, cst.Name | cst.Attribute):
-                        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(base.module, scope))[:1]:
+                        for alt in self.evaluator.plainly(call.func, base.module, scope)[:1]:
                             if isinstance(alt.value, ClassRef) and alt.value.scope is not cls.scope:
                                 fast = fast or not self.is_plain(alt.value, depth + 1)
         self.known.fast[cls.scope] = fast

@@ -110,7 +110,7 @@ class _Construction:
         """The function of the project that a call runs, in a file that speaks of gradients, and how its arguments are written."""
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
             return
-        for alt in self.evaluator.values(node.func, self.evaluator.calls.plain_frame(module, scope))[:1]:
+        for alt in self.evaluator.plainly(node.func, module, scope)[:1]:
             if isinstance(alt.value, FunctionRef) and "requires_grad" in alt.value.module.source.text:
                 taken = names.parameter_names(alt.value.scope)
                 written = {name: names.dotted(value) for name, value in arguments.by_name(node).items()}
@@ -241,7 +241,7 @@ class _Construction:
         """Whether what is stored may be a network: a call that makes no number, text or array."""
         if not any(isinstance(part, cst.Call) and names.dotted(part.func) not in _NUMBERS for part in descend(value)):
             return False
-        made = [alt.value for alt in self.evaluator.values(value, self.evaluator.calls.plain_frame(module, scope))]
+        made = [alt.value for alt in self.evaluator.plainly(value, module, scope)]
         plain = (isinstance(one, Const) or (isinstance(one, ExternalCall) and has_no_parameters(one.name)) for one in made)
         return any(isinstance(one, Display) for one in made) or not all(plain)
 

@@ -254,7 +254,7 @@ class Gradients:
     def _is_of_library(self, call: cst.Call, where: Module, around: Scope) -> bool:
         """Whether the object of a method call is a module of torch: `self.model.train()` is no call of a method of the project."""
         held = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-        found = self.evaluator.values(held, self.evaluator.calls.plain_frame(where, around))
+        found = self.evaluator.plainly(held, where, around)
         return any(isinstance(alt.value, ExternalCall) and alt.value.name.startswith("torch.nn.") for alt in found)
 
     def _hook(self, cls: ClassRef, name: str) -> Mode | None:

@@ -106,10 +106,7 @@ class LoaderMaterialised(Rule):
                 continue
             if not may_be_loader(call.args[0].value, module, scope):
                 continue
-            if not any(
-                isinstance(a.value, External) and a.value.name == f"builtins.{written}"
-                for a in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))
-            ):
+            if not any(isinstance(a.value, External) and a.value.name == f"builtins.{written}" for a in evaluator.plainly(call.func, module, scope)):
                 continue
             yield from self._whole(module, project, call, call.args[0].value, scope)
         for scope in module.walk.scopes:

@@ -258,7 +258,4 @@ def _source(project: Project, module: Module, scope: Scope, fill: _Fill, loop: L
 def _is_dataset(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
     """Whether an object is a dataset of the project."""
     evaluator, constructions = evaluator_of(project), constructions_of(project)
-    return any(
-        isinstance(alt.value, Instance) and constructions.is_dataset(alt.value.cls)
-        for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:2]
-    )
+    return any(isinstance(alt.value, Instance) and constructions.is_dataset(alt.value.cls) for alt in evaluator.plainly(node, module, scope)[:2])

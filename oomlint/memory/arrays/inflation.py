@@ -202,7 +202,7 @@ def _made(module: Module, project: Project, scope: Scope, node: cst.BaseExpressi
 
 def _is_generator(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
     evaluator = evaluator_of(project)
-    return any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in evaluator.values(node, evaluator.calls.plain_frame(module, scope)))
+    return any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in evaluator.plainly(node, module, scope))
 
 
 def _is_large(project: Project, size: Bytes) -> bool:

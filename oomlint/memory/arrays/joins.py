@@ -212,7 +212,7 @@ def _computes(project: Project, module: Module, calls: Iterable[cst.Call], depth
     """Whether calls only compute: functions of libraries for numbers that make no arrays by their shape, and of the project that do the same."""
     evaluator = evaluator_of(project)
     for call in calls:
-        found = [alt.value for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, module.walk.scope_at(call)))]
+        found = [alt.value for alt in evaluator.plainly(call.func, module, module.walk.scope_at(call))]
         for one in found:
             if isinstance(one, FunctionRef) and depth < _MOST_FRAMES:
                 if not _computes(project, one.module, one.scope.calls, depth + 1):

@@ -212,7 +212,7 @@ class KeptCalls(KeptNames):
         """Whether a call makes one array of several."""
         if names.last_name(call.func) not in JOINS:
             return False
-        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))[:3]
+        found = self.evaluator.plainly(call.func, module, module.walk.scope_at(call))[:3]
         return not any(isinstance(alt.value, External) and names.canonical(alt.value.name).startswith(_NOT_OF_ARRAYS) for alt in found)
 
     def _inside(self, module: Module, call: cst.Call, arg: cst.Arg, going: Going, *, pools: bool) -> Going | None:
@@ -267,7 +267,7 @@ class KeptCalls(KeptNames):
 
     def _is_of_arrays(self, module: Module, call: cst.Call) -> bool:
         """Whether a call is of NumPy or torch: ``np.log(x)``, and not ``logger.log(x)``."""
-        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))[:2]
+        found = self.evaluator.plainly(call.func, module, module.walk.scope_at(call))[:2]
         return any(isinstance(alt.value, External) and alt.value.name.startswith(("numpy.", "torch.")) for alt in found)
 
     def _is_own(self, module: Module, call: cst.Call) -> bool:
@@ -331,7 +331,7 @@ class KeptCalls(KeptNames):
     def _only_opened(self, module: Module, arg: cst.Arg) -> bool:
         """Whether an argument is a picture as `Image.open` gives it: nothing is decoded, unless the function has it loaded."""
         scope = module.walk.scope_at(arg)
-        found = self.evaluator.values(arg.value, self.evaluator.calls.plain_frame(module, scope))[:3]
+        found = self.evaluator.plainly(arg.value, module, scope)[:3]
         opened = any(isinstance(one.value, ExternalCall) and names.canonical(one.value.name) == "PIL.Image.open" for one in found)
         return opened and not any(names.dotted(call.func) == f"{names.dotted(arg.value)}.load" for call in scope.calls)
 

@@ -64,7 +64,7 @@ class KeptIndexes(KeptCalls):
         """Whether a slice ends at a number that is known."""
         if not isinstance(rows, cst.Slice) or rows.upper is None:
             return False
-        found = self.evaluator.values(rows.upper, self.evaluator.calls.plain_frame(module, module.walk.scope_at(rows)))
+        found = self.evaluator.plainly(rows.upper, module, module.walk.scope_at(rows))
         return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 for alt in found)
 
     def draws(self, module: Module, key: cst.BaseExpression) -> bool:
@@ -77,7 +77,7 @@ class KeptIndexes(KeptCalls):
             return isinstance(rows, cst.Slice) and rows.upper is not None and self.permutes(module, key.value)
         if not isinstance(key, cst.Call):
             return False
-        found = self.evaluator.values(key, self.evaluator.calls.plain_frame(module, module.walk.scope_at(key)))[:3]
+        found = self.evaluator.plainly(key, module, module.walk.scope_at(key))[:3]
         return any(isinstance(alt.value, ExternalCall) and names.canonical(alt.value.name) in _DRAWS for alt in found)
 
     def is_mixed(self, module: Module, holder: cst.List | cst.Tuple, element: cst.CSTNode) -> bool:

@@ -320,7 +320,7 @@ class KeptNames(Keeping):
         for call, around in module.walk.calls:
             given = call.args[0].value if call.args and names.last_name(call.func) in MAPS | {"apply"} else None
             if isinstance(given, cst.Name) and given.value == scope.name and not self.constructions.per_item(module, around):
-                found = self.evaluator.values(given, self.evaluator.calls.plain_frame(module, around))[:2]
+                found = self.evaluator.plainly(given, module, around)[:2]
                 if any(isinstance(alt.value, FunctionRef) and alt.value.scope is scope for alt in found):
                     yield call
 

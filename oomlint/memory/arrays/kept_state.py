@@ -323,7 +323,7 @@ class Keeping(ABC):
 
     def _makes_on_device(self, module: Module, call: cst.Call) -> bool:
         """Whether a call makes a tensor of what it is given, of a type that lies on an accelerator: ``torch.cuda.FloatTensor(rows)``."""
-        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))[:2]
+        found = self.evaluator.plainly(call.func, module, module.walk.scope_at(call))[:2]
         return any(isinstance(alt.value, External) and alt.value.name.startswith("torch.cuda.") and alt.value.name.endswith("Tensor") for alt in found)
 
     def _names_accelerator(self, module: Module, call: cst.Call, where: cst.BaseExpression) -> bool:

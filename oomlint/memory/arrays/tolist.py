@@ -133,7 +133,7 @@ def _is_mapped(project: Project, module: Module, scope: Scope, node: cst.BaseExp
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_ROWS:
         node = node.func.value
     evaluator = evaluator_of(project)
-    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:3]:
+    for alt in evaluator.plainly(node, module, scope)[:3]:
         if isinstance(alt.value, ExternalCall) and alt.value.name.startswith("datasets."):
             last = alt.value.name.rpartition(".")[2]
             split = arguments.named(alt.value.call, "split")

@@ -203,7 +203,7 @@ def _is_no_tensor(module: Module, node: cst.Name, project: Project) -> bool:
     if not isinstance(call, cst.Call):
         return False
     evaluator = evaluator_of(project)
-    found = evaluator.values(call.func, evaluator.calls.plain_frame(module, module.walk.scope_at(call)))
+    found = evaluator.plainly(call.func, module, module.walk.scope_at(call))
     return any(isinstance(alt.value, External) and alt.value.name.startswith(_OF_GRAPHS) for alt in found)
 
 

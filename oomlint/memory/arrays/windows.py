@@ -167,7 +167,7 @@ def _by_library(project: Project, module: Module, scope: Scope, part: cst.Slice,
     if not {part.lower.value, part.upper.value} <= set(names_of(around.target)):
         return False
     evaluator = evaluator_of(project)
-    found = evaluator.values(around.iter, evaluator.calls.plain_frame(module, scope))
+    found = evaluator.plainly(around.iter, module, scope)
     return any(isinstance(alt.value, ExternalCall) and not alt.value.name.startswith(("builtins.", "numpy.")) for alt in found[:2])
 
 

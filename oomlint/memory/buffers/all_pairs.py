@@ -164,7 +164,7 @@ def _sides(project: Project, met: Met) -> tuple[int, ...]:
         return ()
     plain = arguments.plain(node)
     evaluator = evaluator_of(project)
-    called = evaluator.values(node.func, evaluator.calls.plain_frame(module, module.walk.scope_at(node)))[:2]
+    called = evaluator.plainly(node.func, module, module.walk.scope_at(node))[:2]
     name = next((names.canonical(alt.value.name) for alt in called if isinstance(alt.value, External)), "")
     operand = met.operand.value if isinstance(met.operand, cst.Arg) else met.operand
     if name in _PRODUCTS:

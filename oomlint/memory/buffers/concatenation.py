@@ -165,7 +165,7 @@ def _table(project: Project, call: cst.Call, module: Module, scope: Scope) -> st
     if isinstance(call.args[0].value, cst.Dict):
         return None
     evaluator = evaluator_of(project)
-    own = any(isinstance(alt.value, FunctionRef) for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope)))
+    own = any(isinstance(alt.value, FunctionRef) for alt in evaluator.plainly(call.func, module, scope))
     return None if own else "pandas.append"
 
 

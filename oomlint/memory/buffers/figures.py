@@ -79,7 +79,7 @@ class UnclosedFigures:
 
     def _pyplot(self, call: cst.Call, module: Module, scope: Scope) -> str:
         """The function of pyplot that is called; empty for others."""
-        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]:
+        for alt in self.evaluator.plainly(call.func, module, scope)[:2]:
             match = _LIBRARY.match(alt.value.name) if isinstance(alt.value, External) else None
             if match is not None:
                 return match.group(2)
@@ -93,7 +93,7 @@ class UnclosedFigures:
         targets = {name for loop in loops_around(call, module, scope) if isinstance(loop, cst.For) for name in names_in(loop.target)}
         if uses_name(number, targets):
             return False  # each round has a number of its own
-        found = self.evaluator.values(number, self.evaluator.calls.plain_frame(module, scope))
+        found = self.evaluator.plainly(number, module, scope)
         return not found or not all(isinstance(alt.value, Const) and alt.value.value is None for alt in found)
 
     def _repeated(self, way: list[_Way]) -> tuple[Loop, list[_Way]] | None:
@@ -172,7 +172,7 @@ class UnclosedFigures:
 
     def _leads_to_end(self, call: cst.Call, module: Module, scope: Scope) -> bool:
         """Whether a call runs a function of the project that closes or shows figures itself."""
-        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]
+        found = self.evaluator.plainly(call.func, module, scope)[:2]
         called = (alt.value for alt in found if isinstance(alt.value, FunctionRef))
         return any(self._closes(one, function.module, function.scope) for function in called for one in function.scope.calls)
 
@@ -211,7 +211,7 @@ class UnclosedFigures:
         call = module.walk.parents.get(arg)
         if not isinstance(call, cst.Call):
             return False
-        found = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]]
+        found = [alt.value for alt in self.evaluator.plainly(call.func, module, scope)[:2]]
         return bool(found) and all(
             not self._hands_on(value, call, arg, depth)
             if isinstance(value, FunctionRef)

@@ -63,7 +63,7 @@ def unseen_reset(store: Store, epochs: Loop, project: Project) -> bool:
     for use, module in [(use, one) for one in modules.values() for use in _handed_on(name, one)]:
         if isinstance(use, cst.Call) and names.dotted(use.func) not in LOOKS:
             scope = module.walk.scope_at(use)
-            found = evaluator_of(project).values(use.func, evaluator_of(project).calls.plain_frame(module, scope))
+            found = evaluator_of(project).plainly(use.func, module, scope)
             if not found or not all(isinstance(alt.value, FunctionRef | ClassRef) for alt in found):
                 return True  # a library has it
         modules |= {module.path: module for module in project.mentioning((b".reset",), store.module.path)}
@@ -115,7 +115,7 @@ def _resets_unnamed(name: str, module: Module, project: Project) -> bool:
         targets += [part.target for row in rows for part in descend(row) if isinstance(part, cst.CompFor)]
         if not root or any(uses_name(target, (root,)) for target in targets):
             return True  # an element of something
-        found = evaluator.values(node.value, evaluator.calls.plain_frame(module, walk.scope_at(node)))
+        found = evaluator.plainly(node.value, module, walk.scope_at(node))
         if not found or not all(isinstance(alt.value, Instance) or (isinstance(alt.value, ExternalCall) and _of_library(alt.value)) for alt in found):
             return True
     return False

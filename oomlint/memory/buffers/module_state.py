@@ -204,7 +204,7 @@ def _is_state(store: Store, name: str, project: Project) -> bool:
                 return True
         for effect in method.effects.get(own or "", ()) if method.name in _ONCE else ():
             if effect.kind == "assign" and effect.path == (("attr", name),) and effect.value is not None:
-                found = evaluator.values(effect.value, evaluator.calls.plain_frame(store.module, method))
+                found = evaluator.plainly(effect.value, store.module, method)
                 if found and all(isinstance(alt.value, ExternalCall) and _makes_state(alt.value.name) for alt in found):
                     return True
     return False

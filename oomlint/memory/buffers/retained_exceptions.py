@@ -79,7 +79,7 @@ def _is_short(module: Module, project: Project, scope: Scope, loop: cst.For | cs
         return True
     if isinstance(loop.iter, cst.Call) and names.last_name(loop.iter.func) == "range" and len(loop.iter.args) == 1:
         evaluator = evaluator_of(project)
-        found = evaluator.values(loop.iter.args[0].value, evaluator.calls.plain_frame(module, scope))
+        found = evaluator.plainly(loop.iter.args[0].value, module, scope)
         return all(isinstance(a.value, Const) and isinstance(a.value.value, int) and a.value.value <= _FEW for a in found)
     return False
 

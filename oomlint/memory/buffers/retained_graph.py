@@ -66,7 +66,7 @@ def _used_again(region: Region, project: Project) -> bool:
         if _HARMLESS.match(word) and isinstance(node.func, cst.Attribute | cst.Name) and word not in {"log_prob", "update"}:
             continue
         scope = region.module.walk.scope_at(node)
-        for alt in evaluator.values(node.func, evaluator.calls.plain_frame(region.module, scope))[:2]:
+        for alt in evaluator.plainly(node.func, region.module, scope)[:2]:
             if _goes_back(alt.value, project, region.call, set()):
                 return True
     return _later(region)
@@ -136,7 +136,7 @@ def _handed_on(loss: cst.BaseExpression, call: cst.Call, region: Region, project
             continue
         if not any(isinstance(arg.value, cst.Name) and arg.value.value in roots for arg in other.args):
             continue
-        known = [alt.value for alt in evaluator.values(other.func, evaluator.calls.plain_frame(module, scope))]
+        known = [alt.value for alt in evaluator.plainly(other.func, module, scope)]
         if not known or not all(isinstance(value, FunctionRef | External) for value in known):
             return True
     return False
@@ -182,7 +182,7 @@ def _resets(regions: list[Region], project: Project) -> bool:
         for node in descend(region.whole):
             if not isinstance(node, cst.Call):
                 continue
-            for alt in evaluator.values(node.func, evaluator.calls.plain_frame(region.module, region.module.walk.scope_at(node)))[:2]:
+            for alt in evaluator.plainly(node.func, region.module, region.module.walk.scope_at(node))[:2]:
                 if isinstance(alt.value, FunctionRef) and re.search(r"zero_grad|\.grad\s*=", alt.value.module.code(alt.value.scope.node)):
                     return True
     return False

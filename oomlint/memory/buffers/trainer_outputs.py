@@ -193,7 +193,7 @@ def _gives_nothing(module: Module, project: Project, call: cst.Call, scope: Scop
     """Whether the module's own step of a prediction returns nothing: then there is nothing to keep."""
     evaluator = evaluator_of(project)
     model = arguments.argument_for(call, "model", place=0)
-    found = evaluator.values(model, evaluator.calls.plain_frame(module, scope)) if model is not None else ()
+    found = evaluator.plainly(model, module, scope) if model is not None else ()
     steps = [evaluator.method(alt.value, "predict_step") if isinstance(alt.value, Instance) else None for alt in found]
     return bool(steps) and all(step is not None and not step.scope.yields and not any(item.value is not None for item in step.scope.returns) for step in steps)
 

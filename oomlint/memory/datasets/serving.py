@@ -133,7 +133,7 @@ class Serving:
     def call_trains(self, module: Module, scope: Scope, call: cst.Call) -> bool:
         """Whether what a call runs goes backward: a function of the project, or a trainer of a library."""
         if names.last_name(call.func) in FITS and isinstance(call.func, cst.Attribute):
-            given = self.evaluator.values(call.func.value, self.evaluator.calls.plain_frame(module, scope))
+            given = self.evaluator.plainly(call.func.value, module, scope)
             if any(isinstance(alt.value, ExternalCall) and alt.value.name.endswith("Trainer") for alt in given):
                 return True
         return self.project_trains(module) and self._goes_back(module, scope, call, 0)
@@ -143,7 +143,7 @@ class Serving:
             return True
         if depth >= _DEEPEST or not self._may_lead(module, names.last_name(call.func)):
             return False
-        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope)):
+        for alt in self.evaluator.plainly(call.func, module, scope):
             value = alt.value
             if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda) and self._makes_steps(value.module, value.scope, depth + 1):
                 return True

@@ -93,7 +93,7 @@ def _goes_backward(call: cst.Call, module: Module, scope: Scope, project: Projec
     if names.last_name(call.func) == "backward" or names.dotted(call.func).endswith("autograd.grad"):
         return True
     evaluator = runs_of(project).evaluator
-    for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:_MOST] if depth < _DEEPEST else ():
+    for alt in evaluator.plainly(call.func, module, scope)[:_MOST] if depth < _DEEPEST else ():
         called = evaluator.method(alt.value, "__call__") if isinstance(alt.value, Instance) else alt.value
         if isinstance(called, FunctionRef) and any(_goes_backward(one, called.module, called.scope, project, depth + 1) for one in called.scope.calls):
             return True

@@ -256,7 +256,7 @@ class _Reader:
         if isinstance(node, cst.Call) and names.last_name(node.func) not in PATH_CALLS:
             return False
         evaluator = self.family.evaluator
-        for alt in evaluator.values(node, evaluator.calls.plain_frame(self.module, self.method)):
+        for alt in evaluator.plainly(node, self.module, self.method):
             value = alt.value
             if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] not in PATH_CALLS:
                 return False

@@ -110,7 +110,7 @@ def _joined(call: cst.Call, module: Module, scope: Scope, project: Project) -> H
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__" and own is not None and own.is_class:
         found = [ClassRef(module, own)]
     else:
-        values = [alt.value for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:2]]
+        values = [alt.value for alt in evaluator.plainly(call.func, module, scope)[:2]]
         if any(isinstance(value, External) and names.canonical(value.name) in JOINED for value in values):
             return Holder("datasets", f"`{names.last_name(call.func)}`", None, joins=True)
         found = [value for value in values if isinstance(value, ClassRef)]

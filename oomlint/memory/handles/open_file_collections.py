@@ -89,7 +89,7 @@ def _mapped(module: Module, project: Project) -> Iterator[Opening]:
     evaluator = evaluator_of(project)
     for call, scope in module.walk.calls:
         if isinstance(call.func, cst.Name) and call.func.value == "map" and len(call.args) == 2:  # noqa: PLR2004 - the function and one iterable
-            for alt in evaluator.values(call.args[0].value, evaluator.calls.plain_frame(module, scope))[:2]:
+            for alt in evaluator.plainly(call.args[0].value, module, scope)[:2]:
                 kind = opened_by(alt.value.name) if isinstance(alt.value, External) else None
                 if kind is not None and isinstance(alt.value, External):
                     yield Opening(kind, alt.value.name, module, scope, call, None, "r")

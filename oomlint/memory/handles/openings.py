@@ -129,7 +129,7 @@ class Openings:
         if not isinstance(path, cst.Name):
             return None
         # A loop through a listing of archives says it, too.
-        for alt in self.evaluator.values(path, self.evaluator.calls.plain_frame(module, scope)):
+        for alt in self.evaluator.plainly(path, module, scope):
             each = alt.value
             if isinstance(each, Each) and each.iterable is not None and each.frame is not None and ".npz" in each.frame.module.code(each.iterable):
                 return Opens.NPZ
@@ -158,7 +158,7 @@ class Openings:
         node = arguments.argument_for(call, "mode", "mmap_mode", place=_MODE_AT[kind])
         if node is None:
             return _READS[kind]
-        found = {a.value.value for a in self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope)) if isinstance(a.value, Const)}
+        found = {a.value.value for a in self.evaluator.plainly(node, module, scope) if isinstance(a.value, Const)}
         return str(found.pop()) if len(found) == 1 else None
 
 

@@ -72,7 +72,7 @@ def contradictions(module: Module, project: Project) -> Iterator[Contradiction]:
 
 
 def _makes_arguments(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope) -> bool:
-    for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope)):
+    for alt in evaluator.plainly(call.func, module, scope):
         value = alt.value
         if isinstance(value, External):
             library, _, name = value.name.rpartition(".")

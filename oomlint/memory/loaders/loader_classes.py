@@ -44,7 +44,7 @@ def _initializers(loaders: Loaders, module: Module, call: cst.Call, scope: Scope
     imported = (effect.node for effect in module.root.effects.get(written, ()) if effect.kind == "from")
     if known.isdisjoint({written, *(names.dotted(node.name) for node in imported if isinstance(node, cst.ImportAlias))}):
         return
-    for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope)):
+    for alt in evaluator.plainly(call.func, module, scope):
         if isinstance(alt.value, ClassRef) and evaluator.derives(alt.value, *LOADER_CLASSES):
             built_by = evaluator.method(Instance(alt.value, None), "__init__")
             if built_by is not None:

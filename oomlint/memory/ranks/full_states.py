@@ -99,7 +99,7 @@ def _on_every_rank(module: Module, scope: Scope, made: cst.Call, project: Projec
     if given is None:
         return None  # it stays on the devices
     evaluator = evaluator_of(project)
-    for alt in evaluator.values(given, evaluator.calls.plain_frame(module, scope)):
+    for alt in evaluator.plainly(given, module, scope):
         value = alt.value
         if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] == _CONFIG and not arguments.has_stars(value.call):
             config = [arguments.argument_for(value.call, name, place=place) for place, name in enumerate(("offload_to_cpu", "rank0_only"))]

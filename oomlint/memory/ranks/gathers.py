@@ -170,7 +170,7 @@ class Gathers:
         for effect in scope.effects.get(name, ()):
             if effect.kind != "assign" or effect.path or not isinstance(effect.value, cst.Call):
                 continue
-            for alt in self.evaluator.values(effect.value.func, self.evaluator.calls.plain_frame(module, scope)):
+            for alt in self.evaluator.plainly(effect.value.func, module, scope):
                 function = alt.value
                 if isinstance(function, FunctionRef):
                     for item in function.scope.returns:

@@ -222,7 +222,7 @@ class RanksOf:
 
     def _number(self, node: cst.BaseExpression, module: Module, scope: Scope) -> int | None:
         """A number of processes above one that a plain run has."""
-        found = self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))
+        found = self.evaluator.plainly(node, module, scope)
         known = [a.value.value for a in found if isinstance(a.value, Const) and not a.reach]
         return next((n for n in known if isinstance(n, int) and n > 1), None)
 
@@ -239,7 +239,7 @@ class RanksOf:
             test, wanted = test.expression, not wanted
         if wanted or isinstance(test, cst.BooleanOperation):
             return False
-        found = [a.value for a in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope))]
+        found = [a.value for a in self.evaluator.plainly(test, module, scope)]
         return any(_SEVERAL.search(text) is not None for text in (module.code(test), *map(_written, found), *_set_to(module, scope, test)))
 
     def on_first(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
@@ -248,7 +248,7 @@ class RanksOf:
 
     def _is_global(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
         """Whether an expression is the number of the process among all, on whichever machine."""
-        values = [a.value for a in self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))]
+        values = [a.value for a in self.evaluator.plainly(node, module, scope)]
         asked = any(isinstance(v, ExternalCall) and v.name.rpartition(".")[2] in {"get_rank", "get_global_rank", "process_index"} for v in values)
         return asked or any(re.search(r"(environ|getenv)\W.*[\"']RANK[\"']", text) for text in (module.code(node), *map(_written, values)))
 
@@ -284,7 +284,7 @@ class RanksOf:
             return not first and _FIRST.search(names.last_name(test.func)) is not None
         if not isinstance(test, cst.Name | cst.Attribute):
             return False
-        for alt in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope)):
+        for alt in self.evaluator.plainly(test, module, scope):
             value = alt.value
             if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and value.node is not test:
                 frame = value.frame
@@ -316,7 +316,7 @@ class RanksOf:
             return isinstance(node.operator, cst.Modulo) and self.is_rank(module, scope, node.left)
         if isinstance(node, cst.BaseNumber | cst.BaseString | cst.List | cst.Tuple | cst.UnaryOperation):
             return False
-        found = self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))
+        found = self.evaluator.plainly(node, module, scope)
         if any(isinstance(a.value, ExternalCall) and a.value.name.rpartition(".")[2] in {"get_rank", "get_global_rank", "process_index"} for a in found):
             return True
         written = [module.code(node), *(text for a in found if (text := _written(a.value)))]

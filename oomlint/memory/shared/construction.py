@@ -89,7 +89,7 @@ class Constructions:
         scope = module.walk.scope_at(call)
         if any(isinstance(arg.value, cst.Name) and _learns(scope, arg.value.value) for arg in call.args):
             return False
-        found = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]]
+        found = [alt.value for alt in self.evaluator.plainly(call.func, module, scope)[:2]]
         return bool(found) and all(self._makes_the_same(one, module, call.func) for one in found)
 
     def _makes_the_same(self, made: Value, module: Module, function: cst.BaseExpression) -> bool:
@@ -163,7 +163,7 @@ class Constructions:
 
     def is_written_out(self, module: Module, iterable: cst.BaseExpression) -> bool:
         """Whether an iterable is a list or tuple whose elements stand in the code: however many, somebody has typed them."""
-        found = self.evaluator.values(names.iterated(iterable), self.evaluator.calls.plain_frame(module, module.walk.scope_at(iterable)))
+        found = self.evaluator.plainly(names.iterated(iterable), module, module.walk.scope_at(iterable))
         shown = [alt.value.node if isinstance(alt.value, Display) else None for alt in found]
         return bool(shown) and all(isinstance(node, cst.List | cst.Tuple) and node.elements for node in shown)
 

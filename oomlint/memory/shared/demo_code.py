@@ -197,7 +197,7 @@ class Drivers:
 
     def _targets(self, module: Module, scope: Scope, call: cst.Call) -> Iterator[tuple[Module, Scope]]:
         """The functions of the project that a call may run."""
-        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]:
+        for alt in self.evaluator.plainly(call.func, module, scope)[:2]:
             value = alt.value
             if isinstance(value, ClassRef):
                 made = self.evaluator.method(Instance(value, None), "__init__")

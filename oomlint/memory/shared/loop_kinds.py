@@ -117,7 +117,7 @@ def batch_loader(project: Project, node: cst.BaseExpression, module: Module, sco
         return like
     # A progress bar around a loader, bound to a name.
     evaluator = evaluator_of(project)
-    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:4]:
+    for alt in evaluator.plainly(node, module, scope)[:4]:
         value = alt.value
         if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] in WRAPPERS and value.call.args and value.frame.module is module:
             return batch_loader(project, value.call.args[0].value, module, value.frame.scope, depth + 1)

@@ -31,7 +31,7 @@ def library_name(project: Project, node: cst.BaseExpression, module: Module, sco
     if not _may_be_asked_for(project, node, module):
         return ""
     evaluator = evaluator_of(project)
-    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope)):
+    for alt in evaluator.plainly(node, module, scope):
         if isinstance(alt.value, External):
             return names.canonical(alt.value.name)
     return ""
@@ -74,7 +74,7 @@ def _aliases(path: str, data: bytes) -> str:
 def project_function(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> FunctionRef | None:
     """The function of the project that an expression stands for."""
     evaluator = evaluator_of(project)
-    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope)):
+    for alt in evaluator.plainly(node, module, scope):
         if isinstance(alt.value, FunctionRef):
             return alt.value
         if isinstance(alt.value, ClassRef | External):

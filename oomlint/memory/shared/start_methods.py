@@ -101,7 +101,7 @@ def _said(project: Project, modules: tuple[Module, ...]) -> set[str]:
             continue
         for call, scope in module.walk.calls:
             if names.last_name(call.func) == "set_start_method" and call.args:
-                for alt in evaluator.values(call.args[0].value, evaluator.calls.plain_frame(module, scope)):
+                for alt in evaluator.plainly(call.args[0].value, module, scope):
                     if isinstance(alt.const, str) and alt.const in METHODS:
                         found.add(alt.const)
     return found

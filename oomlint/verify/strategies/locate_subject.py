@@ -183,7 +183,7 @@ def _made_in(session: Session, module: Module, scope: Scope) -> Iterator[ClassRe
     evaluator, constructions = evaluator_of(session.project), constructions_of(session.project)
     for call in scope.calls:
         if names.last_name(call.func)[:1].isupper():
-            for alternative in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:2]:
+            for alternative in evaluator.plainly(call.func, module, scope)[:2]:
                 if isinstance(alternative.value, ClassRef) and constructions.is_dataset(alternative.value):
                     yield alternative.value
 
