@@ -194,9 +194,9 @@ def project_state(root: str, settings: object, codes: Iterable[str], folders: Se
     return state_of(root, _tool(), settings, codes, folders)
 
 
-def project_key(root: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> str | None:
+def project_key(root: str, settings: object) -> str | None:
     """What stands for that state as a whole."""
-    state = project_state(root, settings, codes, folders)
+    state = project_state(root, settings, ())
     return None if state is None else _basis_key(state.key, state.files)
 
 

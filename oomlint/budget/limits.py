@@ -69,22 +69,22 @@ def of_files() -> Limit | None:
 
 def _version_2(root: str) -> list[Limit]:
     place = next((line.partition("::")[2] for line in _lines(root, "proc/self/cgroup") if line.startswith("0::")), None)
-    return [] if place is None else _upwards(root, "sys/fs/cgroup", place, "memory.max", "cgroup limit")
+    return [] if place is None else _upwards(root, "sys/fs/cgroup", place, "memory.max")
 
 
 def _version_1(root: str) -> list[Limit]:
     parts = (line.split(":", 2) for line in _lines(root, "proc/self/cgroup"))
     place = next((part[2] for part in parts if len(part) == 3 and "memory" in part[1].split(",")), None)  # noqa: PLR2004 - number, names, path
-    return [] if place is None else _upwards(root, "sys/fs/cgroup/memory", place, "memory.limit_in_bytes", "cgroup limit")
+    return [] if place is None else _upwards(root, "sys/fs/cgroup/memory", place, "memory.limit_in_bytes")
 
 
-def _upwards(root: str, top: str, place: str, name: str, source: str) -> list[Limit]:
+def _upwards(root: str, top: str, place: str, name: str) -> list[Limit]:
     """The limits of a group and of all around it. In a container the path may be that of the host: then the top is its own."""
     found: list[Limit] = []
     here = place.strip("/")
     while True:
         lines = _lines(root, f"{top}/{here}/{name}")
-        found.extend(Limit(int(line), source) for line in lines if line.isdigit() and int(line) < _UNLIMITED)
+        found.extend(Limit(int(line), "cgroup limit") for line in lines if line.isdigit() and int(line) < _UNLIMITED)
         if not here:
             return found
         here = os.path.dirname(here)

@@ -7,6 +7,7 @@ scope binds, changes, calls and returns.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -311,6 +312,10 @@ class Walk:
         while here is not None:
             yield here
             here = self.parents.get(here)
+
+    def between(self, node: cst.CSTNode, end: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Enclosing nodes, nearest first, as far as ``end``, which is none of them."""
+        return takewhile(lambda here: here is not end, self.ancestors(node))
 
     def block(self, holder: cst.CSTNode) -> tuple[Block, dict[cst.CSTNode, int]]:
         """The statements of a suite or module, and the number of each; a line's is that of its first statement."""

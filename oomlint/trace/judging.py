@@ -166,7 +166,7 @@ def _workers(trace: Trace, course: Course) -> Iterator[GrowthVerdict]:
     methods = tuple(sorted({trace.processes[index].start_method for index in every}))
     held = sum(figures.dirty for index, figures in peak.processes.items() if index in every)
     together = _longest(trace, every)
-    points = _while_all(trace, together, "mapped")
+    points = _while_all(trace, together)
     if points:
         who = f"{len(together)} workers" if len(together) > 1 else "1 worker"
         yield GrowthVerdict(JudgedSubject.WORKERS, f"{who} ({', '.join(methods)})", judge(points, course), held, together, methods)
@@ -190,10 +190,10 @@ def _longest(trace: Trace, every: Sequence[int]) -> tuple[int, ...]:
     return tuple(index for index in every if shared(index) >= _LONG * (best.until - best.since))
 
 
-def _while_all(trace: Trace, indices: Sequence[int], quantity: str) -> Points:
-    """The sum over some processes, for as long as all of them are there."""
+def _while_all(trace: Trace, indices: Sequence[int]) -> Points:
+    """What some processes have mapped, for as long as all of them are there."""
     return tuple(
-        (sample.at, float(sum(getattr(sample.processes[index], quantity) for index in indices)))
+        (sample.at, float(sum(sample.processes[index].mapped for index in indices)))
         for sample in trace.samples
         if indices and all(index in sample.processes for index in indices)
     )

@@ -43,7 +43,7 @@ class VerdictStore:
         self._around = around
         if folder is not None and refusal(folder, around.root) is not None:
             folder = None  # the check that found the cases has said so
-        self._project = project_key(around.root, around.settings.as_table(), ()) if folder is not None else None
+        self._project = project_key(around.root, around.settings.as_table()) if folder is not None else None
         self._path = os.path.join(folder, _NAME) if folder is not None and self._project is not None else None
         self._states: dict[str, bytes] = {}  # by root
         self._verdicts: dict[str, Any] = _load(self._path) if self._path else {}

@@ -19,8 +19,6 @@ from oomlint.syntax.nodes import children_of, descend, names_in
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from oomlint.memory.buffers.backward_regions import Region
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
@@ -152,7 +150,7 @@ class _Tracer:
         if not before:
             return False  # carried over, or filled in place
         inner = region.loop if region.loop is not None else region.scope.node
-        sure = any(not any(isinstance(a, cst.If | cst.Try | Loop) for a in _between(e.statement, inner, region.module)) for e in before)
+        sure = any(not any(isinstance(a, cst.If | cst.Try | Loop) for a in region.module.walk.between(e.statement, inner)) for e in before)
         outside = [e for e in effects if not region.holds(e.statement) and not e.path]
         if not sure and any(not isinstance(e.value, cst.Integer | cst.Float) for e in outside) and not _both_sides(before, region.module):
             return False
@@ -267,13 +265,6 @@ def _reaches(effect: Effect, used: cst.Name | cst.Attribute) -> bool:
     dotted = names.dotted(used).split(".")[1:]
     path = [part for kind, part in effect.path if kind == "attr"]
     return path[: len(dotted)] == dotted[: len(path)]
-
-
-def _between(node: cst.CSTNode, outer: cst.CSTNode, module: Module) -> Iterator[cst.CSTNode]:
-    for here in module.walk.ancestors(node):
-        if here is outer:
-            return
-        yield here
 
 
 def _both_sides(effects: list[Effect], module: Module) -> bool:

@@ -150,7 +150,7 @@ class Datasets:
         if isinstance(value, ExternalCall):
             return self._of_library(value, depth)
         if isinstance(value, Element) and value.whole.name == _SPLIT:
-            return self._wrapper(value.whole, 0, depth)
+            return self._wrapper(value.whole, depth)
         if isinstance(value, Display) and isinstance(value.node, cst.List | cst.Tuple | cst.ListComp):
             return self._plain(value, value.frame, value.node)
         if (
@@ -167,7 +167,7 @@ class Datasets:
     def _of_library(self, value: ExternalCall, depth: int) -> Dataset | None:
         name = names.canonical(value.name)
         if name in {_SUBSET, _SPLIT}:
-            return self._wrapper(value, 0, depth)
+            return self._wrapper(value, depth)
         if name in JOINED:
             first = value.call.args[0].value if value.call.args else None
             if first is None:
@@ -203,10 +203,11 @@ class Datasets:
         """The index of all annotations that the class of torchvision keeps as its attribute ``coco``."""
         return Holding("coco", Content(PayloadKind.OBJECTS, COCO_INDEX, module, node), None, module, read=True)
 
-    def _wrapper(self, value: ExternalCall, position: int, depth: int) -> Dataset | None:
-        if len(value.call.args) <= position:
+    def _wrapper(self, value: ExternalCall, depth: int) -> Dataset | None:
+        """The dataset that a subset of it is made of."""
+        if not value.call.args:
             return None
-        inner = [d for alt in self.evaluator.values(value.call.args[position].value, value.frame) if (d := self.of_value(alt.value, depth + 1)) is not None]
+        inner = [d for alt in self.evaluator.values(value.call.args[0].value, value.frame) if (d := self.of_value(alt.value, depth + 1)) is not None]
         return Dataset(inner[0].words, inner[0].module, inner[0].node, inner[0].instance, (), tuple(inner[:1])) if inner else None
 
     def _listed(self, first: cst.BaseExpression, frame: Frame, depth: int) -> list[Dataset]:

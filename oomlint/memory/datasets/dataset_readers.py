@@ -45,7 +45,7 @@ class DatasetReader(Struct, frozen=True, eq=False):
     @property
     def helped(self) -> Alternative | None:
         """The worker count of a plain run, where it is known to be above 0."""
-        return next((alt for alt in self.workers if not alt.reach and _many(alt)), None)
+        return next((alt for alt in self.workers if not alt.reach and has_workers(alt)), None)
 
 
 class Readers(Struct, frozen=True):
@@ -206,7 +206,8 @@ def _flat(dataset: Dataset) -> list[Dataset]:
     return [dataset, *(deeper for one in dataset.inner for deeper in _flat(one))]
 
 
-def _many(alt: Alternative) -> bool:
+def has_workers(alt: Alternative) -> bool:
+    """Whether a worker count is known to be above 0."""
     if isinstance(alt.value, Const):
         return isinstance(alt.value.value, int) and alt.value.value > 0
     return isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name

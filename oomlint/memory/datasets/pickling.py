@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Message, Place, Severity, is_apart
 from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.dataset_readers import has_workers
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.start_methods import PORTABLE, StartMethods, start_methods
-from oomlint.model.values import Alternative, Const, External, ExternalCall, FunctionRef, assumptions
+from oomlint.model.values import Alternative, FunctionRef, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
             methods = start_methods(loaders, loader, use.frame)
             if not methods.pickles:
                 continue
-            known = [a for a in loaders.workers(loader, use.frame) if _some(a) and a.under(use.picks) is not None]
+            known = [a for a in loaders.workers(loader, use.frame) if has_workers(a) and a.under(use.picks) is not None]
             workers = min(known, key=lambda alt: alt.reach, default=None)
             if workers is None:
                 continue
@@ -101,12 +102,6 @@ def _together(cases: list[Unsendable]) -> Unsendable:
     first, *others = cases
     more = [spot for case in others for spot in case.related[:1] if spot not in first.related]
     return replace(first, related=(*first.related, *more[:4]), others=tuple(others))
-
-
-def _some(alt: Alternative) -> bool:
-    if isinstance(alt.value, Const):
-        return isinstance(alt.value.value, int) and alt.value.value > 0
-    return isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name
 
 
 def _of_use(project: Project, use: LoaderUse, workers: Alternative, methods: StartMethods, *, of_dataset: bool) -> Iterator[tuple[object, Unsendable]]:

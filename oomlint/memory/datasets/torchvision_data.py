@@ -30,21 +30,15 @@ def _picture(*shape: int | str) -> ShapedArray:
     return ShapedArray(shape, "uint8", "picture")
 
 
-def _digits(train: int, test: int) -> TorchvisionDataset:
-    return TorchvisionDataset(_picture(28, 28, 1), 2, _BY_TRAIN, ((True, train), (False, test)), ShapedArray((28, 28), "uint8", "torch"))
-
-
-def _thumbnails(train: int, test: int) -> TorchvisionDataset:
-    return TorchvisionDataset(_picture(32, 32, 3), 2, _BY_TRAIN, ((True, train), (False, test)), ShapedArray((32, 32, 3), "uint8", "numpy"))
-
-
 # The numbers are those of the datasets' own pages, which torchvision's documentation leads to.
 _FOLDERS: Final = TorchvisionDataset(_picture("height", "width", 3), 1)  # they read pictures as RGB
+_THUMBNAILS: Final = TorchvisionDataset(_picture(32, 32, 3), 2, _BY_TRAIN, ((True, 50_000), (False, 10_000)), ShapedArray((32, 32, 3), "uint8", "numpy"))
+_DIGITS: Final = TorchvisionDataset(_picture(28, 28, 1), 2, _BY_TRAIN, ((True, 60_000), (False, 10_000)), ShapedArray((28, 28), "uint8", "torch"))
 TORCHVISION: Final = {
     "ImageFolder": _FOLDERS,
     "ImageNet": TorchvisionDataset(_FOLDERS.picture, _FOLDERS.place, _BY_SPLIT, (("train", 1_281_167), ("val", 50_000))),
-    **dict.fromkeys(("CIFAR10", "CIFAR100"), _thumbnails(50_000, 10_000)),
-    **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST"), _digits(60_000, 10_000)),
+    **dict.fromkeys(("CIFAR10", "CIFAR100"), _THUMBNAILS),
+    **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST"), _DIGITS),
     "QMNIST": TorchvisionDataset(_picture(28, 28, 1), 2),  # `what` may choose other parts
     "SVHN": TorchvisionDataset(
         _picture(32, 32, 3), 2, _BY_SPLIT, (("train", 73_257), ("test", 26_032), ("extra", 531_131)), ShapedArray((3, 32, 32), "uint8", "numpy")

@@ -17,8 +17,6 @@ from oomlint.model.values import Display
 from oomlint.syntax.nodes import descend, names_in, uses_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
     from oomlint.syntax.nodes import Accessor
@@ -123,17 +121,10 @@ def trains(loop: Loop, module: Module, *, itself: bool = False) -> bool:
     """
     for call in descend(loop.body, into_scopes=False):
         if isinstance(call, cst.Call) and is_backward(call, module):
-            between = [n for n in _until(call, loop, module) if isinstance(n, cst.For | cst.While)]
+            between = [n for n in module.walk.between(call, loop) if isinstance(n, cst.For | cst.While)]
             if not between or (not itself and not any(is_epoch_loop(inner, module) for inner in between)):
                 return True
     return False
-
-
-def _until(node: cst.CSTNode, end: cst.CSTNode, module: Module) -> Iterator[cst.CSTNode]:
-    for here in module.walk.ancestors(node):
-        if here is end:
-            return
-        yield here
 
 
 def within(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:

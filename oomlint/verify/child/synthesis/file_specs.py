@@ -155,11 +155,10 @@ def listed(spec: Spec, count: int) -> list[str]:
     return [names["form"].format(i) for i in range(count if names["count"] == "n" else int(names["count"]))]
 
 
-def materialise(state: dict[str, Any], folder: str = ".") -> None:
+def materialise(state: dict[str, Any]) -> None:
     """Write all files of a state that are not there yet, and make the folder that the program may write its own to."""
-    os.makedirs(os.path.join(folder, FOLDER), exist_ok=True)
+    os.makedirs(FOLDER, exist_ok=True)
     count = state.get("n", SAMPLES)
-    for key, spec in state.get("files", {}).items():
-        path = os.path.join(folder, key)
+    for path, spec in state.get("files", {}).items():
         if not os.path.exists(path) or (os.path.isdir(path) and spec["kind"] != "folder"):
-            write(path, spec, key, count)
+            write(path, spec, path, count)
