@@ -21,6 +21,7 @@ from oomlint.model.values import (
     ProvenanceStep,
     Value,
 )
+from oomlint.syntax.nodes import is_attribute_of
 from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
@@ -178,12 +179,7 @@ class Attributes(Questions):
         init = self.init_frame(instance)
         if init is not None:
             for call in init.scope.calls:
-                if (
-                    names.last_name(call.func) == scope.name
-                    and isinstance(call.func, cst.Attribute)
-                    and isinstance(call.func.value, cst.Name)
-                    and call.func.value.value == names.self_name(init.scope)
-                ):
+                if names.last_name(call.func) == scope.name and is_attribute_of(call.func, names.self_name(init.scope)):
                     return Frame(cls.module, scope, (Bound(tuple(call.args), init, call),), instance)
         return Frame(cls.module, scope, None, instance)
 

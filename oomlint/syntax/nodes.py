@@ -116,6 +116,11 @@ def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTN
         stack += below
 
 
+def is_attribute_of(node: object, name: str | None) -> TypeGuard[cst.Attribute]:
+    """Whether it is an attribute of what goes by a name: ``self.data`` of ``self``."""
+    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == name
+
+
 def names_in(node: cst.CSTNode) -> set[str]:
     """Every name that stands in a piece of code; those of its attributes and keywords too."""
     return {part.value for part in descend(node) if isinstance(part, cst.Name)}

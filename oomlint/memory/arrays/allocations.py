@@ -25,6 +25,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, Instance
 from oomlint.scout.telling_names import BUILDERS, LARGE_NUMBER, MAKERS
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -289,7 +290,7 @@ def _owner(project: Project, module: Module, method: Scope, call: cst.Call) -> s
         if isinstance(here, cst.Assign | cst.AnnAssign):
             targets = [t.target for t in here.targets] if isinstance(here, cst.Assign) else [here.target]
             for target in targets:
-                if isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name) and target.value.value == this:
+                if is_attribute_of(target, this):
                     return f"`{target.attr.value}` of `{owner.name}`"
             return None
         if isinstance(here, cst.BaseStatement):

@@ -28,7 +28,7 @@ from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External, FunctionRef
 from oomlint.scout.telling_names import MAPS
-from oomlint.syntax.nodes import descend, uses_name
+from oomlint.syntax.nodes import descend, is_attribute_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,7 +184,7 @@ class KeptNames(Keeping):
     @staticmethod
     def _attributes(module: Module, method: Scope, this: str, name: str) -> Iterator[cst.Attribute]:
         for node in method.nodes():
-            if isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this:
+            if is_attribute_of(node, this) and node.attr.value == name:
                 holder = module.walk.parents.get(node)
                 if not isinstance(holder, cst.AssignTarget):
                     yield node

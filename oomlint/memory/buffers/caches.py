@@ -21,7 +21,7 @@ from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, descend, orders
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, orders
 from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ def _only_once(effect: Effect, module: Module, scope: Scope, root: str) -> bool:
 def _leads(node: cst.BaseExpression, root: str, path: tuple[tuple[str, object], ...]) -> bool:
     if not path:
         return isinstance(node, cst.Name) and node.value == root
-    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == root and node.attr.value == path[0][1]
+    return is_attribute_of(node, root) and node.attr.value == path[0][1]
 
 
 def _compared(call: cst.Call, module: Module, evaluator: Evaluator) -> bool:

@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
-from oomlint.syntax.nodes import UNKNOWN_KEY, uses_name
+from oomlint.syntax.nodes import UNKNOWN_KEY, is_attribute_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,9 +71,7 @@ def _is_element(node: cst.BaseExpression, own: str) -> bool:
     """Whether an expression is one element, at an index that is computed, of an attribute of the object."""
     return (
         isinstance(node, cst.Subscript)
-        and isinstance(node.value, cst.Attribute)
-        and isinstance(node.value.value, cst.Name)
-        and node.value.value.value == own
+        and is_attribute_of(node.value, own)
         and len(node.slice) == 1
         and isinstance(node.slice[0].slice, cst.Index)
         and not isinstance(node.slice[0].slice.value, cst.BaseString | cst.BaseNumber)

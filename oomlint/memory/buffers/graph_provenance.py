@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, ParsedOptions, SourceExpression
-from oomlint.syntax.nodes import children_of, descend, names_in
+from oomlint.syntax.nodes import children_of, descend, is_attribute_of, names_in
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _carries(scope: Scope) -> bool:
     written = {str(e.path[0][1]) for e in scope.effects.get(own, ()) if e.kind in {"assign", "augment"} and len(e.path) >= 1 and e.path[0][0] == "attr"}
     read: dict[str, int] = {}
     for node in scope.nodes():
-        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == own and node.attr.value in written:
+        if is_attribute_of(node, own) and node.attr.value in written:
             read[node.attr.value] = read.get(node.attr.value, 0) + 1
     return any(count > 1 for count in read.values())
 

@@ -11,6 +11,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import DENSE_NAME
 from oomlint.model.values import ClassRef, External
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,6 +107,6 @@ def _read_on_host(compute: Scope, states: set[str]) -> dict[str, cst.Call]:
 
 def _state_of(node: cst.BaseExpression, own: str | None, states: set[str]) -> str:
     """The state that an expression is; empty for anything else."""
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == own and node.attr.value in states:
+    if is_attribute_of(node, own) and node.attr.value in states:
         return node.attr.value
     return ""

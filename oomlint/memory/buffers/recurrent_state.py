@@ -13,7 +13,7 @@ from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ExternalCall, FunctionRef, Instance, SourceExpression, Unknown
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import descend, is_attribute_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -164,7 +164,7 @@ def bodies_of(method: FunctionRef, project: Project) -> list[FunctionRef]:
         here = found[place]
         own = names.self_name(here.scope)
         for call in here.scope.calls:
-            if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == own and method.this is not None:
+            if is_attribute_of(call.func, own) and method.this is not None:
                 other = evaluator.method(method.this, call.func.attr.value)
                 if other is not None and all(other.scope is not known.scope for known in found):
                     found.append(other)

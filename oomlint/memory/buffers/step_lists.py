@@ -18,7 +18,7 @@ from oomlint.model.events import Store
 from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_state import Graph, Mode, SampleSize, ValueKind
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.nodes import names_in
+from oomlint.syntax.nodes import is_attribute_of, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,16 +227,15 @@ def _fresh(node: cst.BaseExpression | None) -> bool:
 
 def _aliased(method: Scope, name: str) -> bool:
     """Whether a method goes through several lists, this one among them, and empties what it goes through."""
-    empties = any(isinstance(call.func, cst.Attribute) and call.func.attr.value in {"clear", "pop"} and not _is_self(call.func.value) for call in method.calls)
+    empties = any(
+        isinstance(call.func, cst.Attribute) and call.func.attr.value in {"clear", "pop"} and not is_attribute_of(call.func.value, "self")
+        for call in method.calls
+    )
     if not empties and not any(names.last_name(call.func) in {"setattr", "delattr"} for call in method.calls):
         return False
     words = {node.attr.value for node in method.nodes() if isinstance(node, cst.Attribute)}
     texts = {node.raw_value for node in method.nodes() if isinstance(node, cst.SimpleString)}
     return name in words or name in texts
-
-
-def _is_self(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self"
 
 
 def _from_outside(project: Project, cls: ClassRef, name: str) -> bool:

@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import ClassRef, Const, External, Frame
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -45,7 +45,7 @@ class Flags:
     def _is_told(self, test: cst.BaseExpression, this: str, instance: Instance) -> bool:
         """Whether a test asks for nothing but constants and attributes that keep a known value."""
         parts = list(descend(test))
-        given = [part.attr.value for part in parts if isinstance(part, cst.Attribute) and isinstance(part.value, cst.Name) and part.value.value == this]
+        given = [part.attr.value for part in parts if is_attribute_of(part, this)]
         attributes = {part for part in parts if isinstance(part, cst.Attribute)}
         inside = {id(one) for part in attributes for one in (part.value, part.attr)}
         others = any(isinstance(part, cst.Name) and id(part) not in inside and part.value not in _CONSTANTS for part in parts)

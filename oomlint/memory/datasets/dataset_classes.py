@@ -31,6 +31,7 @@ from oomlint.model.values import (
     SourceExpression,
     is_usual,
 )
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -459,7 +460,7 @@ class Datasets:
                     queue.append(parent)
                     continue
                 func = call.func
-                if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == this:
+                if is_attribute_of(func, this):
                     method = self.evaluator.method(value, func.attr.value)
                     if method is not None:
                         queue.append(Frame(method.module, method.scope, (Bound(tuple(call.args), frame, call),), value))

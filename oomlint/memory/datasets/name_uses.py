@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.datasets.sample_body import item_of, reads_file
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, Frame, FunctionRef
-from oomlint.syntax.nodes import uses_name
+from oomlint.syntax.nodes import is_attribute_of, uses_name
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -78,7 +78,7 @@ class _Reader:
         """Whether an expression is the attribute, on one way at least."""
         if isinstance(node, cst.IfExp):
             return self._is_whole(node.body, this) or self._is_whole(node.orelse, this)
-        return isinstance(node, cst.Attribute) and node.attr.value == self.attribute and isinstance(node.value, cst.Name) and node.value.value == this
+        return is_attribute_of(node, this) and node.attr.value == self.attribute
 
     def _is_element(self, node: cst.CSTNode, this: str | None, known: set[str], whole: set[str]) -> bool:
         if isinstance(node, cst.Name):

@@ -13,7 +13,7 @@ from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import Bound, ClassRef, Display, Instance
-from oomlint.syntax.nodes import descend, names_in
+from oomlint.syntax.nodes import descend, is_attribute_of, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ class ItemContexts:
                     if this is None or method is scope:
                         continue
                     for node in own_code(method):
-                        if isinstance(node, cst.Attribute) and node.attr.value == scope.name and isinstance(node.value, cst.Name) and node.value.value == this:
+                        if is_attribute_of(node, this) and node.attr.value == scope.name:
                             yield owner.module, method, node
             return
         for site in self.evaluator.calls.sites(module, scope)[:_MOST]:

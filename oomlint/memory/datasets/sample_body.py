@@ -11,6 +11,7 @@ from oomlint.memory.datasets.constant_flags import flags_of
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.model import names
 from oomlint.model.values import External, FunctionRef, Unknown
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
@@ -69,7 +70,7 @@ class SampleBody:
         self._seen.add(scope)
         this = names.self_name(scope)
         for node in scope.nodes():
-            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
+            if is_attribute_of(node, this):
                 if node.attr.value not in self.attributes and not self._flags.rule_out(node, function, self.instance):
                     self.attributes.add(node.attr.value)
             elif isinstance(node, cst.Call):
@@ -107,12 +108,7 @@ class SampleBody:
         if (
             name in _WORKS
             or any(word in name.lower() for word in _WORDS_OF_WORK)
-            or (
-                isinstance(base, cst.Attribute)
-                and isinstance(base.value, cst.Name)
-                and base.value.value == this
-                and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug"))
-            )
+            or (is_attribute_of(base, this) and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug")))
         ):
             self.works = True
         elif name in _DRAWS or "random" in name.lower():

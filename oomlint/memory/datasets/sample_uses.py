@@ -11,7 +11,7 @@ from oomlint.memory.datasets.sample_body import item_of
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.values import External, FunctionRef, Instance
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def _is_number(node: cst.BaseExpression, known: set[str]) -> bool:
 
 
 def _is_attribute(node: cst.BaseExpression, this: str | None, attribute: str) -> bool:
-    return isinstance(node, cst.Attribute) and node.attr.value == attribute and isinstance(node.value, cst.Name) and node.value.value == this
+    return is_attribute_of(node, this) and node.attr.value == attribute
 
 
 def _takes_index(way: _Way, attribute: str) -> bool:
@@ -222,8 +222,8 @@ def _is_taken_out_of(name: str, function: FunctionRef, instance: Instance, evalu
 def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator: Questions) -> list[Value]:
     own = evaluator.own_methods(call, function, instance)
     func = call.func
-    if own or not (isinstance(func, cst.Attribute) and names.dotted(func.value) == names.self_name(function.scope)):
-        return list(own) or [alt.value for alt in evaluator.values(func, evaluator.calls.plain_frame(function.module, function.scope))[:1]]
+    if own or not is_attribute_of(func, names.self_name(function.scope)):
+        return list(own) or [alt.value for alt in evaluator.plainly(func, function.module, function.scope)[:1]]
     held = (alt.value for alt in evaluator.attribute(instance, func.attr.value, ())[:3])
     return [called for one in held if isinstance(one, Instance) and (called := evaluator.method(one, "__call__")) is not None]
 

@@ -16,7 +16,7 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -115,7 +115,7 @@ class Family:
         if isinstance(node.func, cst.Name) and name in _BY_NAME:
             return len(node.args) < 2 or not isinstance(node.args[1].value, cst.SimpleString)  # noqa: PLR2004 - the object and the name
         if name == "remove":
-            return isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Name) and node.func.value.value == "os"
+            return is_attribute_of(node.func, "os")
         return name in _REMOVES or (name == "vars" and isinstance(node.func, cst.Name))
 
     def _made_in_try(self) -> bool:

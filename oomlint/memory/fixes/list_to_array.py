@@ -17,7 +17,7 @@ from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Const
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import descend, names_in, uses_name
+from oomlint.syntax.nodes import descend, is_attribute_of, names_in, uses_name
 
 if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Holding
@@ -87,7 +87,7 @@ def _read_outside(family: Family, name: str) -> bool:
                 if isinstance(called, cst.Call) and called.func is node:
                     continue  # no list
                 other = module.walk.scope_at(node)
-                if not (isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == names.self_name(other)):
+                if not is_attribute_of(node, names.self_name(other)):
                     return True  # not an object of another class
     return False
 

@@ -17,7 +17,7 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Display, Element, ExternalCall, Frame, Instance, SourceExpression
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -253,7 +253,7 @@ class Handles:
         if one.effect is not None and one.effect.value is not None:
             this = names.self_name(one.frame.scope)
             for node in descend(one.effect.value):
-                if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
+                if is_attribute_of(node, this):
                     names_of.add(node.attr.value)
         return names_of
 

@@ -15,6 +15,7 @@ from oomlint.memory.handles.resource_state import ResourceStore
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -98,7 +99,7 @@ def _attribute(node: cst.CSTNode, module: Module, scope: Scope) -> Holder | None
     while isinstance(node, cst.Subscript):
         node = node.value
     this = names.self_name(scope)
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this and scope.parent is not None:
+    if is_attribute_of(node, this) and scope.parent is not None:
         return Holder(node.attr.value, f"`{module.code(node)}`", ClassRef(module, scope.parent))
     return None
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.api_names import FACTS, H5_FACTS
 from oomlint.model import names
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
@@ -38,7 +38,7 @@ class _Values:
     def _names(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Name):
             return node.value in self.tainted
-        return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == self.this and node.attr.value in self.lazy
+        return is_attribute_of(node, self.this) and node.attr.value in self.lazy
 
     def closed(self, node: cst.CSTNode) -> bool:
         """Whether nothing of the value is open any more: plain data, proven by the way it is written."""

@@ -15,7 +15,7 @@ from oomlint.memory.handles.resource_state import End, ResourceStore
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Instance
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def _made(cls: ClassRef, project: Project) -> Iterator[tuple[cst.Call, Module, S
 def _attribute(store: ResourceStore) -> str | None:
     """The attribute of the own object that a statement sets to the file."""
     this, node = names.self_name(store.scope), store.node
-    own = isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this
+    own = is_attribute_of(node, this)
     return node.attr.value if own and isinstance(node, cst.Attribute) else None
 
 

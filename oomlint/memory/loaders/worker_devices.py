@@ -15,6 +15,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +114,7 @@ def _in_function(function: FunctionRef, this: Instance | None, evaluator: Questi
     moved = _moved(this, evaluator) if this is not None else {}
     for node in scope.nodes() if moved else ():
         held = node.value if isinstance(node, cst.Subscript) else None
-        if isinstance(held, cst.Attribute) and isinstance(held.value, cst.Name) and held.value.value == own and held.attr.value in moved:
+        if is_attribute_of(held, own) and held.attr.value in moved:
             return moved[held.attr.value]
     return None
 

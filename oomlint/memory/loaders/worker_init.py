@@ -13,6 +13,7 @@ from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, is_zero, loaders_of, story_places
 from oomlint.model import names
 from oomlint.model.values import FunctionRef, assumptions
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +113,7 @@ def _unguarded_use(project: Project, dataset: Dataset, name: str) -> Place | Non
             return None
     uses: list[cst.CSTNode] = []
     for node in item.scope.nodes():
-        if not (isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this):
+        if not (is_attribute_of(node, this) and node.attr.value == name):
             continue
         holder = item.module.walk.parents.get(node)
         if isinstance(holder, cst.Comparison | cst.UnaryOperation | cst.If | cst.IfExp | cst.BooleanOperation):
@@ -120,7 +121,7 @@ def _unguarded_use(project: Project, dataset: Dataset, name: str) -> Place | Non
         uses.append(node)
     # Methods of the object may open it: `self._open()` before the use.
     for call in item.scope.calls:
-        if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == this:
+        if is_attribute_of(call.func, this):
             return None
     return item.module.place(uses[0], "used as if it were set") if uses else None
 

@@ -16,6 +16,7 @@ from oomlint.model.lookups import asked_for
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
 from oomlint.scout.telling_names import is_data_class, makes_data
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -248,10 +249,7 @@ def _learns(scope: Scope, name: str) -> bool:
     """Whether a name is used as that of a model: it is called, or asked for its parameters."""
     methods = {"train", "eval", "parameters", "state_dict", "zero_grad"}
     return any(
-        (isinstance(call.func, cst.Name) and call.func.value == name)
-        or (
-            isinstance(call.func, cst.Attribute) and call.func.attr.value in methods and isinstance(call.func.value, cst.Name) and call.func.value.value == name
-        )
+        (isinstance(call.func, cst.Name) and call.func.value == name) or (is_attribute_of(call.func, name) and call.func.attr.value in methods)
         for call in scope.calls
     )
 

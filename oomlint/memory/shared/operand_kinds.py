@@ -14,6 +14,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import External
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.content_kinds import Content
@@ -74,7 +75,7 @@ def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int
             return annotated(module, scope, inner, depth + 1) if inner is not None else _returned(module, value)
         return None
     owner = scope.parent
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == names.self_name(scope) and owner is not None:
+    if is_attribute_of(node, names.self_name(scope)) and owner is not None:
         init = owner.child("__init__")
         for effect in init.effects.get(names.self_name(init) or "", ()) if init is not None else ():
             if effect.path == (("attr", node.attr.value),) and isinstance(effect.value, cst.Name) and init is not None:

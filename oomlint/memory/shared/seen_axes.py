@@ -11,6 +11,7 @@ from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_shapes import is_rest
 from oomlint.model.values import ClassRef
+from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +83,7 @@ def _of_class(cls: ClassRef) -> dict[str, Axes]:
     for method in cls.scope.children:
         this = names.self_name(method)
         for node in method.nodes() if this is not None else ():
-            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
+            if is_attribute_of(node, this):
                 seen = of_use(cls.module, method, node)
                 if seen != NONE:
                     found[node.attr.value] = found.get(node.attr.value, NONE).joined(seen)

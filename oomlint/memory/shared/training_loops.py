@@ -14,7 +14,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
 from oomlint.model.values import Display
-from oomlint.syntax.nodes import descend, names_in, uses_name
+from oomlint.syntax.nodes import descend, is_attribute_of, names_in, uses_name
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -154,7 +154,7 @@ def _reset_by_method(path: Path, loop: Loop, scope: Scope) -> bool:
     if owner is None or not owner.is_class or path[0] != names.self_name(scope):
         return False
     for call in descend(loop.body, into_scopes=False):
-        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == path[0]:
+        if isinstance(call, cst.Call) and is_attribute_of(call.func, path[0]):
             method = owner.child(call.func.attr.value)
             this = names.self_name(method) if method is not None else None
             if method is not None and this is not None and any(e.path == path[1][:1] and e.kind in _SETS for e in method.effects.get(this, ())):
