@@ -98,7 +98,7 @@ class Building(Objects):
         here: Scope | None = scope
         while here is not None and here.parent is not None and word not in here.outer:
             bound = any(not effect.path for effect in here.effects.get(word, ()))
-            if (bound and (here.is_function or here is scope)) or (here.is_function and word in names.parameter_names(here)):
+            if (bound and (here.is_function or here is scope)) or (here.is_function and word in names.takes(here)):
                 return True
             here = here.parent
         return False

@@ -88,7 +88,7 @@ def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg, part: int 
     """
     given = part if arg.star == "**" else arg.keyword.value if arg.keyword is not None else None
     if isinstance(given, str):
-        return given if given in names.parameter_names(function.scope) else None
+        return given if given in names.takes(function.scope) else None
     ordered = _ordered(function.scope, bound=function.this is not None or function.scope.name == "__init__")
     if arg.star == "*" and isinstance(part, int):
         before = list(call.args[: call.args.index(arg)])

@@ -133,7 +133,7 @@ def _own_effects(name: str, spot: TestSpot) -> list[Effect]:
     here: Scope | None = spot.scope
     while here is not None:
         found = [effect for effect in here.effects.get(name, ()) if not effect.path]
-        if found or name in names.parameter_names(here):
+        if found or name in names.takes(here):
             return found
         here = here.parent
     return []

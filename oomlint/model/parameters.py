@@ -111,7 +111,7 @@ class Parameters(Questions):
         key = accessors[0][1]
         if not isinstance(key, str):
             return [Alternative(UNKNOWN)]
-        if key in names.parameter_names(frame.scope):
+        if key in names.takes(frame.scope):
             return [Alternative(ABSENT)]
         given = arguments.keyword(bound, key)
         if given is not None:

@@ -29,7 +29,7 @@ def method_with(scope: Scope, name: str) -> Scope | None:
         owner = here.parent
         if names.self_name(here) == name or (owner is not None and owner.is_class and owner.name == name):
             return here
-        if here.sets(name) or name in names.parameter_names(here):
+        if here.sets(name) or name in names.takes(here):
             return None
         here = owner
     return None
@@ -63,7 +63,7 @@ def is_key(node: cst.Subscript) -> bool:
 def functions_using(scope: Scope, name: str) -> Iterator[Scope]:
     """Functions inside a scope that use its name: those that have no such name of their own."""
     for child in scope.children:
-        own = not child.is_class and (name in names.parameter_names(child) or (child.sets(name) and name not in child.outer | child.enclosing))
+        own = not child.is_class and (name in names.takes(child) or (child.sets(name) and name not in child.outer | child.enclosing))
         if not own and not isinstance(child.node, cst.Lambda):
             if not child.is_class:
                 yield child

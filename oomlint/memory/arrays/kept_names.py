@@ -114,7 +114,7 @@ class KeptNames(Keeping):
 
     def _handed_in(self, search: KeptSearch, module: Module, scope: Scope, name: str, going: Going) -> None:
         """The value is put into a container that is a parameter: it is in what the callers hand over from then on."""
-        if search.inside is not None or going.depth >= DEEPEST or name not in names.parameter_names(scope):
+        if search.inside is not None or going.depth >= DEEPEST or name not in names.takes(scope):
             return
         if any(not effect.path and effect.kind == "assign" for effect in scope.effects.get(name, ())):
             return

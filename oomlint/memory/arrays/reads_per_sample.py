@@ -176,7 +176,7 @@ class ItemReads(ItemContexts):
                     return _counts(loop.target, loop.iter, node.value)
                 loop = loop.inner_for_in
         effects = [effect for effect in where.scope.effects.get(node.value, ()) if not effect.path]
-        if node.value in names.parameter_names(where.scope) and not self._set_before(node, effects, where):
+        if node.value in names.takes(where.scope) and not self._set_before(node, effects, where):
             return False
         return bool(effects) and all(
             (effect.kind == "for" and effect.value is not None and _counted(effect.value, effect.index))

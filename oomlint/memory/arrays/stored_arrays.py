@@ -381,7 +381,7 @@ class StoredArrays:
         scope = frame.scope
         if frame.bound is not None or not isinstance(node, cst.Name) or node.value == names.self_name(scope):
             return None
-        if node.value not in names.parameter_names(scope) or not self._signs(frame.module):
+        if node.value not in names.takes(scope) or not self._signs(frame.module):
             return None
         calls = self.evaluator.calls
         for site in calls.sites(frame.module, scope, most=_MOST):

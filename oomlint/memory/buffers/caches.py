@@ -107,7 +107,7 @@ def _holder(effect: Effect, scope: Scope, root: str) -> str | None:
     path = effect.path if setting else (*effect.path, ("item", UNKNOWN_KEY))
     if path[0][0] == "attr" and all(kind == "item" for kind, _ in path[1:]):
         return str(path[0][1])
-    bound_here = any(not e.path and e.kind not in CHANGES for e in scope.effects.get(root, ())) or root in names.parameter_names(scope)
+    bound_here = any(not e.path and e.kind not in CHANGES for e in scope.effects.get(root, ())) or root in names.takes(scope)
     return "" if all(kind == "item" for kind, _ in path) and (not bound_here or root in scope.outer) else None
 
 

@@ -137,7 +137,7 @@ class _Tracer:
             return self._bound(inside, effects, used, region, depth)
         if isinstance(used, cst.Attribute) and (name == "self" or _SETTINGS.match(used.attr.value)):
             return self._outside(used, region) or _SETTINGS.match(used.attr.value) is not None
-        if name in names.parameter_names(scope) and region.loop is None:
+        if name in names.takes(scope) and region.loop is None:
             return self._given(name, region, depth)
         return self._outside(used, region) or _SETTINGS.match(name) is not None
 

@@ -80,7 +80,7 @@ def handing_call(store: Store) -> Via | None:
     if via is None or via.callee is None or not isinstance(target, cst.Name):
         return None
     own = names.self_name(via.callee)
-    return via if target.value != own and target.value in names.parameter_names(via.callee) else None
+    return via if target.value != own and target.value in names.takes(via.callee) else None
 
 
 def _resets_of(store: Store, record: Record) -> list[Reset]:

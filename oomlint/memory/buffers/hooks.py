@@ -224,7 +224,7 @@ def container_of(stored: HookStore, module: Module, scope: Scope, project: Proje
     root, hook = stored.root, stored.hook
     if hook.made_by is not None and hook.scope.parent is not None:
         maker = hook.scope.parent
-        if root in names.parameter_names(maker):
+        if root in names.takes(maker):
             bound = (Bound(tuple(hook.made_by.args), evaluator_of(project).calls.plain_frame(module, scope), hook.made_by),)
             given = arguments.given_to(maker, root, bound)
             node = given.node.value if given is not None else None
@@ -241,7 +241,7 @@ def _bound_at(name: str, scope: Scope | None) -> tuple[Scope, str] | None:
     while scope is not None:
         if not scope.is_class and scope.sets(name) and name not in scope.outer:
             return scope, name
-        if name in names.parameter_names(scope):
+        if name in names.takes(scope):
             return None  # somebody else's container
         scope = scope.parent
     return None

@@ -36,7 +36,7 @@ def escapes(store: Store, loop: Loop) -> bool:
     if not store.via and _on_attribute(store.node):
         return True
     name, scope, walk = root[1], loop.scope, loop.module.walk
-    if name not in scope.effects or name in scope.outer or name in scope.enclosing or name in names.parameter_names(scope):
+    if name not in scope.effects or name in scope.outer or name in scope.enclosing or name in names.takes(scope):
         return True
     if scope.parent is None and any(_mentions(other, name) for other in walk.scopes if other is not scope and not other.is_class):
         return True

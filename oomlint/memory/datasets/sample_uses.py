@@ -223,7 +223,7 @@ def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator
     own = evaluator.own_methods(call, function, instance)
     func = call.func
     if own or not is_attribute_of(func, names.self_name(function.scope)):
-        return list(own) or [alt.value for alt in evaluator.plainly(func, function.module, function.scope)[:1]]
+        return list(own) or [alt.value for alt in evaluator.values(func, evaluator.calls.plain_frame(function.module, function.scope))[:1]]
     held = (alt.value for alt in evaluator.attribute(instance, func.attr.value, ())[:3])
     return [called for one in held if isinstance(one, Instance) and (called := evaluator.method(one, "__call__")) is not None]
 

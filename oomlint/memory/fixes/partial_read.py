@@ -139,7 +139,7 @@ def _stays(node: cst.BaseExpression, frame: Frame, project: Project, depth: int)
         return None
     given, effects = list(reads.definitions(node, frame)), _effects(node, frame)
     if isinstance(node, cst.Name):
-        if any(node.value in names.parameter_names(scope) for scope in _around(frame.scope)):
+        if any(node.value in names.takes(scope) for scope in _around(frame.scope)):
             return None if effects else Safety.UNSAFE
         if len(effects) == 1 and not given:
             opened = effects[0].value if effects[0].kind == "with" and node.value in frame.scope.effects else None

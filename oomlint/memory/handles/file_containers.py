@@ -56,7 +56,7 @@ def lasting(base: cst.BaseExpression, store: ResourceStore, project: Project, de
         return direct
     local = scope.is_function and scope.sets(base.value) and base.value not in scope.outer
     if not local:
-        bound = base.value in names.parameter_names(scope)
+        bound = base.value in names.takes(scope)
         return None if bound else Holder(base.value, f"`{base.value}`", None)
     this = names.self_name(scope)
     for effect in scope.effects.get(this or "", ()):

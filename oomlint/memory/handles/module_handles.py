@@ -122,7 +122,7 @@ def _read_in(reader: Scope, name: str, scope: Scope) -> cst.CSTNode | None:
             None,
         )
     for here in _around(reader):
-        if here.is_function and ((name in here.effects and name not in here.outer) or name in names.parameter_names(here)):
+        if here.is_function and ((name in here.effects and name not in here.outer) or name in names.takes(here)):
             return None
     if name in reader.outer and reader.sets(name):
         return None  # opened again by each process that needs it

@@ -108,7 +108,7 @@ class TrailNames(ABC):
             isinstance(node, cst.Name)
             and self.scope.sets(node.value)
             and node.value not in self.scope.outer | self.scope.enclosing
-            and node.value not in names.parameter_names(self.scope)
+            and node.value not in names.takes(self.scope)
         )
 
     def stored(self, node: cst.CSTNode, grip: Grip, *, local: bool, at: cst.CSTNode | None = None) -> None:
@@ -167,7 +167,7 @@ class TrailNames(ABC):
             child = here
         scope: Scope | None = inner
         while scope is not None and scope is not self.scope:
-            if name in names.parameter_names(scope) or (scope.sets(name) and name not in scope.enclosing):
+            if name in names.takes(scope) or (scope.sets(name) and name not in scope.enclosing):
                 return True
             scope = scope.parent
         return False

@@ -341,5 +341,5 @@ def _stable(loader: Loader, node: cst.BaseExpression) -> str | None:
     if not isinstance(root, cst.Name):
         return None
     rebound = [e for e in loader.scope.effects.get(root.value, ()) if e.kind not in {"import", "from"}]
-    is_parameter = root.value in names.parameter_names(loader.scope)
+    is_parameter = root.value in names.takes(loader.scope)
     return loader.module.tree.code(node) if is_parameter and not rebound else None

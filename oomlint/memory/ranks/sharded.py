@@ -113,7 +113,7 @@ def _is_its_own(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
 def _is_sent(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
     """Whether `torch.multiprocessing.spawn` hands it to the function that it starts: tensors are moved into memory that all processes share."""
     path = path_of(node)
-    if path is None or path[0] not in names.parameter_names(scope):
+    if path is None or path[0] not in names.takes(scope):
         return False
     return any(
         names.last_name(call.func) == "spawn"

@@ -128,7 +128,7 @@ def made_by_numpy(project: Project, module: Module, scope: Scope, node: cst.Base
             isinstance(alt.value, External) and alt.value.name.startswith("numpy.") and alt.value.name.rpartition(".")[2] in _MAKERS
             for alt in evaluator_of(project).values(node.func, frame)[:1]
         )
-    if not isinstance(node, cst.Name) or node.value in names.parameter_names(scope):
+    if not isinstance(node, cst.Name) or node.value in names.takes(scope):
         return False
     effects = [effect for effect in scope.effects.get(node.value, ()) if not effect.path]
     return bool(effects) and all(
