@@ -12,7 +12,7 @@ from oomlint.memory.datasets.sample_uses import holds_containers, is_looked_into
 from oomlint.memory.datasets.samples import held_bytes
 from oomlint.memory.facts import items_of
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, FIELD, IN_MEMORY, PAYLOAD, PayloadKind
+from oomlint.memory.shared.content_kinds import CELL, FIELD, IN_MEMORY, PAYLOAD, WHOLE_HDF5, PayloadKind
 from oomlint.memory.shared.known_libraries import COCO_INDEX
 from oomlint.memory.shared.seen_axes import ROWS
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_STORAGES: Final = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _UNSEEN: Final = frozenset({PayloadKind.OBJECTS, PayloadKind.BLOB})  # what a file is thought to hold of which nobody sees more
-_WHOLE: Final = "read whole from HDF5"
 
 
 def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
@@ -118,7 +117,7 @@ def is_beside(content: Content, dataset: Dataset, name: str, evaluator: Question
 def is_large(content: Content, settings: Settings) -> bool:
     """Whether an array is proven large, or is all that an HDF5 file has under a name, which is seldom little."""
     size = content.size.exact
-    return size >= settings.array_bytes if size is not None else _WHOLE in content.words
+    return size >= settings.array_bytes if size is not None else content.words.startswith(WHOLE_HDF5)
 
 
 def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:

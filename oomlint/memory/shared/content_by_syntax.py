@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oomlint.api_names import COLLECTIONS, DRAWS, REDUCTIONS
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed
-from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import NOTHING, WHOLE_HDF5, Classifier, Content, PayloadKind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import External, ExternalCall, Frame
 
@@ -86,7 +86,7 @@ class WrittenForms(Classifier):
     def _subscript(self, node: cst.Subscript, frame: Frame) -> Content:
         base = self.of(node.value, frame)
         if base.kind is PayloadKind.H5:
-            return Content(PayloadKind.ARRAY, "an array read whole from HDF5", frame.module, node)
+            return Content(PayloadKind.ARRAY, WHOLE_HDF5, frame.module, node)
         if base.kind in {PayloadKind.MEMMAP, PayloadKind.SHARED}:
             return base
         if base.kind in {PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARRAYS, PayloadKind.TENSORS}:
@@ -165,7 +165,7 @@ def _of_h5(method: str, module: Module, node: cst.Call) -> Content:
         return Content(PayloadKind.H5, "an open `h5py.Dataset`", module, node)
     if method in {"keys", "attrs", "items"}:
         return Content(PayloadKind.PATHS, "the keys of a file", module, node)
-    return Content(PayloadKind.ARRAY, "an array read whole from HDF5", module, node)
+    return Content(PayloadKind.ARRAY, WHOLE_HDF5, module, node)
 
 
 def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Content | None:

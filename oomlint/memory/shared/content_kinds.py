@@ -92,6 +92,7 @@ class Content(Struct, frozen=True):
         return _GRAVITY.index(self.kind)
 
 
+WHOLE_HDF5 = "an array read whole from HDF5"
 ROW = Content(PayloadKind.SMALL, "a row of a table")
 CELL = Content(PayloadKind.TEXT, "a value of a table")  # a string or a number: a Python object
 FIELD = Content(PayloadKind.TEXT, "a field of a record")  # of a JSON file: the same, or a container of such

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import NOTHING, WHOLE_HDF5, Classifier, Content, PayloadKind, worst
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External
 
@@ -175,7 +175,7 @@ class Libraries(Classifier):
         if last in AS_ARRAY and call.args:
             inner = self.of(call.args[0].value, frame)
             if inner.kind is PayloadKind.H5:
-                return Content(PayloadKind.ARRAY, "an array read whole from HDF5", module, call)
+                return Content(PayloadKind.ARRAY, WHOLE_HDF5, module, call)
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call, count=inner.count)
         if last in STACKS:
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call)
@@ -224,7 +224,7 @@ class Libraries(Classifier):
             if any(key in FACTS for kind, key in value.accessors if kind == "attr"):
                 return Content(PayloadKind.SCALAR, "a shape")
             if "value" in [k for _, k in value.accessors]:
-                return Content(PayloadKind.ARRAY, "an array read whole from HDF5", module, node)
+                return Content(PayloadKind.ARRAY, WHOLE_HDF5, module, node)
             if keys.count("item") > 1 and not isinstance(attr, str):
                 return Content(PayloadKind.ARRAY, "an array read from HDF5", module, node, doubt=1)
             return Content(PayloadKind.H5, "an open `h5py.Dataset`", module, node)
