@@ -71,6 +71,9 @@ MODEL_BASES: Final = ("torch.nn.", "lightning.", "pytorch_lightning.", "transfor
 GRAPH_BASES: Final = ("torch_geometric.data.",)
 SAME_GRAPHS: Final = frozenset({"shuffle", "index_select", "copy"})
 
+# Pictures: what makes one of an array of rows and columns, and of nothing else.
+PICTURE_OF_ARRAY: Final = "PIL.Image.fromarray"
+
 # Paths: what gives a path for a path.
 SAME_PATH: Final = frozenset("str fspath Path PurePath PosixPath PurePosixPath abspath realpath normpath expanduser expandvars resolve absolute".split())
 

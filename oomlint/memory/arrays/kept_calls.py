@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import CONTAINERS, PUTS_IN, REDUCTIONS, RUNS_JOBS, SCALARS, SHARES, STACKS, TENSOR_TYPES, WRAPPERS
+from oomlint.api_names import CONTAINERS, PICTURE_OF_ARRAY, PUTS_IN, REDUCTIONS, RUNS_JOBS, SCALARS, SHARES, STACKS, TENSOR_TYPES, WRAPPERS
 from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, EACH, DataTransform, Given, Going, Keeper, KeptSearch
@@ -31,7 +31,7 @@ _SMALL_FUNCTIONS: Final = frozenset(
     "getattr set linspace".split(),
 )
 # Of these words and those that put into a container, what NumPy and torch mean by something else: they give an array for one.
-_OF_ARRAYS_ONLY: Final = frozenset({"PIL.Image.fromarray", "torch.from_numpy"})
+_OF_ARRAYS_ONLY: Final = frozenset({PICTURE_OF_ARRAY, "torch.from_numpy"})
 _BY_LIBRARY: Final = frozenset({"append", "insert", "log", "where"})
 # Methods, and functions outside of NumPy and torch, that give about as much as they are asked of.
 KEEPS: Final = frozenset(
@@ -199,6 +199,8 @@ class KeptCalls(KeptNames):
             if isinstance(value, External):
                 if value.name in _DRAWS and call.args and call.args[0] is arg:
                     self.picked(search, module, call, going)
+                if names.canonical(value.name) == PICTURE_OF_ARRAY:
+                    going = going.doing(DataTransform.PICTURES, module, call)
                 if _WIDENS.match(value.name) and not going.retyped and _interpolates(call):
                     going = going.doing(DataTransform.SCALES, module, call)
                 if last in JOINS or last in _ARRAYS or value.name == "dask.compute":

@@ -46,6 +46,7 @@ class DataTransform(Enum):
     COMPUTES = "operation after operation makes another array of it"
     MOVES = "it goes to an accelerator"
     READS = "what was only opened is read"
+    PICTURES = "a picture is made of it"
 
 
 COMPUTED: Final = frozenset({DataTransform.SCALES, DataTransform.COMPUTES})

@@ -372,8 +372,12 @@ class Arrays:
         """
         known = kind is KnownRead.SAMPLE
         found = (k for k in keepers if ((known and not k.hazy) or not self._says_small(k)) and not few_a_sample(k.module, k.node))
-        large = [k for k in found if not self.let_go.is_let_go(k) and not (said and not axes_of(self.project, k).has_rows)]
+        large = [k for k in found if not self.let_go.is_let_go(k) and not (said and not self._has_rows(k))]
         return tuple(sorted(large, key=lambda k: (self.let_go.is_for_building(k), -max(axes_of(self.project, k).least, ROWS))))
+
+    def _has_rows(self, keeper: Keeper) -> bool:
+        """Whether there are several numbers for each sample, by what is done with it or was made of it."""
+        return any(done.does is DataTransform.PICTURES for done in keeper.passed) or axes_of(self.project, keeper).has_rows
 
     def _says_small(self, keeper: Keeper) -> bool:
         return said_small(self.project, keeper, keeper.names if keeper.live else None) or not _SETTINGS.isdisjoint(keeper.names)

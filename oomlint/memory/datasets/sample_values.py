@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import PICTURE_OF_ARRAY
 from oomlint.memory.datasets.dimensions import Sizes
 from oomlint.memory.datasets.pictures import Pictures, opened
 from oomlint.memory.datasets.torchvision_data import torchvision_data
@@ -248,7 +249,7 @@ class Parts(Sizes, Pictures):
             if not isinstance(one, ShapedArray) or one.shape is None or len(one.shape) < len(("row", "place")) or not arguments.has(call, "batch_first"):
                 return None
             return with_axis(one, 1, longer(one.shape[1]))
-        if name == "PIL.Image.fromarray" and plain:
+        if name == PICTURE_OF_ARRAY and plain:
             one = self.of(plain[0], frame)
             return self.step("ToPILImage", call, frame, [], one)
         return opened(name, call) or self.function(name, call, frame)

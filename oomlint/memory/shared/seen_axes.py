@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import PICTURE_OF_ARRAY
+from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_shapes import is_rest
-from oomlint.model.values import ClassRef
+from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _VIEWS: Final = frozenset({"view", "reshape"})
 _JOINS: Final = frozenset({"cat", "concat", "concatenate"})
 _PADS: Final = frozenset({"pad", "pad_sequence"})
 _ONE: Final = frozenset({"int", "float"})
+_MAKES_PICTURE: Final = PICTURE_OF_ARRAY.rpartition(".")[2]
 
 
 class Axes(Struct, frozen=True):
@@ -209,9 +212,20 @@ def _in_list(module: Module, node: cst.Element) -> Axes:
 
 
 def _passed(module: Module, node: cst.Arg) -> Axes:
-    """A row that is padded has a length of its own."""
+    """A row that is padded has a length of its own; what a picture is made of has rows and columns."""
     call = module.walk.parents.get(node)
-    return Axes(1) if isinstance(call, cst.Call) and names.last_name(call.func) in _PADS and call.args[0] is node else NONE
+    if not isinstance(call, cst.Call) or call.args[0] is not node:
+        return NONE
+    if names.last_name(call.func) in _PADS:
+        return Axes(1)
+    return Axes(ROWS) if _makes_picture(module, call) else NONE
+
+
+def _makes_picture(module: Module, call: cst.Call) -> bool:
+    if names.last_name(call.func) != _MAKES_PICTURE:
+        return False
+    found = evaluator_of(module.project).plainly(call.func, module, module.walk.scope_at(call))
+    return any(isinstance(alt.value, External) and names.canonical(alt.value.name) == PICTURE_OF_ARRAY for alt in found)
 
 
 def seen_axes_of(project: Project) -> SeenAxes:
