@@ -335,6 +335,56 @@ def test_outputs_for_chunks_of_an_argument_are_a_note(takes: str, severity: str,
     assert only(check(tmp_path, {"render.py": textwrap.dedent(CHUNKS).replace("TAKES", takes)}, "OOM220")).severity == severity
 
 
+POOLED = """\
+    import torch
+    from torch import nn
+    from torch.nn import functional
+    from torch.utils.data import DataLoader
+
+    class Embedder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Conv2d(3, 256, 3)
+            self.pool = nn.AdaptiveAvgPool2d(PLACES)
+
+        def forward(self, images):
+            return self.pool(self.body(images))
+
+    @torch.no_grad()
+    def embed(dataset, model):
+        found = []
+        for images in DataLoader(dataset, batch_size=8):
+            maps = model(images.cuda())
+            MEASURED
+            found.append(KEPT.cpu())
+        return torch.cat(found)
+
+    def report(dataset, model):
+        print(embed(dataset, MODEL.cuda().eval()).std())
+    """
+
+
+@pytest.mark.parametrize(
+    ("kept", "measured", "model", "places", "severity"),
+    [
+        ("maps", "pass", "Embedder()", "(1, 1)", "note"),  # one number of each channel
+        ("maps", "pass", "model", "1", "note"),  # nobody knows how many axes
+        ("maps", "count, channels, height, width = maps.shape", "model", "1", "warning"),
+        ("maps", "[count, channels, height, width] = maps.size()", "model", "1", "warning"),
+        ("maps.argmax(1)", "count, channels, height, width = maps.shape", "model", "1", "warning"),
+        ("maps", "count, width = maps.shape", "model", "1", "note"),
+        ("functional.avg_pool2d(maps, (height, width))", "count, channels, height, width = maps.shape", "model", "1", "note"),
+        ("functional.adaptive_avg_pool2d(maps, 1)", "count, channels, height, width = maps.shape", "model", "1", "note"),
+        ("functional.max_pool2d(maps, 2)", "count, channels, height, width = maps.shape", "model", "1", "warning"),
+    ],
+)
+def test_a_measured_shape_tells_the_axes_and_a_pooling_to_one_place_leaves_a_row(
+    kept: str, measured: str, model: str, places: str, severity: str, tmp_path: Path
+) -> None:
+    program = textwrap.dedent(POOLED).replace("KEPT", kept).replace("MEASURED", measured).replace("MODEL", model).replace("PLACES", places)
+    assert only(check(tmp_path, {"embed.py": program}, "OOM219")).severity == severity
+
+
 @pytest.mark.parametrize(("scores", "severity"), [("output", "note"), ("output.view(-1, words)", "warning")])
 def test_scores_of_the_classes_of_a_sample_are_a_note_and_those_of_each_token_a_warning(scores: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"train.py": textwrap.dedent(SCORES).replace("SCORES", scores)}, "OOM219")).severity == severity

@@ -9,6 +9,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
+from oomlint.model.tensor_shapes import measured_by
 from oomlint.model.tensor_state import MAP, PLAIN, UNKNOWN, Graph, SampleSize, TensorState, ValueKind, join, mixed
 from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import External, Instance
@@ -155,6 +156,16 @@ class FlowBindings(FlowCalls):
         held = self.value(node.value, state)
         for target in node.targets:
             self.assign(target.target, held, state, node.value, node)
+            self._count_axes(target.target, node.value, state)
+
+    def _count_axes(self, target: cst.BaseExpression, value: cst.BaseExpression, state: State) -> None:
+        """``n, depth, height, width = x.shape``: so many axes has ``x`` from now on, else the program ends here."""
+        measured = measured_by(value)
+        if measured is None or not isinstance(target, cst.Tuple | cst.List) or any(isinstance(one, cst.StarredElement) for one in target.elements):
+            return
+        held = self.value(measured, state)
+        if held.tensorlike and held.dims < len(target.elements):
+            state.env[self.act.path(measured.value)] = held.having(dims=len(target.elements))
 
     def _adds_side_by_side(self, node: cst.Assign, target: cst.BaseExpression, state: State) -> bool:
         """``a, b = a + x, b + y``: each adds to itself, or is something else."""

@@ -11,6 +11,7 @@ from oomlint.api_names import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, instance_of, module_of
 from oomlint.model.freezing import ALL, frozen_parts, learns
+from oomlint.model.tensor_shapes import pools_all
 from oomlint.model.tensor_state import FEW, MAP, PLAIN, UNKNOWN, Device, Graph, SampleSize, Storage, TensorState, ValueKind, join_all, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, SEQUENCES, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import (
@@ -236,6 +237,8 @@ class FlowDefinitions(Flowing):
         """
         if axes := _axes(last):
             return axes, SampleSize.UNKNOWN
+        if last.startswith("Adaptive"):
+            return 2 if pools_all(call, 0) else 0, SampleSize.UNKNOWN
         if last in SEQUENCES:
             return MAP, SampleSize.UNKNOWN
         if last == "Linear":

@@ -14,7 +14,7 @@ from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.freezing import ADDS_MODULE
 from oomlint.model.tensor_parts import FEW_OF_SAMPLE
-from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, axes_of, pixels, reduced_along, resized, viewed
+from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, POOLS, axes_of, pixels, pooled, reduced_along, resized, viewed
 from oomlint.model.tensor_state import (
     MAP,
     PLAIN,
@@ -274,6 +274,8 @@ class FlowLibraries(FlowValues):
             return found.having(kind=ValueKind.TENSOR, sure=True, moved="unit")
         if functional and last in {"interpolate", "upsample"}:
             return found.having(kind=ValueKind.TENSOR, sure=True, dims=max(found.dims, resized(node)))
+        if functional and POOLS.fullmatch(last):
+            return found.having(kind=ValueKind.TENSOR, sure=True, dims=pooled(node, found.dims))
         if functional and last in CONVOLVED:
             found = found.having(dims=CONVOLVED[last], size=SampleSize.DENSE)
         return found.having(kind=ValueKind.OPAQUE if last[:1].isupper() and not functional else ValueKind.TENSOR, sure=True)

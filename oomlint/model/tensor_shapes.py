@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -21,12 +22,21 @@ _ROW: Final = 2
 _MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}  # of `interpolate`, with the axes that each takes
 
 CONVOLVED: Final = {f"conv{kind}{axes}d": axes + 2 for kind in ("", "_transpose") for axes in (1, 2, 3)}  # functions, with the axes of what they give
+POOLS: Final = re.compile(r"(adaptive_)?(avg|max)_pool[123]d")  # functions
 PIXELS: Final = "uint8"
 
 
 def pixels(held: TensorState) -> TensorState:
     """What becomes whole numbers from 0 to 255: pictures, where it is more than a label for each sample."""
     return held.having(dims=max(held.dims, MAP)) if held.size is SampleSize.DENSE else held
+
+
+def measured_by(node: cst.BaseExpression) -> cst.Name | None:
+    """The variable of which an expression gives all lengths: ``x.shape``, ``x.size()``."""
+    asked = node.func if isinstance(node, cst.Call) and not node.args else node
+    if isinstance(asked, cst.Attribute) and isinstance(asked.value, cst.Name) and asked.attr.value == ("size" if asked is not node else "shape"):
+        return asked.value
+    return None
 
 
 def axes_of(node: cst.Call, before: int) -> int | None:
@@ -122,6 +132,25 @@ def resized(node: cst.Call) -> int:
             return _MODES.get(constant_key(arg.value), _LEAST)
     size = next((arg.value for arg in node.args[1:] if arg.keyword is None or arg.keyword.value in {"size", "scale_factor"}), None)
     return len(size.elements) + 2 if isinstance(size, cst.Tuple | cst.List) else _LEAST
+
+
+def pooled(node: cst.Call, dims: int) -> int:
+    """How many axes of more than one place a pooling leaves at least; none where it may make one number of each channel: its window is not a number."""
+    if names.last_name(node.func).startswith("adaptive"):
+        return _ROW if pools_all(node, 1) else dims
+    sizes = _lengths(arguments.argument_for(node, "kernel_size", place=1))
+    return dims if sizes and all(isinstance(one, int) for one in sizes) else 0
+
+
+def pools_all(node: cst.Call, place: int) -> bool:
+    """Whether an adaptive pooling, or the call that makes such a layer, leaves one number of each channel."""
+    return set(_lengths(arguments.argument_for(node, "output_size", place=place))) == {1}
+
+
+def _lengths(size: cst.BaseExpression | None) -> list[object]:
+    if size is None:
+        return []
+    return [constant_key(part.value) for part in size.elements] if isinstance(size, cst.Tuple | cst.List) else [constant_key(size)]
 
 
 def is_rest(node: cst.BaseExpression) -> bool:
