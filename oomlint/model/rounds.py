@@ -378,10 +378,17 @@ def _bindings(body: cst.CSTNode, scope: Scope) -> Flows:
             found.append((frozenset(_bound(node.asname.name)), (node.item,), None))
         elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and isinstance(node.value.func, cst.Attribute) and node.value.args:
             # `model.set_input(batch)`: the object has it from now on. A module has not: `torch.save(weights, path)`.
-            target = node.value.func.value
+            target = _written(node.value.func.value)
             if not _is_imported(names.dotted(target).partition(".")[0], scope):
                 found.append((frozenset(_bound(target)), tuple(arg.value for arg in node.value.args), node))
     return found
+
+
+def _written(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a method changes, ahead of methods that give the same tensor back, and of its data: ``x`` of ``x.data.resize_(size).copy_(y)``."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value.endswith("_"):
+        node = node.func.value
+    return node.value if isinstance(node, cst.Attribute) and node.attr.value == "data" else node
 
 
 def _is_imported(name: str, scope: Scope) -> bool:
