@@ -316,6 +316,32 @@ SCORES = """\
     """
 
 
+UNUSED_COPY = """\
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader
+
+    @torch.no_grad()
+    def index(dataset, encoder):
+        encoder.eval()
+        vectors = {}
+        for name, batch in DataLoader(dataset):
+            vector = encoder(batch.cuda())
+            COPY
+            vectors[name] = vector
+        return vectors
+
+    def search(dataset, encoder):
+        found = index(dataset, encoder.cuda())
+        return {name: vector.cpu().numpy() for name, vector in found.items()}
+    """
+
+
+@pytest.mark.parametrize(("copy", "severity"), [("vector.to('cpu')", "warning"), ("vector.cpu()", "warning"), ("print(name)", "note")])
+def test_a_copy_on_the_host_that_nobody_takes_is_a_warning(copy: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"index.py": textwrap.dedent(UNUSED_COPY).replace("COPY", copy)}, "OOM220")).severity == severity
+
+
 CHUNKS = """\
     import torch
 

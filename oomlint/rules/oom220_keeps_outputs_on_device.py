@@ -41,7 +41,7 @@ class KeepsOutputsOnDevice(Rule):
 
     It is a warning where each sample is known to have an array of two axes or more: a mask, a picture, a sequence. What has one axis (features, scores of
     classes), or of which nobody knows the axes, is a note, as are outputs for what somebody has handed over as one, and for as few rounds as an option
-    asks for by its default.
+    asks for by its default. Where the loop copies the output to the host and does not take the copy (`output.cpu()` as a statement), it is a warning.
 
     Scalars, labels, the class of each sample (`argmax`), what is moved to the host first, what is flushed every few batches and the parts of a batch
     that `next(batches)` gave say nothing. Nor does what is written with `json.dump` as it is: JSON takes no tensor, so that none is held. The scores of

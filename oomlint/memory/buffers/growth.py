@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomlint.finding import Confidence, Severity
 from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
 from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, stops
-from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
+from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, thrown_away, used_as_tensor, used_on_device
 from oomlint.memory.buffers.carried import MANY, keeps_each_state, states_kept
 from oomlint.memory.buffers.collated import gives_tensor
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
@@ -299,6 +299,8 @@ class Buffers:
         large = maps or (bool(dense) and store.expression is not None and of_same(store.module, store.scope, store.expression).least >= MAP)
         severity = Severity.WARNING if large and not few else Severity.NOTE
         if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
+            if thrown_away(store, loop) is not None:
+                severity = Severity.WARNING  # whoever wrote the copy believes that the host has it
             return Growth("OOM220", severity, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
