@@ -28,8 +28,10 @@ class DtypeInflation(Rule):
     `img_as_float` or `rgb2lab` of scikit-image make of pictures (eight times). A division says how many bytes a number takes before and after, by the
     types where they are known: what is of `float32` stays so, and torch makes `float32` of bytes.
 
-    It is silent for a single sample in `__getitem__`, where the array is proven small, and where `float64` is what is wanted. What is only converted
-    is a note where its size is unknown.
+    What is converted in the same expression and is known to be large is told wherever it stands: in a network, a function, a script. Else a dataset has
+    to keep it, and it is a note where its size is unknown.
+
+    It is silent for a single sample in `__getitem__`, where the array is proven small, and where `float64` is what is wanted.
 
     ## Why is this bad
 

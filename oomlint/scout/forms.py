@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.api_names import ALLOCATORS, GOES_OVER, SCALARS, SIZES, STACKS, TAKES_OUT
 from oomlint.frameworks import BACKWARDS
-from oomlint.scout.telling_names import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
+from oomlint.scout.telling_names import FLOAT_TENSORS, FLOATS, IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,6 +163,18 @@ def makes_room(node: ast.Call) -> bool:
             else inner.func
         )
     return False
+
+
+def converts(node: ast.Call) -> bool:
+    """Whether an array is made that is not known to be small, and converted at once: ``np.ones(shape).astype(kind)``."""
+    name, inner = name_of(node.func), node.args[0] if len(node.args) == 1 else None
+    if isinstance(node.func, ast.Attribute) and name == "astype":
+        inner = node.func.value
+    elif isinstance(node.func, ast.Attribute) and name in FLOATS:
+        inner = node.func.value.args[0] if isinstance(node.func.value, ast.Call) and node.func.value.args else None
+    elif name not in FLOAT_TENSORS:
+        return False
+    return isinstance(inner, ast.Call) and name_of(inner.func) in MAKERS and not _is_small(inner)
 
 
 def cuts(rounds: ast.stmt | ast.expr) -> bool:

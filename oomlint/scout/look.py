@@ -13,6 +13,7 @@ from oomlint.scout.forms import (
     FILLERS,
     FUNCTIONS,
     caches,
+    converts,
     counts,
     cuts,
     fills,
@@ -511,7 +512,7 @@ class Look:
             self.here.helpers.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise TriggerFound
-        if (name in _FIGURES and self._says(DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)):
+        if (name in _FIGURES and self._says(DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)) or converts(node):
             raise TriggerFound
         here = self.here
         if name == "register_buffer":

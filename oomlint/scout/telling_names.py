@@ -66,6 +66,8 @@ IN_PLACE: Final = frozenset(
 # Calls that make an array or a tensor of a given shape.
 PAIRS: Final = frozenset({"cdist", "squareform"})  # a number for each pair of rows
 MAKERS: Final = ALLOCATORS | DRAWS | PAIRS
+FLOATS: Final = frozenset({"float", "half"})  # methods that convert a tensor
+FLOAT_TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
 DENSE: Final = frozenset({"toarray", "todense", "to_dense"})  # methods that make a sparse matrix dense
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 ELEMENTWISE: Final = MAPS | frozenset("apply applymap progress_apply progress_map parallel_apply".split())  # and those of a table of pandas

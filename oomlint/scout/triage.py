@@ -26,7 +26,7 @@ _FILE_WORD = re.compile(
     + "|".join(sorted(READS))
     + r")\s*\(",
 )
-_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense)\s*\(")
+_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense|astype)\s*\(")
 
 
 class Triage(Struct, frozen=True):

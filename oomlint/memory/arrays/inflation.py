@@ -29,6 +29,7 @@ from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import External, ExternalCall, Instance
+from oomlint.scout.telling_names import FLOAT_TENSORS, FLOATS
 from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.nodes import descend
 
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 8  # bytes of a float64
 _IN_PLACE: Final = r"(?!_)\w+(?<!_)_|sort|fill|put|partition|resize|setfield"
-_FLOATS: Final = frozenset({"float", "half"})
-TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
 _SAY_WHAT_IS_COPIED: Final = ("__deepcopy__", "__getstate__", "__reduce__", "__reduce_ex__")
 
 
@@ -82,7 +81,13 @@ def passed(module: Module, project: Project, does: DataTransform) -> Iterator[tu
 
 def building(module: Module, project: Project) -> Iterator[Scope]:
     """Code that may build a dataset."""
-    if not holds_tests(module) and speaks_of_data(module):
+    if speaks_of_data(module):
+        yield from _once(module, project)
+
+
+def _once(module: Module, project: Project) -> Iterator[Scope]:
+    """Code that does not run for each sample or batch."""
+    if not holds_tests(module):
         for scope in module.walk.scopes:
             if not scope.is_class and not constructions_of(project).per_item(module, scope):
                 yield scope
@@ -96,8 +101,8 @@ def keeper_of(module: Module, project: Project, node: cst.BaseExpression) -> Kee
     return None
 
 
-def _facts(module: Module, node: cst.BaseExpression, keeper: Keeper, size: Bytes | None = None) -> tuple[Fact, ...]:
-    return (allocation_fact(module, node, size), *keeper_facts(keeper))
+def _facts(module: Module, node: cst.BaseExpression, keeper: Keeper | None, size: Bytes | None = None) -> tuple[Fact, ...]:
+    return (allocation_fact(module, node, size), *(keeper_facts(keeper) if keeper is not None else ()))
 
 
 # -- bytes that become numbers of four or eight bytes -----------------------------------------------------------------------
@@ -128,13 +133,14 @@ def _inflations(module: Module, project: Project) -> Iterator[Inflation]:
             becomes = f"each number takes 8 bytes instead of 1, in {keeper.words}"
             message = Message(f"`{names.dotted(node.func)}` makes `float64` of all data before the first sample", becomes, _LATER)
             yield Inflation(node, message, read, facts=_facts(module, node, keeper))
-    for scope in building(module, project):
+    data = speaks_of_data(module)
+    for scope in _once(module, project):
         for node in _candidates(scope):
             if node in seen:
                 continue
             if isinstance(node, cst.BinaryOperation):
-                yield from _scaled(module, project, scope, node)
-            elif isinstance(node, cst.Call) and (one := _converted(module, project, scope, node)) is not None:
+                yield from _scaled(module, project, scope, node) if data else ()
+            elif isinstance(node, cst.Call) and (one := _converted(module, project, scope, node, data=data)) is not None:
                 yield one
 
 
@@ -154,7 +160,7 @@ def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:
     """Conversions and divisions in the code of a scope."""
     for node in scope.nodes(inner=False):
         if (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and byte_range(node.right)) or (
-            isinstance(node, cst.Call) and names.last_name(node.func) in {"astype", *_FLOATS, *TENSORS}
+            isinstance(node, cst.Call) and names.last_name(node.func) in {"astype", *FLOATS, *FLOAT_TENSORS}
         ):
             yield node
 
@@ -222,8 +228,11 @@ def may_be_large(project: Project, content: Content) -> bool:
     return (content.size.exact is None or content.size.exact >= settings.small_bytes) and (content.count is None or content.count >= settings.small_elements)
 
 
-def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -> Inflation | None:
-    """``np.ones(shape).astype(np.float32)``, ``torch.from_numpy(np.zeros(shape)).float()``, ``torch.FloatTensor(np.zeros(shape))``."""
+def _converted(module: Module, project: Project, scope: Scope, call: cst.Call, *, data: bool) -> Inflation | None:
+    """``np.ones(shape).astype(np.float32)``, ``torch.from_numpy(np.zeros(shape)).float()``, ``torch.FloatTensor(np.zeros(shape))``.
+
+    Where its bytes are known it does not matter who keeps it, if anybody does: both arrays are there at once. Else only what a dataset keeps is large.
+    """
     last = names.last_name(call.func)
     inner: cst.BaseExpression | None = None
     target = 4
@@ -233,19 +242,21 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
         if wanted is None:
             return None
         target = wanted
-    elif last in _FLOATS and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call) and call.func.value.args:
+    elif last in FLOATS and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call) and call.func.value.args:
         inner = call.func.value.args[0].value if names.last_name(call.func.value.func) in {"from_numpy", "tensor", "as_tensor"} else None
-    elif last in TENSORS and len(call.args) == 1:
+    elif last in FLOAT_TENSORS and len(call.args) == 1:
         inner = call.args[0].value
-    keeper = keeper_of(module, project, call) if inner is not None else None
-    made = _made(module, project, scope, inner) if inner is not None and keeper is not None else None
-    if made is None or inner is None or keeper is None or not _is_large(project, made[1]):
+    made = _made(module, project, scope, inner) if inner is not None else None
+    if made is None or inner is None or not _is_large(project, made[1]):
         return None
     name, size, source = made
+    keeper = keeper_of(module, project, call) if data else None
     if size.item is None or not (size.item == _WIDE > target or size.item == 1 < target):
         return None
+    if keeper is None and (size.exact is None or size.item == 1 or source is not inner):
+        return None
     dotted = names.dotted(source.func) or name
-    if size.item == 1:
+    if size.item == 1 and keeper is not None:
         becomes = f"each number takes {target} bytes instead of 1, in {keeper.words}"
         message = Message("All data is converted to floating-point before the first sample", becomes, _LATER)
         return Inflation(call, message, (), facts=_facts(module, call, keeper, size))

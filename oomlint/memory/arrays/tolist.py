@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs, is_apart
-from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
+from oomlint.memory.arrays.inflation import Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -39,7 +39,7 @@ _FROM_MEMORY: Final = frozenset({"from_dict", "from_list", "from_pandas", "from_
 _DEEPEST: Final = 3
 _SHORT: Final = 60
 _LONGEST: Final = 4  # names on the way of a list
-_OF_LISTS: Final = STACKS | AS_ARRAY | TENSOR_TYPES | TENSORS | {"fromiter", "cumsum"}
+_OF_LISTS: Final = STACKS | AS_ARRAY | TENSOR_TYPES | {"fromiter", "cumsum"}
 
 
 def listed(module: Module, project: Project) -> Iterator[Inflation]:
