@@ -153,7 +153,7 @@ class KeptNames(Keeping):
         if (known and place in search.seen) or not (search.late or self.constructions.builds(cls, scope)):
             return
         search.seen.update((key, place))
-        going = going.named(name)
+        going = self._last_kept(search, module, statement, scope, name, going.named(name))
         datasets = self.constructions.datasets(cls)
         if datasets:
             words = f"`{name}` of `{datasets[0].scope.name}`"
@@ -180,6 +180,14 @@ class KeptNames(Keeping):
         init = owner.child("__init__")
         if init is not None:
             self._sites(search, module, init, deeper.held_by(name))
+
+    def _last_kept(self, search: KeptSearch, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> Going:
+        """An attribute that every round of a loop binds to what it has read holds what the last round gave it, not all of them."""
+        if not going.many or going.gathered is not None or going.fields or not isinstance(statement, cst.Assign) or search.start is None:
+            return going
+        loop, this = self.gathering(module, statement), names.self_name(scope) or ""
+        joins = any(is_attribute_of(node, this) and node.attr.value == name for node in descend(statement.value))
+        return going if loop is None or joins or self.gathering(module, search.start) is not loop else replace(going, many=False)
 
     @staticmethod
     def _attributes(module: Module, method: Scope, this: str, name: str) -> Iterator[cst.Attribute]:
