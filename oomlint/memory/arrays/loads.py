@@ -17,6 +17,7 @@ from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
 from oomlint.memory.arrays.said_small import axes_of, said_small
 from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.arrays.whole_passes import whole_passes_of
+from oomlint.memory.arrays.written_over import written_over
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.serving import is_target, picks_some
@@ -217,7 +218,7 @@ class Arrays:
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
                     found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
-                    keepers = self._large(tuple(k for k in found if not self._emptied(k, read)), read.kind)
+                    keepers = self._large(tuple(k for k in found if not (self._emptied(k, read) or written_over(k))), read.kind)
                 joined: tuple[Keeper, ...] = ()
                 if read.kind in {KnownRead.SAMPLE, KnownRead.ARRAY} and not said:
                     # A script makes one array of what it has read, whatever it does with it then.
