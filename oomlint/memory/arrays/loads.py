@@ -218,7 +218,7 @@ class Arrays:
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
                     found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
-                    keepers = self._large(tuple(k for k in found if not (self._emptied(k, read) or written_over(k))), read.kind)
+                    keepers = self._large(tuple(k for k in found if not (self._emptied(k, read) or written_over(k, read))), read.kind)
                 joined: tuple[Keeper, ...] = ()
                 if read.kind in {KnownRead.SAMPLE, KnownRead.ARRAY} and not said:
                     # A script makes one array of what it has read, whatever it does with it then.
