@@ -133,7 +133,7 @@ class Containers(Classifier):
         """A container that is bound to a name and filled afterwards."""
         module = frame.module
         for path in module.walk.bound_to(node):
-            growth = self._growth(path[0], path[1], frame)
+            growth = [one for one in self._growth(path[0], path[1], frame) if not _came_before(*one, node, frame)]
             if not growth:
                 continue
             elements: list[Content] = []
@@ -318,6 +318,20 @@ def _until(frame: Frame, node: cst.CSTNode) -> list[cst.CSTNode]:
             break
         found.append(here)
     return found
+
+
+def _came_before(effect: Effect, where: Frame, node: cst.CSTNode, frame: Frame) -> bool:
+    """Whether an effect is over once an expression of the same code is bound: what it added to is not what the expression makes."""
+    if where.scope is not frame.scope:
+        return False
+    bound = frame.module.walk.statement_of(node)
+    order = [one.statement for one in frame.scope.effects[effect.root]]
+    again = [one for one in _until(frame, bound) if isinstance(one, cst.For | cst.While)]
+    return (
+        bound in order[order.index(effect.statement) + 1 :]
+        and effect.statement is not bound
+        and not any(one in again for one in _until(where, effect.statement))
+    )
 
 
 def _limit_of(test: cst.BaseExpression) -> cst.BaseExpression | None:
