@@ -13,6 +13,7 @@ from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.archives import loads_archive
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read, opens_text
 from oomlint.memory.shared.training_loops import within
@@ -198,11 +199,10 @@ class ReadCalls:
         if name == "torch.load" and (arguments.has(call, "mmap") or any(a.star == "**" for a in call.args)):
             return None
         if name == "numpy.load":
-            if self._mapped(module, call):
-                return None
-            path = next(iter(arguments.plain(call)), None)
-            if path is not None and ".npz" in module.code(path):
+            if loads_archive(call, frame, self.evaluator):
                 kind = KnownRead.ARCHIVE
+            elif self._mapped(module, call):
+                return None
         if name in LAZY and self._preloads(call, frame):
             name = f"{name}({PRELOADS}=True)"
         return kind, name

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import H5_FILES, SHARES
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.archives import loads_archive
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory, finder
 from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, SourceExpression, Unknown
@@ -222,11 +223,9 @@ class StoredArrays:
         return H5Object(store, call, module, value.frame.scope, path, (), call, value.frame)
 
     def _is_mapped(self, value: ExternalCall) -> bool:
-        """Whether ``numpy.load`` maps the file: for a path that ends in ``.npz`` it does not."""
-        plain = arguments.plain(value.call)
-        mode = arguments.named(value.call, "mmap_mode")
-        mode = mode or (plain[1] if len(plain) > 1 else None)
-        if mode is None or (plain and ".npz" in value.frame.module.code(plain[0])):
+        """Whether ``numpy.load`` maps the file."""
+        mode = arguments.argument_for(value.call, "mmap_mode", place=1)
+        if mode is None or loads_archive(value.call, value.frame, self.evaluator):
             return False
         return any(isinstance(alt.const, str) for alt in self.evaluator.values(mode, value.frame))
 

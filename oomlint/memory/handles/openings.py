@@ -10,13 +10,15 @@ from msgspec import Struct
 
 from oomlint.api_names import H5_FILES
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.archives import loads_archive
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.values import Const, Each, External
+from oomlint.model.values import Const, External
 
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
 
 
@@ -110,30 +112,18 @@ class Openings:
             name = alt.value.name
             kind = _BY_NAME.get(name)
             if name == "numpy.load":
-                kind = self._numpy(module, scope, call)
+                kind = self._numpy(module, frame, call)
             if kind is None:
                 continue
             first = arguments.argument_for(call, "name", "filename", "file", "path", "fp", place=0)
             return Opening(kind, name, module, scope, call, first, self._mode(kind, module, scope, call))
         return None
 
-    def _numpy(self, module: Module, scope: Scope, call: cst.Call) -> Opens | None:
-        mapped = self._keyword(call, "mmap_mode")
-        if mapped is not None and module.code(mapped) != "None":
-            return Opens.MEMMAP
-        if not call.args:
-            return None
-        path = call.args[0].value
-        if ".npz" in module.code(path):
+    def _numpy(self, module: Module, frame: Frame, call: cst.Call) -> Opens | None:
+        if loads_archive(call, frame, self.evaluator):
             return Opens.NPZ
-        if not isinstance(path, cst.Name):
-            return None
-        # A loop through a listing of archives says it, too.
-        for alt in self.evaluator.plainly(path, module, scope):
-            each = alt.value
-            if isinstance(each, Each) and each.iterable is not None and each.frame is not None and ".npz" in each.frame.module.code(each.iterable):
-                return Opens.NPZ
-        return None
+        mapped = self._keyword(call, "mmap_mode")
+        return Opens.MEMMAP if mapped is not None and module.code(mapped) != "None" else None
 
     @staticmethod
     def _renamed(module: Module, call: cst.Call) -> bool:

@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
+from oomlint.memory.shared.archives import loads_archive
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed, is_computing
 from oomlint.memory.shared.content_kinds import NOTHING, WHOLE_HDF5, Classifier, Content, PayloadKind, worst
@@ -160,11 +161,11 @@ class Libraries(Classifier):
         return given is not None and any(not isinstance(a.value, Const) or a.const for a in self.evaluator.values(given, frame))
 
     def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
+        if loads_archive(call, frame, self.evaluator):
+            return Content(PayloadKind.HANDLE, "an open `.npz` file", frame.module, call)
         mode = arguments.argument_for(call, "mmap_mode", place=1)
         if mode is not None and any(isinstance(a.const, str) for a in self.evaluator.values(mode, frame)):
             return Content(PayloadKind.MEMMAP, "a memory-mapped array", frame.module, call)
-        if call.args and ".npz" in frame.module.code(call.args[0].value):
-            return Content(PayloadKind.HANDLE, "an open `.npz` file", frame.module, call)
         return Content(PayloadKind.ARRAY, "an array that `numpy.load` reads", frame.module, call)
 
     def _array(self, name: str, last: str, call: cst.Call, frame: Frame) -> Content:
