@@ -12,7 +12,7 @@ from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed
 from oomlint.memory.shared.content_kinds import NOTHING, WHOLE_HDF5, Classifier, Content, PayloadKind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
-from oomlint.model.values import External, ExternalCall, Frame
+from oomlint.model.values import Const, External, ExternalCall, Frame, Unknown
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -26,6 +26,7 @@ _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format deco
 _DRAWS = DRAWS | {"choice", "permutation"}
 
 _COMPUTING = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME})  # the operators of these take what stands beside them for numbers
+_TYPED = 64  # parts of what somebody types behind an option, at most
 _CONTAINERS = frozenset({PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARRAYS, PayloadKind.TENSORS})
 
 
@@ -109,7 +110,7 @@ class WrittenForms(Classifier):
             return Content(kind, words, module, node, strings=words == "a list of lines")
         base = self.of(func.value, frame)
         if name == "split":
-            return Content(PayloadKind.OBJECTS, "a list of strings", module, node, strings=True)
+            return Content(PayloadKind.OBJECTS, "a list of strings", module, node, count=self._typed(func.value, frame), strings=True)
         if name in _STRING_METHODS and (base.kind in {PayloadKind.TEXT, PayloadKind.UNKNOWN} or isinstance(func.value, cst.SimpleString)):
             return Content(PayloadKind.TEXT, "a string", module, node, strings=True)
         if name == "read" and base.kind is PayloadKind.HANDLE:
@@ -119,6 +120,12 @@ class WrittenForms(Classifier):
         if name in {"fit_transform", "transform", "inverse_transform"} and self._is_of("sklearn.", func.value, frame):
             return Content(PayloadKind.ARRAY, "a NumPy array", module, node)
         return _of_array(name, base, module, node) or _of_any(name, base, module, node)
+
+    def _typed(self, text: cst.BaseExpression, frame: Frame) -> int | None:
+        """How many parts a text has that an option of the command line is given; ``None`` for any other text."""
+        found = self.evaluator.values(text, frame)
+        typed = all(isinstance(alt.value, Const | Unknown) and any(step.kind == "option" for step in alt.story) for alt in found)
+        return _TYPED if found and typed else None
 
     def _called(self, node: cst.Call, frame: Frame) -> Content:
         """What a call makes that is no method."""

@@ -202,7 +202,8 @@ class Libraries(Classifier):
         if name == "builtins.map" and len(inner) > 1:
             maker = next((alt.value.name for alt in self.evaluator.values(call.args[0].value, frame) if isinstance(alt.value, External)), "")
             numbers, strings = maker in {"builtins.int", "builtins.float", "builtins.len"}, maker == "builtins.str"
-            return Content(PayloadKind.OBJECTS, "a list of mapped values", frame.module, call, doubt=1, numbers=numbers, strings=strings)
+            count = min((one.count for one in inner[1:] if one.count is not None), default=None)
+            return Content(PayloadKind.OBJECTS, "a list of mapped values", frame.module, call, count=count, doubt=1, numbers=numbers, strings=strings)
         if any(c.kind is PayloadKind.PATHS for c in inner):
             return Content(PayloadKind.PATHS, "file names", frame.module, call)
         if any(
