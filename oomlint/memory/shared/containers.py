@@ -63,7 +63,7 @@ class Containers(Classifier):
         if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
             inner = node.value if isinstance(node, cst.DictComp) else node.elt
             element = self.of(inner, frame)
-            count = self.count(node.for_in.iter, frame)
+            count = self._passes(node.for_in, frame)
             if isinstance(node, cst.GeneratorExp):
                 return Content(PayloadKind.GENERATOR, "a generator", module, node, element, count)
             word = _WORDS[type(node)]
@@ -265,7 +265,7 @@ class Containers(Classifier):
                     return grown.count
                 return len(value.node.elements)
             if isinstance(value.node, cst.ListComp | cst.GeneratorExp | cst.SetComp | cst.DictComp):
-                return self.count(value.node.for_in.iter, value.frame)
+                return self._passes(value.node.for_in, value.frame)
         if isinstance(value, ExternalCall) and value.name == "builtins.range":
             return self._range(value.call, value.frame)
         if isinstance(value, SourceExpression) and value.frame is not None:
@@ -274,6 +274,18 @@ class Containers(Classifier):
             if isinstance(value.node, cst.Call) and names.last_name(value.node.func) in _SAME_COUNT and value.node.args:
                 return self.count(value.node.args[0].value, value.frame)
         return None
+
+    def _passes(self, loop: cst.CompFor, frame: Frame) -> int | None:
+        """How many elements a comprehension makes at most: as many as all its loops together have rounds."""
+        total, inner = 1, [loop]
+        while inner:
+            one = inner.pop()
+            rounds = self.count(one.iter, frame)
+            if rounds is None:
+                return None
+            total *= rounds
+            inner += [one.inner_for_in] if one.inner_for_in is not None else []
+        return total
 
     def _range(self, call: cst.Call, frame: Frame) -> int | None:
         bounds: list[int] = []

@@ -134,7 +134,7 @@ class WrittenForms(Classifier):
             inner = node.args[0].value
             word = "list" if func.value == "sorted" else func.value
             if isinstance(inner, cst.GeneratorExp):
-                return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
+                return self.container(word, self.of(inner.elt, frame), self.count(inner, frame), module, node)
             if self.of(inner, frame).words == "a range":
                 return self.container(word, Content(PayloadKind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
         called = [alt.value for alt in self.evaluator.values(func, frame)]
