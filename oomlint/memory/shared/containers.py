@@ -73,6 +73,13 @@ class Containers(Classifier):
             if isinstance(inner, cst.Integer | cst.SimpleString) or (isinstance(inner, cst.Name) and inner.value in {"None", "True", "False"}):
                 return Content(PayloadKind.SMALL, f"a {word} of one value", module, node, element, count)
             size = Size((element.size.exact + _OBJECTS.get(element.kind, 0)) * count) if element.size.exact and count is not None else Size()
+            if (
+                count is None
+                and node.for_in.inner_for_in is None
+                and isinstance(node.for_in.iter, cst.Call)
+                and names.last_name(node.for_in.iter.func) == "split"
+            ):
+                count = self.of(node.for_in.iter, frame).count  # a handful is no number that bytes are reckoned with
             return replace(self.container(word, element, count, module, node), size=size)
         if isinstance(node, cst.Call):
             return Content(PayloadKind.OBJECTS, "a dict", module, node, count=len(node.args))
