@@ -109,6 +109,8 @@ def kill_one(seed: random.Random, number: int, length: float, writing: float, fo
         written = {each: (folder / each).read_bytes() for each in old}
         found["torn"] += sum(data not in {old[each], new[each]} for each, data in written.items())
         found["in the midst of writing"] += 0 < sum(data == new[each] for each, data in written.items()) < FILES
+        # Between our look and the signal, or while the interpreter takes itself down, all has been done already, and nothing is left to end.
+        ended = ended or (child.returncode == 0 and written == new)
         found["after the end"] += ended
         # Before Python has come to our lines, and after it has left them, a signal ends the process as it does by default.
         found["with another status"] += not ended and child.returncode not in {STATUS[sign], -sign}
