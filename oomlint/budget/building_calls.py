@@ -148,6 +148,16 @@ class BuildingCalls(Methods):
             return self.set_base(plain[0], name, plain[1:], named)
         if (library == "copy" and word in _COPIES and plain) or (name == "torch.optim.swa_utils.AveragedModel" and plain):
             return copied(plain[0], deep=word != "copy")
+        if word in _NAMESPACES and library.partition(".")[0] in _NAMESPACES[word] and not any(not isinstance(one, dict) for one in plain):
+            return namespace(
+                {**(plain[0] if plain else {}), **{Rest(text) if key == "**" else key: one for key, one in named.items()}}, deep=word[-9:] != "Namespace"
+            )
+        return self._of_layers(name, plain, named, node, around)
+
+    def _of_layers(self, name: str, plain: Sequence[Any], named: dict[str, Any], node: cst.Call, around: Names) -> Any:
+        """What functions give that make layers and arrays, wrap them and share them out."""
+        library, _, word = name.rpartition(".")
+        text = text_of(node, around.module)
         if library.startswith("torch.distributed") and word in _SHARDS and plain:
             return _sharded(word, plain[0], named, text)
         if library.startswith("torch.distributed") and word in _OFFLOADS:
@@ -167,10 +177,6 @@ class BuildingCalls(Methods):
         if library == "torch.nn.parameter" or name in {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}:
             value = plain[0] if plain else named.get("data")
             return ParameterTensor(value.shape, value.item, parameter=True) if isinstance(value, ParameterTensor) else Missing(text)
-        if word in _NAMESPACES and library.partition(".")[0] in _NAMESPACES[word] and not any(not isinstance(one, dict) for one in plain):
-            return namespace(
-                {**(plain[0] if plain else {}), **{Rest(text) if key == "**" else key: one for key, one in named.items()}}, deep=word[-9:] != "Namespace"
-            )
         if word in _TUPLES and library.startswith(("torch.nn.modules", "timm")) and plain:
             return plain[0] if isinstance(plain[0], tuple | list | Missing) else (plain[0],) * _TUPLES[word]
         if library.startswith("torch.nn") and not library.startswith("torch.nn.utils"):

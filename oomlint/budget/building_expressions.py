@@ -59,7 +59,7 @@ class BuildingExpressions(BuildingCalls):
     def of_super(self, made: Made, word: str, after: int) -> Any:
         """A method that ``super()`` finds."""
 
-    def eval(self, node: cst.BaseExpression, around: Names) -> Any:
+    def eval(self, node: cst.BaseExpression, around: Names) -> Any:  # noqa: C901, PLR0912 - a case for each kind of node
         """The value of an expression."""
         self.step()
         match node:

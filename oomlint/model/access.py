@@ -160,15 +160,7 @@ class Access(Questions):
         kind, name = accessors[0]
         rest = accessors[1:]
         if isinstance(value, External):
-            if kind == "attr":
-                deeper = External(names.canonical(f"{value.name}.{name}"))
-                if deeper.name == "absl.flags.FLAGS":
-                    return self.into_value(ParsedOptions(self.project.any_module(), cst.Pass(), "absl"), rest) if rest else [Alternative(deeper)]
-                return self.reach_into(Alternative(self._of_command(deeper)), rest)
-            if value.name == "os.environ" and isinstance(name, str):
-                return self.reach_into(self.variable(name) or Alternative(UNKNOWN), rest)
-            listed = self._of_command(value)
-            return [Alternative(UNKNOWN)] if listed is value else self.into_value(listed, accessors)
+            return self._into_external(value, accessors)
         if isinstance(value, ModuleRef):
             if kind == "attr":
                 return self.reach_into(Alternative(value), rest) if name == "__dict__" else self.module_member(value, str(name), rest)
@@ -178,12 +170,7 @@ class Access(Questions):
         if isinstance(value, Instance):
             return self.attribute(value, str(name), rest) if kind == "attr" else self._getitem(value, name, rest)
         if isinstance(value, ParsedOptions):
-            if kind == "item" and isinstance(name, int):  # (options, args) = parser.parse_args()
-                return self.reach_into(Alternative(value), rest) if name == 0 else [Alternative(UNKNOWN)]
-            if name == "__dict__":
-                return self.reach_into(Alternative(value), rest)
-            found = self.options.lookup(value, str(name))
-            return [b for a in found for b in self.reach_into(a, rest)]
+            return self._into_options(value, kind, name, rest)
         if isinstance(value, SettingsNode):
             found = self.settings.member(value, name)
             return [b for a in found for b in self.reach_into(a, rest)]
@@ -206,6 +193,26 @@ class Access(Questions):
                 return self.access(given, rest, value.frame)
             return self.sources.member(value, accessors) or [Alternative(Element(value, accessors))]
         return [Alternative(PartOfEach("", value, accessors) if isinstance(value, Each) else UNKNOWN)]
+
+    def _into_external(self, value: External, accessors: tuple[Accessor, ...]) -> Alternatives:
+        kind, name = accessors[0]
+        rest = accessors[1:]
+        if kind == "attr":
+            deeper = External(names.canonical(f"{value.name}.{name}"))
+            if deeper.name == "absl.flags.FLAGS":
+                return self.into_value(ParsedOptions(self.project.any_module(), cst.Pass(), "absl"), rest) if rest else [Alternative(deeper)]
+            return self.reach_into(Alternative(self._of_command(deeper)), rest)
+        if value.name == "os.environ" and isinstance(name, str):
+            return self.reach_into(self.variable(name) or Alternative(UNKNOWN), rest)
+        listed = self._of_command(value)
+        return [Alternative(UNKNOWN)] if listed is value else self.into_value(listed, accessors)
+
+    def _into_options(self, value: ParsedOptions, kind: str, name: object, rest: tuple[Accessor, ...]) -> Alternatives:
+        if kind == "item" and isinstance(name, int):  # (options, args) = parser.parse_args()
+            return self.reach_into(Alternative(value), rest) if name == 0 else [Alternative(UNKNOWN)]
+        if name == "__dict__":
+            return self.reach_into(Alternative(value), rest)
+        return [b for a in self.options.lookup(value, str(name)) for b in self.reach_into(a, rest)]
 
     def variable(self, name: str) -> Alternative | None:
         """A variable of the environment, where the command that is asked about sets it."""

@@ -160,12 +160,8 @@ class Definitions(Questions):
         if falls:
             base = start()
             here = frozenset({(origin, 0)}) if several else FREE
-            for conditions in falls:
-                for picks, doubt in self.conditions(conditions, frame, here)[:6]:
-                    for alt in base:
-                        merged = alt.under(picks)
-                        if merged is not None:
-                            out.append(merged.doubting(doubt))
+            states = [state for conditions in falls for state in self.conditions(conditions, frame, here)[:6]]
+            out.extend(merged.doubting(doubt) for picks, doubt in states for alt in base if (merged := alt.under(picks)) is not None)
         if merges:
             out = _doubted(out)
         if fallbacks and (not out or any(isinstance(a.value, Absent) for a in out)):

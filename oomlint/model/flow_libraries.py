@@ -96,6 +96,10 @@ class FlowLibraries(FlowValues):
             return (args[0].copied() if last == "deepcopy" else args[0]).having(home=()) if args else UNKNOWN
         if name in _JOINS:
             return _together(args)
+        return self._object_of_library(name, node, args, state)
+
+    def _object_of_library(self, name: str, node: cst.Call, args: list[TensorState], state: State) -> TensorState:
+        last = name.rpartition(".")[2]
         made = self.made_outside(name, node, self.act.frame)
         if made.kind is ValueKind.MODULE and not name.startswith("torch.nn.Sequential"):
             made = next((held for held in args if held.kind is ValueKind.MODULE), made)  # what it wraps

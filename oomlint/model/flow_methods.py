@@ -101,6 +101,28 @@ class FlowMethods(FlowModules):
 
     def _tensor_method(self, node: cst.Call, method: str, base: TensorState, args: list[TensorState], state: State) -> TensorState:
         self._note_write(node, method, base, args, state)
+        done = self._done_to_graph(node, method, base, args, state)
+        if done is not None:
+            return done
+        if method not in OF_DICTS | {"append", "extend"} and isinstance(node.func, cst.Attribute):
+            self.note_tensor(node.func.value, base)
+        if base.kind is ValueKind.OPAQUE and method in OF_DICTS:
+            return self._of_batch(method, base, args, state)
+        proven = base.having(kind=ValueKind.TENSOR, sure=True) if base.kind is ValueKind.OPAQUE else base
+        moved = self._moved(node, method, base, proven, state)
+        if moved is not None:
+            return moved
+        computed = self._computed(node, method, base, proven)
+        if computed is not None:
+            return computed
+        if method.endswith("_") and not method.startswith("_"):
+            return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)
+        if method in {"append", "extend"} and base.kind is ValueKind.OPAQUE:
+            return PLAIN
+        return mixed([proven, *args]).having(kind=proven.kind, home=(), sure=proven.sure)
+
+    def _done_to_graph(self, node: cst.Call, method: str, base: TensorState, args: list[TensorState], state: State) -> TensorState | None:
+        """What a method gives that asks for gradients, computes them or cuts them off; also what has none, like a number."""
         if method in {"eval", "train"} and not node.args and base.kind is not ValueKind.ARRAY:
             return self._made_ready(node, method, base, state)  # `build(name).cuda().eval()`
         if method == "backward":
@@ -118,18 +140,26 @@ class FlowMethods(FlowModules):
             if method == "detach_" and base.home:
                 state.env[base.home] = cut
             return cut.having(home=())
-        if method not in OF_DICTS | {"append", "extend"} and isinstance(node.func, cst.Attribute):
-            self.note_tensor(node.func.value, base)
-        proven = base.having(kind=ValueKind.TENSOR, sure=True) if base.kind is ValueKind.OPAQUE and method not in OF_DICTS else base
-        if method == "update" and base.kind is ValueKind.OPAQUE and args:
+        return None
+
+    def _of_batch(self, method: str, base: TensorState, args: list[TensorState], state: State) -> TensorState:
+        """What a method of dictionaries gives of a batch of unknown structure."""
+        if method == "update" and args:
             if base.home:
                 added = args[0]
                 state.env[base.home] = base.having(
                     graph=max(base.graph, added.carries), sources=base.sources | added.all_sources, tags=base.tags | added.all_tags
                 )
             return PLAIN
-        if method in OF_DICTS and base.kind is ValueKind.OPAQUE:
-            return _of_batch(method, base)
+        part = base.having(home=())
+        if method == "items":
+            return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, part)]))
+        if method == "values":
+            return TensorState(ValueKind.ITERABLE, each=part)
+        return PLAIN if method == "keys" else part
+
+    def _moved(self, node: cst.Call, method: str, base: TensorState, proven: TensorState, state: State) -> TensorState | None:
+        """What a method gives that keeps the numbers, on another device, in another type or in memory of its own."""
         if method in {"numpy", "__array__"}:
             if base.graph is Graph.YES:
                 self.used(node, state, AS_ARRAY, base)
@@ -143,17 +173,20 @@ class FlowMethods(FlowModules):
         if method in {"clone", "copy", "contiguous", "pin_memory"}:
             own = method != "contiguous"
             return proven.having(storage=Storage.OWN if own else base.storage, view=base.view and not own, home=())
-        if method in CASTS:
-            integer = any("int" in self.code(arg.value) or "bool" in self.code(arg.value) for arg in node.args)
-            if integer:
-                made = proven.without_graph(
-                    size=min(base.size, SampleSize.SMALL) if base.size is not SampleSize.DENSE else base.size, storage=Storage.OWN, home=()
-                )
-                return pixels(made) if any(self.code(arg.value).endswith(PIXELS) for arg in node.args) else made
-            copies = method in {"astype", "double", "half"}
-            return proven.having(
-                moved=f"{method}()" if base.graph else base.moved, storage=Storage.OWN if copies else base.storage, view=base.view and not copies, home=()
-            )
+        return self._cast(node, method, base, proven) if method in CASTS else None
+
+    def _cast(self, node: cst.Call, method: str, base: TensorState, proven: TensorState) -> TensorState:
+        if any("int" in self.code(arg.value) or "bool" in self.code(arg.value) for arg in node.args):
+            size = min(base.size, SampleSize.SMALL) if base.size is not SampleSize.DENSE else base.size
+            made = proven.without_graph(size=size, storage=Storage.OWN, home=())
+            return pixels(made) if any(self.code(arg.value).endswith(PIXELS) for arg in node.args) else made
+        copies = method in {"astype", "double", "half"}
+        return proven.having(
+            moved=f"{method}()" if base.graph else base.moved, storage=Storage.OWN if copies else base.storage, view=base.view and not copies, home=()
+        )
+
+    def _computed(self, node: cst.Call, method: str, base: TensorState, proven: TensorState) -> TensorState | None:
+        """What a method gives that compares, picks, reduces or rearranges numbers."""
         if method in SMALL_METHODS:
             found = proven.without_graph(storage=Storage.OWN, view=False, home=(), moved="")
             if method in COMPARES:
@@ -173,23 +206,7 @@ class FlowMethods(FlowModules):
             return reduced_along(proven.having(storage=Storage.OWN, view=False, home=(), moved=""), node, 0)
         if method in {"sigmoid", "softmax"}:
             return proven.having(storage=Storage.OWN, view=False, home=(), moved="unit")
-        if method in VIEWS:
-            parts = method in {"chunk", "split", "unbind"}
-            part = base.size is SampleSize.DENSE
-            found = proven.having(
-                home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved, dims=viewed(method, node, 0, base.dims)
-            )
-            if ((method in AXIS_ORDERS and found.dims >= MAP) or is_spread(method, node, 0)) and base.size is not SampleSize.SCALAR:
-                found = found.having(size=SampleSize.DENSE)  # whatever it is called
-            elif base.size is SampleSize.LEFT and is_flat(method, node, 0):
-                found = found.having(size=SampleSize.DENSE)
-            return TensorState(ValueKind.PACK, inside=found.having(view=base.view or part), sure=True) if parts else found
-        if method.endswith("_") and not method.startswith("_"):
-            return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)
-        if method in {"append", "extend"} and base.kind is ValueKind.OPAQUE:
-            return PLAIN
-        found = mixed([proven, *args])
-        return found.having(kind=proven.kind, home=(), sure=proven.sure)
+        return _rearranged(node, method, base, proven) if method in VIEWS else None
 
     def _made_ready(self, node: cst.Call, method: str, base: TensorState, state: State) -> TensorState:
         """What ``eval()`` of something unknown gives: only modules are put into evaluation, and give themselves. Who trains may give anything."""
@@ -324,7 +341,6 @@ class FlowMethods(FlowModules):
     def method_of_unknown(self, node: cst.Call, func: cst.Attribute, base: TensorState, args: list[TensorState], state: State) -> TensorState:
         """A method of something that nobody knows: what its name says."""
         method = func.attr.value
-        word = names.last_name(func.value)
         self._note_write(node, method, base, args, state)
         if method in IN_PLACE and base.home:
             return mixed([base, *args]).having(kind=base.kind, home=base.home)
@@ -342,6 +358,19 @@ class FlowMethods(FlowModules):
             return PLAIN
         if method in _OF_TENSORS:
             return self._tensor_method(node, method, base.having(kind=ValueKind.TENSOR, home=()), args, state)
+        kept = self._kept_by_unknown(node, method, base, args, state)
+        if kept is not None:
+            return kept
+        if method in {"eval", "train"} and not node.args:
+            return self._made_ready(node, method, base, state)
+        if method in {"next", "__next__"}:
+            return base.each or batch() if base.kind is ValueKind.ITERABLE else UNKNOWN
+        if isinstance(base.value, ExternalCall) and base.value.name.startswith(_WITHOUT_GRADIENTS):
+            return TensorState(ValueKind.OPAQUE, size=SampleSize.DENSE, storage=Storage.OWN)
+        return self._run_by_unknown(node, func, args, state)
+
+    def _kept_by_unknown(self, node: cst.Call, method: str, base: TensorState, args: list[TensorState], state: State) -> TensorState | None:
+        """What a method of containers gives and does, as its name says."""
         if method in _APPENDS and args and base.home and base.kind is ValueKind.OBJECT and base.value is not None:
             return UNKNOWN  # an object with an `append` of its own: a writer, a file
         if method in _APPENDS and args and base.home:
@@ -363,8 +392,6 @@ class FlowMethods(FlowModules):
         if method in _TAKES and base.home:
             self.was_reset(node, state, base.home, bound=True)
             return UNKNOWN
-        if method in {"eval", "train"} and not node.args:
-            return self._made_ready(node, method, base, state)
         if method == "items":
             return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, base.having(home=(*base.home, "*") if base.home else ()))]))
         if method == "values" and not node.args:
@@ -373,10 +400,12 @@ class FlowMethods(FlowModules):
             key = constant_key(node.args[0].value)
             path = (*base.home, key if isinstance(key, str | int) else "*")
             return state.env.get(path) or (args[1] if method == "setdefault" and len(args) > 1 else UNKNOWN).having(home=path)
-        if method in {"next", "__next__"}:
-            return base.each or batch() if base.kind is ValueKind.ITERABLE else UNKNOWN
-        if isinstance(base.value, ExternalCall) and base.value.name.startswith(_WITHOUT_GRADIENTS):
-            return TensorState(ValueKind.OPAQUE, size=SampleSize.DENSE, storage=Storage.OWN)
+        return None
+
+    def _run_by_unknown(self, node: cst.Call, func: cst.Attribute, args: list[TensorState], state: State) -> TensorState:
+        """What a method gives that may run a module, a loss or an optimizer."""
+        method = func.attr.value
+        word = names.last_name(func.value)
         if state.evaluating and self.is_module_name(func.value) and self.is_pass(node, args):
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(word) is not None), state, args, by=word)
         if LOSS_NAME.search(method):
@@ -399,14 +428,17 @@ def takes_data(args: list[TensorState]) -> bool:
     return not args or any(held.kind not in {ValueKind.PLAIN, ValueKind.MODULE} for held in args)
 
 
-def _of_batch(method: str, base: TensorState) -> TensorState:
-    """What ``items``, ``get`` and their like give of a batch of unknown structure."""
-    part = base.having(home=())
-    if method == "items":
-        return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, part)]))
-    if method == "values":
-        return TensorState(ValueKind.ITERABLE, each=part)
-    return PLAIN if method == "keys" else part
+def _rearranged(node: cst.Call, method: str, base: TensorState, proven: TensorState) -> TensorState:
+    """What a method gives that looks at the same numbers in another shape."""
+    part = base.size is SampleSize.DENSE
+    found = proven.having(home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved, dims=viewed(method, node, 0, base.dims))
+    if ((method in AXIS_ORDERS and found.dims >= MAP) or is_spread(method, node, 0)) and base.size is not SampleSize.SCALAR:
+        found = found.having(size=SampleSize.DENSE)  # whatever it is called
+    elif base.size is SampleSize.LEFT and is_flat(method, node, 0):
+        found = found.having(size=SampleSize.DENSE)
+    if method in {"chunk", "split", "unbind"}:
+        return TensorState(ValueKind.PACK, inside=found.having(view=base.view or part), sure=True)
+    return found
 
 
 def _on_host(base: TensorState, proven: TensorState, written: str) -> TensorState:

@@ -268,6 +268,11 @@ class FlowModules(FlowLayers):
             return part_of(base)
         if method in {"parameters", "named_parameters", "buffers", "state_dict"}:
             return UNKNOWN
+        return self._own_method(node, func, base, args, state)
+
+    def _own_method(self, node: cst.Call, func: cst.Attribute, base: TensorState, args: list[TensorState], state: State) -> TensorState:
+        """What a method gives that torch's modules do not have: that of the project's class, else what its name says."""
+        method = func.attr.value
         this = instance_of(base)
         if this is not None:
             own = self.evaluator.method(this, method)

@@ -71,17 +71,8 @@ class FlowValues(FlowDefinitions):
             return self._subscript(node, state)
         if isinstance(node, cst.BaseNumber | cst.BaseString):
             return PLAIN
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply) and _has_no_content(node.left):
-            return TensorState(ValueKind.PACK, sure=True)  # `[None] * n`: places that are filled later
         if isinstance(node, cst.BinaryOperation):
-            left, right = self.value(node.left, state), self.value(node.right, state)
-            if ValueKind.TENSOR in {left.kind, right.kind} or ValueKind.OPAQUE is left.kind is right.kind:
-                self.note_tensor(node.left, left)
-                self.note_tensor(node.right, right)
-            if isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List):
-                return TensorState(ValueKind.PACK, sure=True, inside=left.any())  # `[0] * n`
-            found = _arithmetic(left, right)
-            return found.unrecorded() if state.mode is Mode.OFF else found
+            return self._binary(node, state)
         if isinstance(node, cst.UnaryOperation):
             operand = self.value(node.expression, state)
             return PLAIN if isinstance(node.operator, cst.Not) else mixed([operand]) if operand.tensorlike else operand
@@ -90,13 +81,7 @@ class FlowValues(FlowDefinitions):
         if isinstance(node, cst.BooleanOperation):
             return join(self.value(node.left, state), self.value(node.right, state))
         if isinstance(node, cst.IfExp):
-            self.value(node.test, state)
-            verdicts = self.verdicts(node.test, state)
-            if len(verdicts) == 1:
-                return self.value(node.body if True in verdicts else node.orelse, state)
-            sides = ((node.body, True), (node.orelse, False))
-            then, other = (self.value(side, self.assuming(node.test, state, came_out=way)) for side, way in sides)
-            return either(then, other)
+            return self._conditional(node, state)
         if isinstance(node, cst.Tuple | cst.List | cst.Set):
             return self._display(node, state)
         if isinstance(node, cst.Dict):
@@ -116,6 +101,27 @@ class FlowValues(FlowDefinitions):
             self.act.source = self.act.source or next((loop.loader or SOME_LOADER for loop in inner if loop.named), None)
             return UNKNOWN
         return UNKNOWN
+
+    def _binary(self, node: cst.BinaryOperation, state: State) -> TensorState:
+        if isinstance(node.operator, cst.Multiply) and _has_no_content(node.left):
+            return TensorState(ValueKind.PACK, sure=True)  # `[None] * n`: places that are filled later
+        left, right = self.value(node.left, state), self.value(node.right, state)
+        if ValueKind.TENSOR in {left.kind, right.kind} or ValueKind.OPAQUE is left.kind is right.kind:
+            self.note_tensor(node.left, left)
+            self.note_tensor(node.right, right)
+        if isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List):
+            return TensorState(ValueKind.PACK, sure=True, inside=left.any())  # `[0] * n`
+        found = _arithmetic(left, right)
+        return found.unrecorded() if state.mode is Mode.OFF else found
+
+    def _conditional(self, node: cst.IfExp, state: State) -> TensorState:
+        self.value(node.test, state)
+        verdicts = self.verdicts(node.test, state)
+        if len(verdicts) == 1:
+            return self.value(node.body if True in verdicts else node.orelse, state)
+        sides = ((node.body, True), (node.orelse, False))
+        then, other = (self.value(side, self.assuming(node.test, state, came_out=way)) for side, way in sides)
+        return either(then, other)
 
     def _comparison(self, node: cst.Comparison, state: State) -> TensorState:
         operands = [node.left, *(part.comparator for part in node.comparisons)]

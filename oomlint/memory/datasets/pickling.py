@@ -150,7 +150,7 @@ def _local(function: FunctionRef) -> bool:
     return isinstance(function.scope.node, cst.Lambda) or (function.scope.parent is not None and function.scope.parent.is_function)
 
 
-def _case(
+def _case(  # noqa: PLR0913 - what a case is told of, each by its name
     loader: Loader,
     workers: Alternative,
     methods: StartMethods,

@@ -83,7 +83,7 @@ def find(
     }
 
 
-def measure(
+def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     path: str,
     root: str,
     function: str,

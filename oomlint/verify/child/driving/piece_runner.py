@@ -140,7 +140,7 @@ class Outcome:
     key: str = ""  # of the statement of the piece that raised
 
 
-def run(
+def run(  # noqa: PLR0913 - how a piece is run, each by its name
     program: Program,
     state: State,
     *,
