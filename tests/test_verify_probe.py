@@ -16,7 +16,7 @@ np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 from oomlint.verify.child.measuring import fake_cuda  # noqa: E402 - not without torch
-from oomlint.verify.child.measuring.tensor_census import Growth  # noqa: E402 - likewise
+from oomlint.verify.child.measuring.tensor_census import StepGrowth  # noqa: E402 - likewise
 from oomlint.verify.thresholds import rate  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
@@ -129,9 +129,9 @@ CONTROLS: dict[str, Callable[[Loop], Any]] = {
 }
 
 
-def measure(step: Callable[[Loop], Any], batch: int, **options: Any) -> tuple[Growth, dict[str, float]]:
+def measure(step: Callable[[Loop], Any], batch: int, **options: Any) -> tuple[StepGrowth, dict[str, float]]:
     loop = Loop(batch)
-    with Growth(**options) as growth:
+    with StepGrowth(**options) as growth:
         for _ in range(STEPS):
             growth.step()
             step(loop)
@@ -217,7 +217,7 @@ def test_it_may_begin_where_gradients_are_off(mode: Any) -> None:
 
 
 def test_errors_of_autograd_come_through() -> None:
-    with Growth():
+    with StepGrowth():
         value = (torch.ones(3, requires_grad=True) ** 2).sum()
         value.backward()
         with pytest.raises(RuntimeError, match="backward through the graph a second time"):
@@ -226,17 +226,17 @@ def test_errors_of_autograd_come_through() -> None:
 
 def test_frozen_objects_are_free_again_unless_they_were_frozen_before() -> None:
     gc.unfreeze()
-    with Growth() as growth:
+    with StepGrowth() as growth:
         growth.step()
     assert gc.get_freeze_count() == 0
     gc.freeze()
-    with Growth():
+    with StepGrowth():
         pass
     assert gc.get_freeze_count() > 0
 
 
 def test_nothing_is_counted_in_a_forked_process() -> None:
-    with Growth() as growth:
+    with StepGrowth() as growth:
         growth.step()
         read, written = os.pipe()
         child = os.fork()
@@ -257,7 +257,7 @@ def test_nothing_is_counted_in_a_forked_process() -> None:
 
 def on_device(step: Callable[[Any, list[Any]], Any]) -> tuple[float, float]:
     kept: list[Any] = []
-    with fake_cuda.Pretend(), Growth() as growth:
+    with fake_cuda.Pretend(), StepGrowth() as growth:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).to(device)
         for _ in range(STEPS):
@@ -342,7 +342,7 @@ def test_the_probe_itself_is_cheap_to_import() -> None:
 
 def test_an_operation_that_saves_its_own_output_keeps_nothing() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sigmoid(), torch.nn.Tanh(), torch.nn.ReLU(), torch.nn.Softmax(dim=1))
-    with Growth() as growth:
+    with StepGrowth() as growth:
         for _ in range(12):
             growth.step()
             model(torch.ones(2, 4)).exp().sum().backward()

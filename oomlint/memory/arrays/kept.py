@@ -157,151 +157,152 @@ class Kept(KeptIndexes):
 
     def _follow(self, search: KeptSearch, module: Module, node: cst.CSTNode, going: Going) -> None:
         """Follow the value of ``node`` to the statement that it is part of, and on from there."""
-        walk = module.walk
-        while True:
+        step: tuple[cst.CSTNode, Going] | None = (node, going)
+        while step is not None:
             search.steps += 1
-            if search.steps > STEPS:
+            parent = module.walk.parents.get(step[0])
+            if search.steps > STEPS or parent is None:
                 return
-            parent = walk.parents.get(node)
-            match parent:
-                case None:
-                    return
-                case cst.Attribute():
-                    onto = self._attribute_of(walk, parent, going)
-                    if onto is None:
-                        return
-                    going = replace(onto.doing(DataTransform.READS, module, parent) if parent.attr.value == "values" else onto, keys=())
-                case cst.Call():  # a method of the value, or what an argument gives
-                    if going.fields:
-                        inner = self._of_holder(search, module, parent, node, going)
-                        if inner is None:
-                            return
-                        node, going = parent, inner
-                        continue
-                    going = replace(going, opened=False)  # whatever a method gives of a picture, that is decoded
-                    self._met(search, module, parent, node, going)
-                    if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
-                        going = going.doing(DataTransform.LISTS, module, parent)
-                    if isinstance(node, cst.Attribute) and node.attr.value in READING:
-                        going = going.doing(DataTransform.READS, module, parent)
-                    if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
-                        going = self.moved_by(search, module, parent, going)
-                    keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
-                    if isinstance(node, cst.Attribute) and not keeps and not (node.attr.value == "get" and not parent.args):
-                        going = replace(going, hazy=True)
-                    if not keeps and search.origin is not None and is_object(search.origin[1]) and works_on(parent):
-                        return  # an object from a file, say a network, gives something of what it is handed
-                    small = isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0))
-                    if small and not (search.pickled and not going.part and isinstance(node, cst.Attribute) and node.attr.value == "item"):
-                        return
-                case cst.Arg():
-                    call = walk.parents[parent]
-                    if not isinstance(call, cst.Call):
-                        return
-                    self._met(search, module, call, parent, going)
-                    onward = self.follow_argument(search, module, call, parent, going)
-                    if onward is None:
-                        return
-                    going = onward
-                    if (one := one_of_zipped(walk, call, parent)) is not None:
-                        self._rounds(search, module, *one, going)
-                        return
-                    node = call
-                    continue
-                case cst.Subscript():
-                    if node is not parent.value:
-                        return
-                    if self.picks_number(search, module, parent) or self.picks_line(search, parent, going):
-                        return
-                    if picks_some(parent) and not is_target(module, parent):
-                        self.picked(search, module, parent, going)
-                    inner = self._subscript(module, parent, going)
-                    if inner is None or going.in_object:
-                        return
-                    going = self._element(going, inner) if isinstance(parent.slice[0].slice, cst.Index) else inner
-                case cst.Element() | cst.StarredElement() | cst.DictElement() | cst.StarredDictElement():
-                    holder = walk.parents[parent]
-                    if (
-                        isinstance(holder, cst.Tuple)
-                        and isinstance(parent, cst.Element)
-                        and isinstance(walk.parents.get(holder), cst.Return | cst.Yield | cst.Assign)
-                    ):
-                        going = replace(going, index=list(holder.elements).index(parent))
-                    else:
-                        going = going.held_by(EACH)
-                    if isinstance(parent, cst.DictElement):
-                        if node is parent.key:
-                            return
-                        going = going.under(parent.key)
-                        if isinstance(parent.key, cst.SimpleString):
-                            going = going.named(str(parent.key.evaluated_value))
-                    if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(walk.parents.get(holder), cst.Arg)):
-                        going = replace(going, listed=True, mixed=going.mixed or self.is_mixed(module, holder, parent))
-                    node = holder
-                    continue
-                case cst.BinaryOperation():
-                    self._met(search, module, parent, node, going)
-                    if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right) and not going.retyped:
-                        going = going.doing(DataTransform.SCALES, module, parent)
-                    going = _computed(module, parent, node, going)
-                case cst.Comparison() | cst.FormattedStringExpression() | cst.Assert() | cst.Del() | cst.Index() | cst.Slice() | cst.While():
-                    return
-                case cst.IfExp():
-                    if node is parent.test:
-                        return
-                case cst.If():
-                    return
-                case cst.Lambda():
-                    if node is parent.body:
-                        self._out_of_lambda(search, module, parent, going)
-                    return
-                case cst.FunctionDef() | cst.ClassDef():
-                    return
-                case cst.ListComp() | cst.SetComp() | cst.GeneratorExp() | cst.DictComp():
-                    if isinstance(parent, cst.DictComp) and node is parent.key:
-                        return
-                    going = replace(
-                        going,
-                        collected=going.collected or (going.part and not self.as_it_is(module, node)),
-                        part=False,
-                        listed=going.listed or isinstance(parent, cst.ListComp),
-                    ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
-                    going = going.held_by(EACH)
-                case cst.CompFor():
-                    if node is parent.iter:
-                        self._rounds(search, module, parent, parent.target, going)
-                    return
-                case cst.For():
-                    if node is parent.iter:
-                        self._rounds(search, module, parent, parent.target, going)
-                    return
-                case cst.WithItem():
-                    if parent.asname is not None and isinstance(parent.asname.name, cst.Name):
-                        self.follow_name(search, module, walk.scope_at(parent), parent.asname.name.value, parent, going)
-                    return
-                case cst.Assign():
-                    for target in parent.targets:
-                        self.follow_target(search, module, parent, target.target, going)
-                    return
-                case cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr():
-                    if isinstance(parent, cst.AugAssign) and self._sums(module, parent):
-                        return  # as large as one of them
-                    if isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign):  # `rows += more`
-                        going = going.gathered_by(self.gathering(module, parent), module, parent, part=going.part)
-                    self.follow_target(search, module, parent, parent.target, going)
-                    if not isinstance(parent, cst.NamedExpr):
-                        return
-                case cst.Return():
-                    self.follow_out(search, module, walk.scope_at(parent), going)
-                    return
-                case cst.Yield():
-                    self.follow_out(search, module, walk.scope_at(parent), replace(going, index=None).held_by(EACH))
-                    return
-                case cst.BaseExpression() | cst.From():
-                    pass
-                case _:
-                    return
-            node = parent
+            step = self._step(search, module, *step, parent)
+
+    def _step(self, search: KeptSearch, module: Module, node: cst.CSTNode, going: Going, parent: cst.CSTNode) -> tuple[cst.CSTNode, Going] | None:
+        """The expression around ``node`` that has its value, and how; ``None`` where the value ends, or is followed elsewhere."""
+        match parent:
+            case cst.Attribute():
+                onto = self._attribute_of(module.walk, parent, going)
+                if onto is None:
+                    return None
+                return parent, replace(onto.doing(DataTransform.READS, module, parent) if parent.attr.value == "values" else onto, keys=())
+            case cst.Call():
+                return self._call_of(search, module, node, going, parent)
+            case cst.Arg():
+                return self._argument_of(search, module, going, parent)
+            case cst.Subscript() if node is parent.value:
+                return self._subscript_of(search, module, going, parent)
+            case cst.Element() | cst.StarredElement() | cst.DictElement() | cst.StarredDictElement():
+                return self._display_of(module, node, going, parent)
+            case cst.BinaryOperation():
+                self._met(search, module, parent, node, going)
+                if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right) and not going.retyped:
+                    going = going.doing(DataTransform.SCALES, module, parent)
+                return parent, _computed(module, parent, node, going)
+            case cst.IfExp():
+                return (parent, going) if node is not parent.test else None
+            case cst.ListComp() | cst.SetComp() | cst.GeneratorExp() | cst.DictComp():
+                return self._comprehension_of(module, node, going, parent) if not (isinstance(parent, cst.DictComp) and node is parent.key) else None
+            case cst.Subscript() | cst.Comparison() | cst.FormattedStringExpression() | cst.Lambda():
+                if isinstance(parent, cst.Lambda) and node is parent.body:
+                    self._out_of_lambda(search, module, parent, going)
+                return None
+            case cst.NamedExpr():
+                self.follow_target(search, module, parent, parent.target, going)
+                return parent, going
+            case cst.Yield():
+                self.follow_out(search, module, module.walk.scope_at(parent), replace(going, index=None).held_by(EACH))
+                return None
+            case cst.BaseExpression() | cst.From():
+                return parent, going
+            case _:
+                self._into_statement(search, module, node, going, parent)
+                return None
+
+    def _call_of(self, search: KeptSearch, module: Module, node: cst.CSTNode, going: Going, call: cst.Call) -> tuple[cst.CSTNode, Going] | None:
+        """A method of the value, or what an argument gives."""
+        if going.fields:
+            inner = self._of_holder(search, module, call, node, going)
+            return (call, inner) if inner is not None else None
+        going = replace(going, opened=False)  # whatever a method gives of a picture, that is decoded
+        self._met(search, module, call, node, going)
+        method = node.attr.value if isinstance(node, cst.Attribute) else None
+        if method in {"tolist", "to_dict"}:
+            going = going.doing(DataTransform.LISTS, module, call)
+        if method in READING:
+            going = going.doing(DataTransform.READS, module, call)
+        if method is not None and not going.part and self.moves(module, call):
+            going = self.moved_by(search, module, call, going)
+        keeps = method in KEEPS or (search.meets is not None and method in _SAME_ROWS)
+        if method is not None and not keeps and not (method == "get" and not call.args):
+            going = replace(going, hazy=True)
+        if not keeps and search.origin is not None and is_object(search.origin[1]) and works_on(call):
+            return None  # an object from a file, say a network, gives something of what it is handed
+        small = method in _SMALL_METHODS and not (going.part and keeps_axes(call, of=0))
+        return (call, going) if not small or (search.pickled and not going.part and method == "item") else None
+
+    def _argument_of(self, search: KeptSearch, module: Module, going: Going, arg: cst.Arg) -> tuple[cst.CSTNode, Going] | None:
+        call = module.walk.parents[arg]
+        if not isinstance(call, cst.Call):
+            return None
+        self._met(search, module, call, arg, going)
+        onward = self.follow_argument(search, module, call, arg, going)
+        if onward is None:
+            return None
+        if (one := one_of_zipped(module.walk, call, arg)) is not None:
+            self._rounds(search, module, *one, onward)
+            return None
+        return call, onward
+
+    def _subscript_of(self, search: KeptSearch, module: Module, going: Going, node: cst.Subscript) -> tuple[cst.CSTNode, Going] | None:
+        if self.picks_number(search, module, node) or self.picks_line(search, node, going):
+            return None
+        if picks_some(node) and not is_target(module, node):
+            self.picked(search, module, node, going)
+        inner = self._subscript(module, node, going)
+        if inner is None or going.in_object:
+            return None
+        return node, self._element(going, inner) if isinstance(node.slice[0].slice, cst.Index) else inner
+
+    def _display_of(
+        self,
+        module: Module,
+        node: cst.CSTNode,
+        going: Going,
+        element: cst.Element | cst.StarredElement | cst.DictElement | cst.StarredDictElement,
+    ) -> tuple[cst.CSTNode, Going] | None:
+        """The tuple, list, set or dictionary that is written around the value."""
+        parents = module.walk.parents
+        holder = parents[element]
+        if isinstance(holder, cst.Tuple) and isinstance(element, cst.Element) and isinstance(parents.get(holder), cst.Return | cst.Yield | cst.Assign):
+            going = replace(going, index=list(holder.elements).index(element))
+        else:
+            going = going.held_by(EACH)
+        if isinstance(element, cst.DictElement):
+            if node is element.key:
+                return None
+            going = going.under(element.key)
+            if isinstance(element.key, cst.SimpleString):
+                going = going.named(str(element.key.evaluated_value))
+        if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(parents.get(holder), cst.Arg)):
+            going = replace(going, listed=True, mixed=going.mixed or self.is_mixed(module, holder, element))
+        return holder, going
+
+    def _comprehension_of(self, module: Module, node: cst.CSTNode, going: Going, parent: cst.BaseComp) -> tuple[cst.CSTNode, Going]:
+        gathered = replace(
+            going,
+            collected=going.collected or (going.part and not self.as_it_is(module, node)),
+            part=False,
+            listed=going.listed or isinstance(parent, cst.ListComp),
+        ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
+        return parent, gathered.held_by(EACH)
+
+    def _into_statement(self, search: KeptSearch, module: Module, node: cst.CSTNode, going: Going, parent: cst.CSTNode) -> None:
+        """Follow the value from the statement that it is part of."""
+        walk = module.walk
+        match parent:
+            case cst.CompFor() | cst.For() if node is parent.iter:
+                self._rounds(search, module, parent, parent.target, going)
+            case cst.WithItem() if parent.asname is not None and isinstance(parent.asname.name, cst.Name):
+                self.follow_name(search, module, walk.scope_at(parent), parent.asname.name.value, parent, going)
+            case cst.Assign():
+                for target in parent.targets:
+                    self.follow_target(search, module, parent, target.target, going)
+            case cst.AugAssign() if self._sums(module, parent):
+                pass  # as large as one of them
+            case cst.AnnAssign() | cst.AugAssign():
+                if isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign):  # `rows += more`
+                    going = going.gathered_by(self.gathering(module, parent), module, parent, part=going.part)
+                self.follow_target(search, module, parent, parent.target, going)
+            case cst.Return():
+                self.follow_out(search, module, walk.scope_at(parent), going)
 
     def _sums(self, module: Module, node: cst.AugAssign) -> bool:
         """Whether numbers are added up, and no list gets longer: what is added to begins as a number."""

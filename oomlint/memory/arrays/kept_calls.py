@@ -129,23 +129,7 @@ class KeptCalls(KeptNames):
         walk = module.walk
         of_arrays = last in _BY_LIBRARY and self._is_of_arrays(module, call)
         if isinstance(call.func, cst.Attribute) and last in PUTS_IN and not of_arrays and not self._is_own(module, call):
-            position = 0 if last not in {"insert", "setdefault"} else 1
-            if arg.keyword is None and list(call.args).index(arg) != position:
-                return None
-            self.follow_target(
-                search,
-                module,
-                call,
-                call.func.value,
-                replace(
-                    going,
-                    collected=going.collected or (going.part and not self.as_it_is(module, arg.value)),
-                    rebuilt=going.rebuilt or going.part,
-                    part=False,
-                    listed=last == "append",
-                    fields=going.fields if last in {"extend", "update"} else going.held_by(EACH).fields,
-                ).gathered_by(self.gathering(module, call), module, call, part=going.part),
-            )
+            self._put_in(search, module, call, call.func, arg, going)
             return None
         if last in _SAVING and search.inside is None:
             self._saved(search, module, call, arg, going)
@@ -167,17 +151,7 @@ class KeptCalls(KeptNames):
             going = replace(going, mixed=False)
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
             going = replace(going.named(arg.keyword.value), keys=(*going.keys, (arg.keyword.value, arg.keyword.value)))
-        listed = going.listed and not (going.mixed or going.fields) and not self._of_references(module, call)  # what references are of is not copied
-        if listed and call.args and call.args[0] is arg and self.joins(module, call):
-            # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
-            shown = isinstance(arg.value, cst.List | cst.Tuple)
-            does = DataTransform.JOINS if going.many or not shown else DataTransform.COPIES
-            few = going.part or going.some or last in MAKES
-            going = replace(going if does is DataTransform.COPIES and few else going.doing(does, module, call), listed=False)
-            if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
-                search.joined.append(going.kept_by(module, call, f"what `{names.dotted(call.func)}` makes", live=True))
-        elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
-            going = going.doing(DataTransform.COPIES, module, call)
+        going = self._joined(search, module, call, arg, going)
         if search.inside is not None:  # an object is something else than what it was made of
             return self._inside(module, call, arg, going, pools=search.pools)
         frame = self.evaluator.calls.plain_frame(module, walk.scope_at(call))
@@ -197,18 +171,55 @@ class KeptCalls(KeptNames):
             if isinstance(value, ExternalCall) and names.canonical(value.name) == RUNS_JOBS:
                 return replace(going, index=None, listed=True)  # the results of the jobs, in their order
             if isinstance(value, External):
-                if value.name in _DRAWS and call.args and call.args[0] is arg:
-                    self.picked(search, module, call, going)
-                if names.canonical(value.name) == PICTURE_OF_ARRAY:
-                    going = going.doing(DataTransform.PICTURES, module, call)
-                if _WIDENS.match(value.name) and not going.retyped and _interpolates(call):
-                    going = going.doing(DataTransform.SCALES, module, call)
-                if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
-                    going = going.doing(DataTransform.READS, module, call)
-                if value.name.startswith("torch.") and not going.part and self.moves(module, call):
-                    going = self.moved_by(search, module, call, going)
-                return self._given_by(going, call, known=_keeps_size(value.name))
+                return self._library_gives(search, module, value, call, arg, going)
         return self._given_by(going, call, known=last in KEEPS)
+
+    def _library_gives(self, search: KeptSearch, module: Module, function: External, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """What a function of a library gives of the value."""
+        last = names.last_name(call.func)
+        if function.name in _DRAWS and call.args and call.args[0] is arg:
+            self.picked(search, module, call, going)
+        if names.canonical(function.name) == PICTURE_OF_ARRAY:
+            going = going.doing(DataTransform.PICTURES, module, call)
+        if _WIDENS.match(function.name) and not going.retyped and _interpolates(call):
+            going = going.doing(DataTransform.SCALES, module, call)
+        if last in JOINS or last in _ARRAYS or function.name == "dask.compute":
+            going = going.doing(DataTransform.READS, module, call)
+        if function.name.startswith("torch.") and not going.part and self.moves(module, call):
+            going = self.moved_by(search, module, call, going)
+        return self._given_by(going, call, known=_keeps_size(function.name))
+
+    def _joined(self, search: KeptSearch, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going:
+        """What holds for the result of a call that makes one array of the value: of all the arrays of a list, or a copy of one."""
+        last = names.last_name(call.func)
+        listed = going.listed and not (going.mixed or going.fields) and not self._of_references(module, call)  # what references are of is not copied
+        if listed and call.args and call.args[0] is arg and self.joins(module, call):
+            # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
+            shown = isinstance(arg.value, cst.List | cst.Tuple)
+            does = DataTransform.JOINS if going.many or not shown else DataTransform.COPIES
+            few = going.part or going.some or last in MAKES
+            going = replace(going if does is DataTransform.COPIES and few else going.doing(does, module, call), listed=False)
+            if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
+                search.joined.append(going.kept_by(module, call, f"what `{names.dotted(call.func)}` makes", live=True))
+        elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
+            going = going.doing(DataTransform.COPIES, module, call)
+        return going
+
+    def _put_in(self, search: KeptSearch, module: Module, call: cst.Call, func: cst.Attribute, arg: cst.Arg, going: Going) -> None:
+        """Follow the value into the container that a method adds it to."""
+        last = func.attr.value
+        position = 0 if last not in {"insert", "setdefault"} else 1
+        if arg.keyword is None and list(call.args).index(arg) != position:
+            return
+        onward = replace(
+            going,
+            collected=going.collected or (going.part and not self.as_it_is(module, arg.value)),
+            rebuilt=going.rebuilt or going.part,
+            part=False,
+            listed=last == "append",
+            fields=going.fields if last in {"extend", "update"} else going.held_by(EACH).fields,
+        )
+        self.follow_target(search, module, call, func.value, onward.gathered_by(self.gathering(module, call), module, call, part=going.part))
 
     def joins(self, module: Module, call: cst.Call) -> bool:
         """Whether a call makes one array of several."""

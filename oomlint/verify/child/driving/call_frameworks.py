@@ -114,7 +114,7 @@ def _predicted(library: Any, options: dict[str, Any]) -> dict[str, Any]:
             return batch.float().repeat(WIDTH // len(batch))
 
     given: list[str] = []
-    with tensor_census.Growth(python=False, saved=False) as growth:
+    with tensor_census.StepGrowth(python=False, saved=False) as growth:
 
         class Watch(library.Callback):  # type: ignore[misc,unused-ignore]  # the same
             def on_predict_batch_end(self, trainer: Any, model: Any, outputs: Any, *_: Any) -> None:

@@ -42,7 +42,7 @@ def measure(
     loader_runs.processors(*processors)  # before the program asks
     symbolic_sweep.COUNTS[:] = counts if 0 in counts else [2, 0]
     loaded = tolerant_import.load(path, root)
-    session = Session(loaded.module, plan, own, counts)
+    session = CallSession(loaded.module, plan, own, counts)
     answers: list[dict[str, Any]] = []
 
     def run(known: dict[str, Any]) -> list[dict[str, Any]]:
@@ -66,10 +66,10 @@ def evaluated(module: ModuleType, plan: Mapping[str, Any], own: str, known: dict
     """What the cut-out call gives, whatever it makes. Raises Need, and what the user's program raises."""
     known = dict(known)
     stage = loader_runs.Stage(own, [2, 0], loader_runs.Samples("number"), None, replace=False, known=known)
-    return loader_runs.staged(stage, Session(module, plan, own, [2, 0]).function(known, stage))
+    return loader_runs.staged(stage, CallSession(module, plan, own, [2, 0]).function(known, stage))
 
 
-class Session:
+class CallSession:
     """A cut-out call, and the program that its names are of."""
 
     def __init__(self, module: ModuleType, plan: Mapping[str, Any], own: str, counts: list[int]) -> None:
@@ -304,7 +304,7 @@ def alive(path: str, root: str, plans: list[Mapping[str, Any]]) -> dict[str, Any
 
 
 def _first(module: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
-    session = Session(module, plan, "persistent_workers", [loader_runs.WORKERS])
+    session = CallSession(module, plan, "persistent_workers", [loader_runs.WORKERS])
     best: dict[str, Any] = {"loader": None, "error": {"type": "", "message": "control does not get to the call"}, "values": {}}
 
     def run(known: dict[str, Any]) -> Any:

@@ -42,7 +42,7 @@ def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts
     make, go, start, signature = DataLoader.__init__, DataLoader.__iter__, multiprocessing.process.BaseProcess.start, inspect.signature(DataLoader.__init__)
 
     def init(self: Any, *args: Any, **options: Any) -> None:
-        if isinstance(self, stub_objects.Loader):  # of our own making
+        if isinstance(self, stub_objects.StubLoader):  # of our own making
             make(self, *args, **options)
             return
         given = {name: deferred_value.settled(value) for name, value in signature.bind(self, *args, **options).arguments.items() if name != "self"}
@@ -128,7 +128,7 @@ def _stood_in(loader: Any, book: Book, path: str, given: dict[str, Any]) -> dict
     if tree is None:
         loader.__dict__["_unsettled"] = (book, path)
         tree = {"kind": "tensor", "path": path, "shape": [], "dtype": "float32"}
-    samples = stub_objects.Samples(tree, book.samples)
+    samples = stub_objects.StubSamples(tree, book.samples)
     samples.told = book, path
     kept = {name: given[name] for name in ("num_workers", "drop_last", "pin_memory", *LOADING) if isinstance(given.get(name), (bool, int, float, str))}
     shuffle = given.get("shuffle") is True and "sampler" not in given

@@ -219,7 +219,7 @@ class Meter:
     """What is read before each step and after the last one."""
 
     def __init__(self, readings: int) -> None:
-        self.growth = tensor_census.Growth(readings)
+        self.growth = tensor_census.StepGrowth(readings)
         self.counts = loader_patches.Counts()
         # Allocated beforehand: what the measurement keeps must not count as growth.
         self._own = {name: array("q", bytes(8 * readings)) for name in ("descriptors", "processes", "loaders", "iterators", "read")}

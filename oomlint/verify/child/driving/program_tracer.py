@@ -301,9 +301,9 @@ class Watcher:
     # -- measuring ----------------------------------------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        from oomlint.verify.child.measuring.tensor_census import Growth  # noqa: PLC0415 - it imports torch
+        from oomlint.verify.child.measuring.tensor_census import StepGrowth  # noqa: PLC0415 - it imports torch
 
-        self._growth = Growth(MEASURED + 1, saved=self.wanted.saved)
+        self._growth = StepGrowth(MEASURED + 1, saved=self.wanted.saved)
         self._growth.__enter__()
 
     def _finish_growth(self) -> None:

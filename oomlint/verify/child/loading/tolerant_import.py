@@ -79,7 +79,7 @@ def _late(_number: int, _frame: object) -> None:
     raise _Late
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class TolerantFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules of one project before all others, and stands in for libraries that its files import and nobody has."""
 
     def __init__(self, root: str) -> None:
@@ -226,7 +226,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class LastResort(importlib.abc.MetaPathFinder):
     """After all other finders: files of the project that lie elsewhere, and stand-ins for what nobody has."""
 
-    def __init__(self, finder: Finder) -> None:
+    def __init__(self, finder: TolerantFinder) -> None:
         self.finder = finder
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
@@ -279,16 +279,16 @@ def _words(error: BaseException) -> str:
 # Public
 
 
-_FINDERS: Final[list[tuple[Finder, LastResort]]] = []
+_FINDERS: Final[list[tuple[TolerantFinder, LastResort]]] = []
 
 
-def install(root: str) -> Finder:
+def install(root: str) -> TolerantFinder:
     """Serve the modules of a project from now on; once for each root."""
     root = os.path.realpath(root)
     for finder, _ in _FINDERS:
         if finder.root == root:
             return finder
-    finder = Finder(root)
+    finder = TolerantFinder(root)
     last = LastResort(finder)
     sys.meta_path.insert(0, finder)
     sys.meta_path.append(last)
@@ -345,7 +345,7 @@ def _parsed(path: str) -> ast.Module:
         raise LoadError(f"it cannot be read: {error.strerror}") from error
 
 
-def _skipped(finder: Finder, name: str) -> list[str]:
+def _skipped(finder: TolerantFinder, name: str) -> list[str]:
     own = list(finder.skipped.get(name, []))
     for other, noted in finder.skipped.items():
         if other != name:

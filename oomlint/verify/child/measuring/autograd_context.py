@@ -65,7 +65,7 @@ def _measured(function: Any, state: dict[str, Any], steps: int) -> dict[str, Any
     lines: list[str] = []
     numbers: dict[str, list[float]] = {}
     leaves: dict[str, torch.Tensor] = {}
-    growth = tensor_census.Growth(steps + 2)
+    growth = tensor_census.StepGrowth(steps + 2)
     try:
         with growth:
             for step in range(steps):

@@ -38,7 +38,7 @@ StorageWeakRef: Final = import_module("torch.multiprocessing.reductions").Storag
 DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 
 
-class Growth:
+class StepGrowth:
     """Measures a loop. Call `step` once in each step, at the same point of it.
 
     ``saved`` also counts what autograd saves for a backward pass; hooks on saved tensors are in the way of ``torch.func`` and of torch's check for values
@@ -55,7 +55,7 @@ class Growth:
         self._count = 0
         self._known: list[weakref.ref[torch.Tensor]] = []
 
-    def __enter__(self) -> Growth:  # noqa: PYI034 - typing.Self came with Python 3.11
+    def __enter__(self) -> StepGrowth:  # noqa: PYI034 - typing.Self came with Python 3.11
         with torch.inference_mode(mode=False), torch.enable_grad(), self._tracker:  # a program may turn gradients off and then begin
             torch.ones(2, requires_grad=True).add(1).sum().backward()
         self._tracker.clear()
@@ -342,7 +342,7 @@ def _clear_caches() -> None:
         clear()
 
 
-_running: Final[weakref.WeakSet[Growth]] = weakref.WeakSet()
+_running: Final[weakref.WeakSet[StepGrowth]] = weakref.WeakSet()
 
 
 def _in_child() -> None:

@@ -53,7 +53,7 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
             yield from ((made, False) for made in mutations.reaching(other, conditions))
         yield from mutations.moves(other, result, options, target.hints, target.module)
 
-    def further(start: State, limits: tuple[int, float], *done: Callable[[State], bool]) -> hill_climb.Found:
+    def further(start: State, limits: tuple[int, float], *done: Callable[[State], bool]) -> hill_climb.ClimbResult:
         better = hill_climb.climb(tried, start, changes, limits[1], limits[0], *done)
         return better if better.works else best
 

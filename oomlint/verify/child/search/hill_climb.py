@@ -118,7 +118,7 @@ class TrialProcess:
 
 
 @dataclass(slots=True)
-class Found:
+class ClimbResult:
     """The best state of a climb."""
 
     state: State
@@ -139,7 +139,7 @@ def climb(
     seconds: float,
     trials: int,
     done: Callable[[Result], bool] = lambda result: bool(result.get("works")),
-) -> Found:
+) -> ClimbResult:
     """Take the first move that brings a trial further, again and again. The same state gives the same climb, but for the seconds."""
     start = time.monotonic()
     count, stalled = 1, 0
@@ -178,7 +178,7 @@ def climb(
             stalled += 1
         messages.add(_message(best))
         exact.add(str(best.get("error")))
-    return Found(state, best, bool(best.get("works")), time.monotonic() - start)
+    return ClimbResult(state, best, bool(best.get("works")), time.monotonic() - start)
 
 
 def _message(result: Result) -> str:

@@ -40,7 +40,7 @@ ESSENTIAL: Final = (".backward(", ".step(", "zero_grad(", ".append(", ".extend("
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResult:
     """The end of a search."""
 
     state: State | None
@@ -213,23 +213,23 @@ class _Trials:
         return candidate, report
 
 
-def search(program: Program, state: State, seconds: float, most: int) -> Found:
+def search(program: Program, state: State, seconds: float, most: int) -> SearchResult:
     """Best first: the states that came furthest are changed first."""
     trials = _Trials(program, seconds, most)
     serial = itertools.count()
     waiting: list[tuple[tuple[Any, ...], int, State, dict[str, Any]]] = []
     best: tuple[tuple[Any, ...], State, dict[str, Any]] | None = None
 
-    def consider(candidate: State) -> Found | None:
+    def consider(candidate: State) -> SearchResult | None:
         nonlocal best
         done = trials.settled(candidate)
         if done is None:
             return None
         candidate, report = done
         if good(report):
-            return Found(candidate, report)
+            return SearchResult(candidate, report)
         if AGAIN in (report.get("error") or {}).get("message", "") and not candidate["skips"] and not candidate["loader"]:
-            return Found(None, report, _reason(report), candidate)
+            return SearchResult(None, report, _reason(report), candidate)
         score = _score(report)
         if best is None or score < best[0]:
             best = score, candidate, report
@@ -259,7 +259,7 @@ def search(program: Program, state: State, seconds: float, most: int) -> Found:
                 break
     if found:
         return found
-    return Found(None, best[2] if best else {}, _reason(best[2]) if best else "no trial was made")
+    return SearchResult(None, best[2] if best else {}, _reason(best[2]) if best else "no trial was made")
 
 
 def _leaves_out(other: State, state: State) -> bool:

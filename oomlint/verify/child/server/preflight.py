@@ -53,7 +53,7 @@ def factory(name: str, root: str) -> dict[str, str]:
     return {"cause": _wrong(name, made)}
 
 
-def _skipped(finder: tolerant_import.Finder, module: types.ModuleType, name: str) -> str:
+def _skipped(finder: tolerant_import.TolerantFinder, module: types.ModuleType, name: str) -> str:
     """What of a module was left out, where that may be why it lacks a name that its file defines."""
     defined = rf"(?m)^\s*(?:(?:(?:async\s+)?def|class)\s+{name}\b|{name}\s*[:=]|(?:from|import)\b.*\b{name}\b)"
     with contextlib.suppress(OSError, ValueError), open(str(module.__file__), encoding="utf-8") as file:

@@ -24,7 +24,7 @@ Spec = dict[str, Any]
 LEFT: Final = {"is": "default"}  # the parameter keeps its own default
 
 
-class Settings(Options):
+class OptionsAsSettings(Options):
     """A configuration in which what is not there yet is guessed, and noted in ``asked``."""
 
     def __init__(self, made: dict[str, Any], asked: dict[str, Spec], guess: Callable[[str], Spec]) -> None:
@@ -65,7 +65,7 @@ class Tokenizer:
     encode_plus = batch_encode_plus = __call__
 
 
-class Same:
+class SameArgument:
     """A transform that changes nothing."""
 
     def __call__(self, value: Any = None, *others: Any, **keywords: Any) -> Any:
@@ -89,7 +89,7 @@ MADE: Final[dict[str, Callable[[int], Any]]] = {  # of no more than a number of 
     "range": lambda count: list(range(count)),
     "texts": lambda count: [f"id{i}" for i in range(count)],
     "device": lambda _: torch.device("cpu"),
-    "same": lambda _: Same(),
+    "same": lambda _: SameArgument(),
     "model": lambda count: torch.nn.Linear(8, count, bias=False),  # its weight has the shape that arrays in files have at first: it may be filled from one
     "totensor": lambda _: stubs.ToTensor(),
     "tokenizer": lambda _: Tokenizer(),
@@ -123,7 +123,7 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
         case "settings":
             asked: dict[str, Spec] = spec["has"]
             known = {key: build(item, key, state, module, guess) for key, item in asked.items()}
-            return Settings(known, asked, guess or (lambda _: {"is": "json", "value": None}))
+            return OptionsAsSettings(known, asked, guess or (lambda _: {"is": "json", "value": None}))
         case "dtype":
             return getattr(__import__(spec["library"]), spec["name"])
         case _:

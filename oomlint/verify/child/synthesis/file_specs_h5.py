@@ -22,7 +22,7 @@ class StandInError(Exception):
     """The code asks for something that the stand-in does not do."""
 
 
-class Book:
+class H5Specs:
     """The specification of one file, and what was used of it, the latest last."""
 
     def __init__(self, key: str, spec: Spec, count: int, log: list[list[str]]) -> None:
@@ -89,7 +89,7 @@ def attribute(kind: str) -> Any:
     return {"int": np.int64(4), "str": "a", "ints": np.arange(4), "strs": np.array([b"a", b"b"]), "float": np.float64(1.0)}[kind]
 
 
-class Attributes(Mapping[str, Any]):
+class H5Attributes(Mapping[str, Any]):
     """The attributes of a node; whichever is asked for is there."""
 
     def __init__(self, entry: Spec) -> None:
@@ -122,7 +122,7 @@ class _Kind(type):
 class Node:
     """A group or a dataset: not known until it is used."""
 
-    def __init__(self, book: Book, path: str) -> None:
+    def __init__(self, book: H5Specs, path: str) -> None:
         self._book, self._path = book, path
         self._like, self._entry = book.entry(path)
 
@@ -131,8 +131,8 @@ class Node:
         return self._path
 
     @property
-    def attrs(self) -> Attributes:
-        return Attributes(self._entry)
+    def attrs(self) -> H5Attributes:
+        return H5Attributes(self._entry)
 
     @property
     def file(self) -> Node:

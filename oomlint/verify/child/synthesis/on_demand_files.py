@@ -327,7 +327,7 @@ def _file(actual: Any) -> type:
                 spec = {"kind": "h5", "nodes": spec["nodes"] if spec else {}}
                 now.specs[key] = spec
             self.filename, self.mode, self.swmr_mode, self.id = str(name), "r", False, 1
-            super().__init__(file_specs_h5.Book(key, spec, now.count, now.log), "/")
+            super().__init__(file_specs_h5.H5Specs(key, spec, now.count, now.log), "/")
             self._entry["is"] = "group"
 
         def close(self) -> None:

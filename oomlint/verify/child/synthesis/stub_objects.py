@@ -64,7 +64,7 @@ def thing(kind: str, book: Book, path: str, role: str, inputs: tuple[torch.Tenso
     """A stand-in of a kind."""
     match kind:
         case "model":
-            model = Model(book, path)
+            model = StubModel(book, path)
             book.modules.append(model)
             return model
         case "criterion":
@@ -92,7 +92,7 @@ class Thing:
         if role not in ("leaf", "output") and name in stub_optimizer.STEPPING and stub_optimizer.optimizes(self, name, sys._getframe(1)):  # noqa: SLF001 -- whether the caller is to call it
             return getattr(stub_optimizer.optimizer(self), name)
         if role == "member" and HOOKING.match(name):
-            return getattr(book.layers.setdefault(path, Layer()), name)
+            return getattr(book.layers.setdefault(path, StubLayer()), name)
         value = book.make(f"{path}.{name}", role, inputs) if role == "output" else book.value(f"{path}.{name}", role)
         self.__dict__[name] = value
         return value
@@ -153,7 +153,7 @@ class Learning(dict[Any, Any]):
         return self[name]
 
 
-class Layer(nn.Module):
+class StubLayer(nn.Module):
     """A part of a model that the program registers hooks on."""
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
@@ -161,7 +161,7 @@ class Layer(nn.Module):
         return value * 1
 
 
-class Model(nn.Module):
+class StubModel(nn.Module):
     """A module with one parameter, whose output is what the code makes of it."""
 
     def __init__(self, book: Book, path: str) -> None:
@@ -228,7 +228,7 @@ class Criterion(nn.Module):
 # -- loaders -------------------------------------------------------------------------------------------------------------------
 
 
-class Samples(data.Dataset[Any]):
+class StubSamples(data.Dataset[Any]):
     """Samples of a known structure; plain data, for workers."""
 
     def __init__(self, tree: Spec, length: int) -> None:
@@ -267,17 +267,17 @@ def sample(tree: Spec, index: int) -> Any:
             return {part["name"]: sample(part, index) for part in tree["parts"]}
 
 
-class Record:
+class StubRecord:
     """A batch with attributes."""
 
     def __init__(self, items: dict[str, Any]) -> None:
         self.__dict__.update(items)
 
-    def to(self, *_: Any, **__: Any) -> Record:
+    def to(self, *_: Any, **__: Any) -> StubRecord:
         """All is where it has to be."""
         return self
 
-    def cuda(self, *_: Any, **__: Any) -> Record:
+    def cuda(self, *_: Any, **__: Any) -> StubRecord:
         """As above."""
         return self
 
@@ -299,7 +299,7 @@ class Collate:
 def _shaped(tree: Spec, value: Any) -> Any:
     match tree["kind"]:
         case "object":
-            return Record({part["name"]: _shaped(part, value[part["name"]]) for part in tree["parts"]})
+            return StubRecord({part["name"]: _shaped(part, value[part["name"]]) for part in tree["parts"]})
         case "tuple" | "list":
             return [_shaped(part, item) for part, item in zip(tree["parts"], value, strict=True)]
         case "dict":
@@ -317,7 +317,7 @@ class Sequence(data.SequentialSampler):
         """Nothing depends on it."""
 
 
-class Loader(data.DataLoader[Any]):
+class StubLoader(data.DataLoader[Any]):
     """A real loader over synthesised samples. What else is asked of it is replaced by a stand-in."""
 
     def __getattr__(self, name: str) -> Any:
@@ -360,7 +360,7 @@ def loader(book: Book, path: str) -> Any:
     tree = book.tree(f"{path}[*]")
     if tree is None:
         return Unsettled(book, path)
-    samples = Samples(tree, book.samples)
-    made = Loader(samples, book.batch, sampler=Sequence(samples), num_workers=book.workers, collate_fn=Collate(tree))
+    samples = StubSamples(tree, book.samples)
+    made = StubLoader(samples, book.batch, sampler=Sequence(samples), num_workers=book.workers, collate_fn=Collate(tree))
     made.__dict__["_stand_in"] = book, path
     return made
