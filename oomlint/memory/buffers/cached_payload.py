@@ -113,6 +113,8 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
         return Heavy(_WHOLE[value.whole.name], read=True) if first == ("item", 0) else None
     if isinstance(value, ExternalCall) and value.name.startswith(_HAND_ON) and not value.name.startswith(_READS) and value.call.args:
         return heavy(value.call.args[0].value, value.frame, project, depth + 1)
+    if isinstance(value, Display) and isinstance(value.node, cst.Call):  # `dict(image=image)`
+        return next((one for arg in value.node.args if (one := heavy(arg.value, value.frame, project, depth + 1)) is not None), None)
     if isinstance(value, Display) and value.node is not node:
         return heavy(value.node, value.frame, project, depth + 1)
     if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and value.frame is not None:
@@ -170,6 +172,13 @@ def _instance(value: Instance, project: Project, depth: int) -> Heavy | None:
     if depth > 1:
         return None
     evaluator = evaluator_of(project)
+    init = evaluator.init_frame(value)
+    kept = value.bound if init is None and evaluator.fields(value.cls) is not None else None
+    for layer in kept or ():  # a record keeps what it is given
+        for arg in layer.args:
+            found = heavy(arg.value, layer.frame, project, depth + 2)
+            if found is not None:
+                return _in_object(value, found)
     for cls in evaluator.lineage(value.cls):
         if not isinstance(cls, ClassRef):
             continue
@@ -177,12 +186,16 @@ def _instance(value: Instance, project: Project, depth: int) -> Heavy | None:
             this = names.self_name(method)
             if this is None or not method.is_function:
                 continue
-            frame = evaluator.calls.plain_frame(cls.module, method)
+            frame = init if init is not None and init.scope is method else evaluator.calls.plain_frame(cls.module, method)
             for effect in method.effects.get(this, ()):
                 kept = effect.path[:1] and effect.path[0][0] == "attr" and effect.kind in {"assign", "append", "setdefault"} and len(effect.path) <= 2  # noqa: PLR2004
                 if not kept or effect.value is None or effect.index or not any(isinstance(n, cst.Name | cst.Call) for n in descend(effect.value)):
                     continue
                 found = heavy(effect.value, frame, project, depth + 2)
                 if found is not None:
-                    return Heavy(f"a `{value.cls.scope.name}` with {found.words}", found.doubt, read=found.read, of=found.of)
+                    return _in_object(value, found)
     return None
+
+
+def _in_object(value: Instance, found: Heavy) -> Heavy:
+    return Heavy(f"a `{value.cls.scope.name}` with {found.words}", found.doubt, read=found.read, of=found.of)
