@@ -32,11 +32,11 @@ def decide(record: Record) -> None:
         # The outermost loop whose round the module's input comes from, but not through what an inner loop goes over: the loops inside run within that round.
         loaders = [number for number, loop in enumerate(event.loops) if loop.named]
         for loop in event.loops[loaders[0] if loaders else 0 :]:
-            if loop.proven or (not loop.short and loop not in chains and not _ends_at_once(loop.node) and takes(loop, event)):
+            if loop.proven or (not loop.short and loop not in chains and not ends_at_once(loop.node) and takes(loop, event)):
                 loop.proven = True
                 break
     for loop in sorted(record.loops, key=lambda loop: -len(loop.around)):  # the inner ones first
-        if _ends_at_once(loop.node):
+        if ends_at_once(loop.node):
             continue
         inner = [other for other in record.loops if loop in other.around and other.batches]
         if not loop.short:
@@ -77,10 +77,15 @@ def _goes_backward(loop: Loop, record: Record) -> bool:
     return False
 
 
-def _ends_at_once(node: cst.For | cst.While | cst.FunctionDef | cst.CompFor) -> bool:
+def ends_at_once(node: cst.CSTNode) -> bool:
     """Whether a loop is left in its first round."""
-    if not isinstance(node, cst.For | cst.While):
-        return False
-    body = block_of(node.body)
+    return isinstance(node, cst.For | cst.While) and way_out(node.body) is not None
+
+
+def way_out(block: cst.BaseSuite) -> cst.Break | cst.Return | None:
+    """The statement at the end of a block that leaves the loop around it, where nothing goes on to the next round before."""
+    body = block_of(block)
     last = body[-1] if body else None
-    return isinstance(last, cst.Break | cst.Return) and not any(isinstance(part, cst.Continue) for part in descend(node.body, into_scopes=False))
+    if not isinstance(last, cst.Break | cst.Return) or any(isinstance(part, cst.Continue) for part in descend(block, into_scopes=False)):
+        return None
+    return last

@@ -339,8 +339,8 @@ def _copies(module: Module, project: Project) -> Iterator[Inflation]:
             if not any(isinstance(a.value, External) and a.value.name in {"torch.tensor", "numpy.array"} for a in evaluator.values(call.func, frame)):
                 continue
             keeper = keeper_of(module, project, call)
-            if keeper is None or _written(keeper) or of_numbers(call.args[0].value):
-                continue
+            if keeper is None or _written(keeper) or of_numbers(call.args[0].value) or kept_of(project).gathering(module, call) is not None:
+                continue  # of what one round has read, the copy is gone by the next one
             what = operand(project, module, scope, call.args[0].value)
             if what is not None and what.kind is PayloadKind.ARRAY and may_be_large(project, what):
                 yield _copied(project, module, call, keeper, ())

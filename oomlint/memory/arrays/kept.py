@@ -18,6 +18,7 @@ from oomlint.memory.arrays.kept_indexes import KeptIndexes
 from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, DataTransform, Going, Keeper, KeptSearch, Met, across, ends_of, names_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
+from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.counters import numbered
@@ -214,6 +215,8 @@ class Kept(KeptIndexes):
         going = replace(going, opened=False)  # whatever a method gives of a picture, that is decoded
         self._met(search, module, call, node, going)
         method = node.attr.value if isinstance(node, cst.Attribute) else None
+        if method == "astype" and call.args and item_bytes(call.args[0].value, 0) == 1:
+            going = going.as_bytes()
         if method in {"tolist", "to_dict"}:
             going = going.doing(DataTransform.LISTS, module, call)
         if method in READING:

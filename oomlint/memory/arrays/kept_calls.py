@@ -13,6 +13,7 @@ from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, EACH, DataTransform, Given, Going, Keeper, KeptSearch
 from oomlint.memory.datasets.serving import Entered
+from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.readings import AnswerMemory
@@ -177,10 +178,12 @@ class KeptCalls(KeptNames):
     def _library_gives(self, search: KeptSearch, module: Module, function: External, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """What a function of a library gives of the value."""
         last = names.last_name(call.func)
+        if last in _ARRAYS | MAKES and item_bytes(arguments.named(call, "dtype"), 0) == 1:
+            going = going.as_bytes()
         if function.name in _DRAWS and call.args and call.args[0] is arg:
             self.picked(search, module, call, going)
         if names.canonical(function.name) == PICTURE_OF_ARRAY:
-            going = going.doing(DataTransform.PICTURES, module, call)
+            going = going.as_bytes().doing(DataTransform.PICTURES, module, call)
         if _WIDENS.match(function.name) and not going.retyped and _interpolates(call):
             going = going.doing(DataTransform.SCALES, module, call)
         if last in JOINS or last in _ARRAYS or function.name == "dask.compute":

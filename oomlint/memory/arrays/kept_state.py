@@ -18,6 +18,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import arguments, names
+from oomlint.model.loops import way_out
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, External, ExternalCall, Unknown
 from oomlint.scout.telling_names import ELEMENTWISE, MAPS
@@ -117,6 +118,12 @@ class Going(Struct, frozen=True):
         """The same after something was done with it."""
         done = Passed(does, module, node)
         return self if done in self.passed else replace(self, passed=(*self.passed, done))
+
+    def as_bytes(self) -> Going:
+        """The same after numbers were made bytes again: of one file of many, whose wide numbers are gone by the next round."""
+        if not self.many or self.gathered is not None:
+            return self
+        return replace(self, passed=tuple(one for one in self.passed if one.does is not DataTransform.SCALES))
 
     def kept_by(
         self, module: Module, node: cst.CSTNode, words: str, attribute: str = "", owner: ClassRef | None = None, *, live: bool = False, saver: str = ""
@@ -292,13 +299,18 @@ class Keeping(ABC):
         """The innermost loop around an expression that may go round often."""
         below: cst.CSTNode = node
         first = False  # whether it stands in what the first loop of a comprehension goes through, which is evaluated once
+        left = False  # whether the loop around is left in the round that evaluates it
         for here in module.walk.ancestors(node):
             if isinstance(here, cst.CompFor):
                 first = below is here.iter
-            if (isinstance(here, cst.For) and below is here.body and self._unbounded(module, here.iter)) or (
-                isinstance(here, cst.While) and below is here.body
-            ):
-                return here
+            if isinstance(here, cst.BaseSuite) and (end := way_out(here)) is not None:
+                if isinstance(end, cst.Return):
+                    return None
+                left = True
+            if isinstance(here, cst.For | cst.While) and below is here.body:
+                if not left and (isinstance(here, cst.While) or self._unbounded(module, here.iter)):
+                    return here
+                left = False
             if (
                 isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
                 and not (below is here.for_in and first)
