@@ -11,8 +11,8 @@ from oomlint.model.flow_functions import FlowFunctions
 from oomlint.model.flow_state import instance_of
 from oomlint.model.freezing import ALL, itself, learns
 from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
-from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.nodes import path_of
+from oomlint.model.values import ClassRef, Each, External, ExternalCall, FunctionRef, Instance
+from oomlint.syntax.nodes import names_in, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +74,8 @@ class FlowLayers(FlowFunctions):
                 elif isinstance(value, ClassRef):
                     if value.scope is not base.scope and self.trainable(value, depth + 1):
                         return True
+                elif isinstance(value, Each) and value.iterable is not None and this in names_in(value.iterable):
+                    continue  # one of its own parts, which is judged where it is made
                 elif not isinstance(value, FunctionRef | Instance | ExternalCall) and not isinstance(call.func, cst.Attribute):
                     return True
         return False

@@ -67,6 +67,8 @@ def frozen_by(node: cst.CSTNode, given: Mapping[str, str] = _NOTHING) -> cst.Bas
 
 def _whose_parameters(node: cst.BaseExpression) -> cst.BaseExpression | None:
     func = node.func if isinstance(node, cst.Call) else None
+    if isinstance(node, cst.Call) and names.last_name(node.func) == "chain":  # of its parameters and its buffers
+        return next((whose for arg in node.args if (whose := _whose_parameters(arg.value)) is not None), None)
     return func.value if isinstance(func, cst.Attribute) and func.attr.value in _PARAMETERS else None
 
 
@@ -105,6 +107,14 @@ class _Construction:
             for function, given in self._called(module, scope, node):
                 if any(switches_gradients(step, on=True, given=given) for step in function.scope.nodes()):
                     yield _first(cst.ensure_type(node, cst.Call).args[0].value, names.self_name(scope) or "")
+            own = self._own(node, names.self_name(scope) or "")
+            if own is not None and any(switches_gradients(step, on=True, given=_as_written(own, cst.ensure_type(node, cst.Call))) for step in own.nodes()):
+                yield ALL
+
+    def _own(self, node: cst.CSTNode, this: str) -> Scope | None:
+        """The method of the object that a call runs."""
+        name = _attribute(node.func, this) if isinstance(node, cst.Call) else ""
+        return next((scope for base in self.line for scope in base.scope.children if name and scope.name == name), None)
 
     def _called(self, module: Module, scope: Scope, node: cst.CSTNode) -> Iterator[tuple[FunctionRef, Mapping[str, str]]]:
         """The function of the project that a call runs, in a file that speaks of gradients, and how its arguments are written."""
@@ -112,11 +122,9 @@ class _Construction:
             return
         for alt in self.evaluator.plainly(node.func, module, scope)[:1]:
             if isinstance(alt.value, FunctionRef) and "requires_grad" in alt.value.module.source.text:
-                taken = names.parameter_names(alt.value.scope)
-                written = {name: names.dotted(value) for name, value in arguments.by_name(node).items()}
-                yield alt.value, {**dict(zip(taken, map(names.dotted, arguments.plain(node)), strict=False)), **written}
+                yield alt.value, _as_written(alt.value.scope, node)
 
-    def run(self, name: str, above: int = 0, *, sure: bool = True) -> None:
+    def run(self, name: str, above: int = 0, *, sure: bool = True, call: cst.Call | None = None) -> None:
         """Run a method, as the first class from ``above`` on has it; what is not ``sure`` to run may make something, and freezes nothing."""
         methods = ((number, base, scope) for number, base in enumerate(self.line) for scope in base.scope.children if number >= above and scope.name == name)
         number, base, scope = next(methods, (0, self.line[0], None))
@@ -125,6 +133,7 @@ class _Construction:
             return
         self.runs[scope] += 1
         self.running.append(scope)
+        given = _as_written(scope, call) if call is not None else _NOTHING
         stands_for: dict[str, list[str]] = {}  # local names: the attributes that hold the same, "?" for what is frozen and not stored yet
         for node in scope.nodes(inner=False):
             if isinstance(node, cst.Assign | cst.AnnAssign) and node.value is not None:
@@ -138,7 +147,7 @@ class _Construction:
                 stands_for[node.target.value] = [name for name in held if name]
             elif isinstance(node, cst.Call):
                 self._calls(base.module, node, this, number, sure=sure)
-            for frozen in self._freezes(base.module, scope, node):
+            for frozen in self._freezes(base.module, scope, node, given):
                 if sure and _always_runs(base.module, node, self.evaluator, short=isinstance(frozen, cst.Name) and frozen.value in stands_for):
                     self._freeze(frozen, this, stands_for)
         self.running.pop()
@@ -201,23 +210,23 @@ class _Construction:
         method, holder = func.attr.value, func.value
         sure = sure and _always_runs(module, node, self.evaluator)
         if isinstance(holder, cst.Call) and names.dotted(holder.func) == "super":
-            self.run(method, number + 1, sure=sure)
+            self.run(method, number + 1, sure=sure, call=node)
         elif names.dotted(holder) == this:
             if method in ADDS_MODULE | {"register_parameter"} and node.args:
                 self._learns(constant_key(node.args[0].value))
-            self.run(method, sure=sure)
+            self.run(method, sure=sure, call=node)
         elif _first(holder, this) and method not in _LEAVES:
             self._learns(_first(holder, this))  # `self.net.append(layer)`, `self.net.add_adapter(config)`
 
-    def _freezes(self, module: Module, scope: Scope, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-        frozen = frozen_by(node)
+    def _freezes(self, module: Module, scope: Scope, node: cst.CSTNode, given: Mapping[str, str] = _NOTHING) -> Iterator[cst.BaseExpression]:
+        frozen = frozen_by(node, given)
         if frozen is not None:
             yield frozen
             return
-        for function, given in self._called(module, scope, node):
+        for function, written in self._called(module, scope, node):
             first = next((param.name.value for param in names.parameters(function.scope)), None)
             for step in function.scope.nodes():
-                frozen = frozen_by(step, given)
+                frozen = frozen_by(step, written)
                 if frozen is not None and names.dotted(frozen) == first and _always_runs(function.module, step, self.evaluator):
                     yield cst.ensure_type(node, cst.Call).args[0].value
 
@@ -244,6 +253,13 @@ class _Construction:
         made = [alt.value for alt in self.evaluator.plainly(value, module, scope)]
         plain = (isinstance(one, Const) or (isinstance(one, ExternalCall) and has_no_parameters(one.name)) for one in made)
         return any(isinstance(one, Display) for one in made) or not all(plain)
+
+
+def _as_written(scope: Scope, call: cst.Call) -> Mapping[str, str]:
+    """How the arguments of a call are written, by the names that a function has for them."""
+    taken = [name for name in names.parameter_names(scope) if name != names.self_name(scope)]
+    written = {name: names.dotted(value) for name, value in arguments.by_name(call).items()}
+    return {**dict(zip(taken, map(names.dotted, arguments.plain(call)), strict=False)), **written}
 
 
 def has_no_parameters(name: str) -> bool:
