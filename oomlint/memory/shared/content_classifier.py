@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # What gives the rows of a table, by where the row stands in what it gives for each.
 _ROWS: Final[dict[tuple[int, ...], str]] = {(): "`itertuples`", (1,): "`iterrows`"}
 _OF_ROWS: Final = frozenset("values array index name iloc loc at iat T".split())  # attributes of a row that are no column
+_COUNTS: Final = frozenset({"arange", "linspace", "logspace", "randperm"})  # what makes numbers along one axis
 
 
 class Contents(Containers, Libraries, WrittenForms):
@@ -115,7 +116,7 @@ class Contents(Containers, Libraries, WrittenForms):
             return NOTHING
         if whole.kind is PayloadKind.PATHS:
             return whole.element if whole.element is not None else replace(whole, count=None)
-        if whole.words == "a range":
+        if whole.words == "a range" or (isinstance(whole.node, cst.Call) and names.last_name(whole.node.func) in _COUNTS):
             return Content(PayloadKind.SCALAR, "a number", numbers=True)
         if whole.kind is PayloadKind.HANDLE and "open" in whole.words:
             return Content(PayloadKind.TEXT, "a line of a file", whole.module, whole.node, strings=True)
