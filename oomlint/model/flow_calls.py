@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.flow_definitions import is_bounded
+from oomlint.model.flow_functions import record_of
 from oomlint.model.flow_methods import FlowMethods, takes_data
 from oomlint.model.flow_state import instance_of, makes_step, module_of
 from oomlint.model.tensor_state import MAP, UNKNOWN, Device, Graph, SampleSize, TensorState, ValueKind, join_all, mixed, tags_of, tensor
@@ -104,6 +105,8 @@ class FlowCalls(FlowMethods):
             if isinstance(value, ExternalCall):
                 if self._gives_images(value):
                     return tensor(size=SampleSize.DENSE, device=Device.HOST, dims=MAP)
+                if value.name == "collections.namedtuple":
+                    return record_of(value.call, node, args)
                 held = self.made_outside(names.canonical(value.name), value.call, value.frame)
                 if held.kind is ValueKind.MODULE:
                     return self.forward(node, held, state, args)

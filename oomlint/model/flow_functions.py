@@ -12,9 +12,11 @@ from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, Output, State, joined
 from oomlint.model.tensor_state import NOWHERE, PLAIN, UNKNOWN, Graph, Mode, TensorState, ValueKind, join_all, pack, tags_of
 from oomlint.model.values import Bound, Const, Frame, Instance
-from oomlint.syntax.nodes import block_of
+from oomlint.syntax.nodes import block_of, constant_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.model.tensor_state import Path
     from oomlint.model.values import ClassRef, FunctionRef
     from oomlint.syntax.scopes import Scope
@@ -149,11 +151,9 @@ class FlowFunctions(FlowLibraries):
         value = Instance(cls, (Bound(tuple(node.args), self.act.frame, node),), node, self.act.frame)
         found = self.object_of(value)
         fields = self.evaluator.fields(cls) if found.kind is ValueKind.OBJECT else None
-        if not fields or arguments.has_stars(node) or any(self.evaluator.method(value, name) for name in _OWN_CONSTRUCTION):
+        if not fields or any(self.evaluator.method(value, name) for name in _OWN_CONSTRUCTION):
             return found
-        free = (name for name, _, _ in fields)
-        given = ((arg.keyword.value if arg.keyword is not None else next(free, ""), held) for arg, held in zip(node.args, args, strict=True))
-        return found.having(items=pack((name, held.having(home=NOWHERE)) for name, held in given if name).items)
+        return _holding(found, (name for name, _, _ in fields), node, args)
 
     def _enclosing(self, function: FunctionRef) -> Frame | None:
         """The frame of the function that a closure stands in, where that one is running."""
@@ -164,6 +164,22 @@ class FlowFunctions(FlowLibraries):
                 return here
             here = here.outer
         return None
+
+
+def record_of(made: cst.Call, node: cst.Call, args: list[TensorState]) -> TensorState:
+    """An object of a type that ``namedtuple`` has made, which holds what it is given."""
+    told = arguments.argument_for(made, "field_names", place=1)
+    written = str(told.evaluated_value).replace(",", " ").split() if isinstance(told, cst.SimpleString) else ()
+    listed = (constant_key(part.value) for part in told.elements) if isinstance(told, cst.List | cst.Tuple) else written
+    return _holding(TensorState(ValueKind.OBJECT), (name for name in listed if isinstance(name, str)), node, args)
+
+
+def _holding(made: TensorState, fields: Iterator[str], node: cst.Call, args: list[TensorState]) -> TensorState:
+    """A new object with what its fields are given, in their order or by name."""
+    if arguments.has_stars(node):
+        return made
+    given = ((arg.keyword.value if arg.keyword is not None else next(fields, ""), held) for arg, held in zip(node.args, args, strict=True))
+    return made.having(items=pack((name, held.having(home=NOWHERE)) for name, held in given if name).items)
 
 
 def _defaults(scope: Scope, given: dict[str, TensorState]) -> dict[str, TensorState]:

@@ -25,6 +25,7 @@ from oomlint.model.tensor_state import (
     TensorState,
     ValueKind,
     compared,
+    in_lists,
     join,
     mixed,
     pack,
@@ -131,7 +132,7 @@ class FlowMethods(FlowModules):
             self.went_backward(node, state, base, retain=flag(node, "retain_graph") or flag(node, "create_graph"))
             return PLAIN
         if method in PLAIN_METHODS:
-            return PLAIN
+            return in_lists(base) if method == "tolist" else PLAIN
         if method in _ASKS_GRADIENTS and not (method == "requires_grad_" and args and names.dotted(node.args[0].value) == "False"):
             self.used(node, state, "gradients")
             return base

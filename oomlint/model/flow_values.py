@@ -374,7 +374,7 @@ class FlowValues(FlowDefinitions):
         """What is put where all elements of a value are: numbers where it is nothing but numbers, as `tolist()` gives."""
         if held.kind is ValueKind.PACK:
             return held.any()
-        return PLAIN if held.kind is ValueKind.PLAIN else self.element_of(held)
+        return held if held.kind is ValueKind.PLAIN else self.element_of(held)
 
     @staticmethod
     def element_of(held: TensorState) -> TensorState:

@@ -136,6 +136,11 @@ class TensorState(Struct, frozen=True):
         """Whether nobody knows how much there is for each sample."""
         return self.size in {SampleSize.UNKNOWN, SampleSize.LEFT}
 
+    @property
+    def weighs(self) -> bool:
+        """Whether it is a tensor or array, as far as anybody knows, or as many numbers of Python."""
+        return self.tensorlike or (self.kind is ValueKind.PLAIN and self.size is SampleSize.DENSE)
+
     def having(self, **changes: object) -> TensorState:
         """The same with other fields."""
         return replace(self, **changes)
@@ -405,3 +410,8 @@ def smaller(held: TensorState, axes: int | None = 1) -> TensorState:
 def compared(held: TensorState) -> TensorState:
     """One truth value for each number of a tensor, as large as it is where that is an array for each sample."""
     return held if held.dims >= MAP else held.having(size=min(held.size, SampleSize.SMALL))
+
+
+def in_lists(held: TensorState) -> TensorState:
+    """What ``tolist()`` gives: of an array for each sample as many numbers of Python, each an object; else a few that weigh nothing."""
+    return PLAIN.having(size=held.size, dims=held.dims) if held.size is SampleSize.DENSE else PLAIN

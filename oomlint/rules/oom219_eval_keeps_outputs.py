@@ -27,6 +27,7 @@ class EvalKeepsOutputs(Rule):
     given, in a list or a dictionary, on the host, also as fields of objects, or hands them to an object that does so. The validation and test
     steps of Lightning are rounds of such a loop, unless a `validation_step_end` or `test_step_end` puts something else in the place of what they
     return. The place where the list becomes one array is reported with it.
+    `tolist()` of an array for each sample gives as many numbers of Python, which take more than the array did.
 
     Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor do the parts of one sample at a time (a room, a
     volume) in a list that starts again with the next, its windows along a third axis or a later one (`range(0, x.shape[2], width)`), a list that

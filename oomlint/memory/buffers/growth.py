@@ -267,7 +267,7 @@ class Buffers:
         loop = growing[-1]
         if store.kind in {"augment", "concat"}:
             return None
-        leaves = [leaf for leaf in store.value.leaves() if leaf.tensorlike]
+        leaves = [leaf for leaf in store.value.leaves() if leaf.weighs]
         if not leaves and loop.batches and joined_later(store, loop, self.runs.evaluator):
             leaves = [leaf for leaf in store.value.leaves() if leaf.kind is ValueKind.UNKNOWN and leaf.size is SampleSize.DENSE]  # tensors, as it turns out
         if not leaves:
