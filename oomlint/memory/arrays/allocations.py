@@ -16,7 +16,7 @@ from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import said_small
 from oomlint.memory.datasets.dataset_classes import datasets_of
-from oomlint.memory.datasets.sample_uses import one_a_sample
+from oomlint.memory.datasets.sample_uses import is_room, one_a_sample
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocation, counts_samples
@@ -101,6 +101,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
             and not keeper.many
             and (not by_use or (_bound_to(module, call) == keeper.attribute and _has_each(project, keeper, keeper.attribute)))
             and _each_sample(module, size)
+            and not _is_room(project, keeper)
         )
         one_of_many = sample and not large and _is_sample(size) and _one_a_sample(project, module, scope, call, keeper)
         owner: str | None = keeper.words if large or each or one_of_many else None
@@ -231,6 +232,12 @@ def _is_sample(size: Bytes) -> bool:
     known = prod(number for number in size.dimensions if isinstance(number, int)) * (size.item or 1)
     unknown = sum(isinstance(number, str) for number in size.dimensions)
     return len(size.dimensions) > 1 and (unknown > 1 or known >= (_ROW if unknown else _SAMPLE))
+
+
+def _is_room(project: Project, keeper: Keeper) -> bool:
+    """Whether samples are put together in the array, one after the other."""
+    dataset = datasets_of(project).of_value(Instance(keeper.owner, None)) if keeper.owner is not None and keeper.attribute else None
+    return dataset is not None and is_room(dataset, keeper.attribute, evaluator_of(project))
 
 
 def _has_each(project: Project, keeper: Keeper, attribute: str) -> bool:

@@ -135,6 +135,21 @@ def takes_index(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
     return dataset.instance is not None and any(_takes_index(way, attribute) for way in _ways(dataset.instance, evaluator))
 
 
+def is_room(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether an attribute is room that each sample is put together in: code that reads one writes into it, at other places than the sample's own."""
+    instance = dataset.instance
+    if instance is None:
+        return False
+    for way in _ways(instance, evaluator):
+        index = _same_number(way)
+        for node in way.function.scope.nodes():
+            target = node.target if isinstance(node, cst.AssignTarget) else None
+            if isinstance(target, cst.Subscript) and _is_attribute(target.value, way.this, attribute):
+                part = target.slice[0].slice
+                return not (isinstance(part, cst.Index) and _is_number(part.value, index))
+    return False
+
+
 def is_looked_into(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
     """Whether code that reads a sample may take an element out of an attribute: a number of the settings is only passed on."""
     instance = dataset.instance
