@@ -24,6 +24,7 @@ from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import known_read
@@ -162,7 +163,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             if any(not running.isdisjoint(module.walk.ancestors(put.node)) for put in _puts(module, scope, call)):
                 continue  # what a loop keeps of what a model gives is told with that loop
             held = contents.of(rows, evaluator.calls.plain_frame(module, scope))
-            if held.kind not in _LISTS or not may_be_large(project, held):
+            if held.kind not in _LISTS or not may_be_large(project, held) or (held.element is not None and gives_places(held.element.node)):
                 continue
             size = _size_of_each(project, held, loops)
             if size is None and (names.last_name(call.func) in MAKES or all(_counts_only(project, module, loop) for loop in loops)):

@@ -16,6 +16,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.operand_kinds import operand
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _NAMES: Final = Weighs(Consequence.ONCE, Resource.NAMES)
-_COUNTS: Final = frozenset({"arange", "permutation", "randperm"})
 _HUGGING_FACE: Final = re.compile(r"^\s*(?:from|import)\s+datasets\b|concatenate_datasets|load_dataset", re.MULTILINE)
 _TO_ROWS: Final = frozenset({"to_list", "to_dict"})
 _SAME_ROWS: Final = frozenset("map filter shuffle sort rename_column rename_columns remove_columns cast cast_column with_format flatten add_column".split())
@@ -58,7 +58,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             content = operand(project, module, scope, what)
             if content is None or (content.kind is PayloadKind.FRAME and names.last_name(call.func) == "list"):
                 continue  # a list of a table has the names of its columns
-            if _counts_samples(content.node):
+            if gives_places(content.node):
                 continue
             if isinstance(content.node, cst.BinaryOperation) and content.size.exact is None and content.count is None:
                 continue  # what is computed of something that nobody knows: a shape, a scale
@@ -146,13 +146,6 @@ def _is_mapped(project: Project, module: Module, scope: Scope, node: cst.BaseExp
             block = module.walk.parents.get(module.walk.parents.get(given[-1].statement) or node)
             return block in around and _is_mapped(project, module, scope, given[-1].value, depth + 1)
     return False
-
-
-def _counts_samples(node: cst.CSTNode | None) -> bool:
-    """Whether an array has the numbers of the samples, and none of their data: ``np.arange(len(paths))``."""
-    if not isinstance(node, cst.Call) or names.last_name(node.func) not in _COUNTS or not node.args:
-        return False
-    return isinstance(node.args[0].value, cst.Call) and names.last_name(node.args[0].value.func) == "len"
 
 
 def _into_array(module: Module, call: cst.Call) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import libcst as cst
 
 from oomlint.api_names import REDUCTIONS
-from oomlint.model import arguments, torch_tables
+from oomlint.model import arguments, names, torch_tables
 from oomlint.syntax.nodes import constant_key
-
-if TYPE_CHECKING:
-    import libcst as cst
 
 _LIBRARIES: Final = frozenset("torch torch.nn.functional torch.fft torch.linalg torch.special numpy numpy.fft numpy.linalg cupy cupy.fft cupy.linalg".split())
 _BY_NAME: Final = frozenset("norm vector_norm matrix_norm percentile nanpercentile quantile nanquantile".split())  # no axis stands behind the array
@@ -21,6 +20,8 @@ _OTHERS: Final = torch_tables.PLAIN_METHODS | frozenset(
     "kthvalue mode sort argsort count_nonzero equal allclose array_equal is_tensor result_type isscalar save load backward register_hook storage eig eigh svd "
     "qr slogdet lstsq tobytes interp trapz det cond matrix_rank untyped_storage".split()
 )
+_PLACES: Final = frozenset("argsort lexsort nonzero flatnonzero argwhere".split())
+_COUNTS: Final = frozenset({"arange", "permutation", "randperm"})  # of as many as there are of something; of any number it may stand for data
 
 
 class Computed(Enum):
@@ -48,3 +49,16 @@ def computed(last: str, call: cst.Call, *, before: int) -> Computed:
     if axis is None:
         return Computed.OTHER if arguments.has_stars(call) else Computed.NUMBER
     return Computed.OTHER if constant_key(axis) == 0 else Computed.ARRAY  # along the rows: a summary of all of them
+
+
+def gives_places(node: cst.CSTNode | None) -> bool:
+    """Whether an array has the places of samples, one number for each at most, and none of their data: ``np.arange(len(rows))``, ``np.where(rows > 0)[0]``."""
+    if not isinstance(node, cst.Call):
+        return False
+    last = names.last_name(node.func)
+    if last == "where":
+        return len(node.args) == 1
+    first = node.args[0].value if node.args else None
+    counts = isinstance(first, cst.Call) and names.last_name(first.func) == "len"
+    between = last == "arange" and len(arguments.positionals(node)) > 1
+    return last in _PLACES or (last in _COUNTS and (counts or between))
