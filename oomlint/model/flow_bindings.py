@@ -303,6 +303,9 @@ class FlowBindings(FlowCalls):
             if added.kind is ValueKind.PACK and (before.kind in {ValueKind.PACK, ValueKind.UNKNOWN}):
                 self._lengthen(node, node.target, before, added, node.value, state)
                 return
+            if before.kind is ValueKind.PACK and isinstance(node.operator, cst.AddAssign):
+                self._extend(node, before, added, state)
+                return
             self._accumulate(node, node.target, "augment", before, added, node.value, state)
             return
         self.assign(node.target, mixed([before, added]), state, None, node)
@@ -316,6 +319,14 @@ class FlowBindings(FlowCalls):
         self.stored(node, state, "append", path, added.any(), shown, before)
         if path:
             state.env[path] = before.having(kind=ValueKind.PACK, inside=join(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path)
+
+    def _extend(self, node: cst.AugAssign, before: TensorState, added: TensorState, state: State) -> None:
+        """Note that a list got the elements of something that is no display: ``rows += batch.tolist()``, which is no sum."""
+        path = self._home_of(node.target, before, state)
+        row = self.row_of(added)
+        self.stored(node, state, "extend", path, row, node.value, before)
+        if path:
+            state.env[path] = before.having(inside=join(before.inside, row), tags=before.tags | {id(node)}, exact=False, home=path)
 
     def _accumulate(
         self,
