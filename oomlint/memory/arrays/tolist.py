@@ -18,7 +18,7 @@ from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.content_kinds import PayloadKind
+from oomlint.memory.shared.content_kinds import Form, PayloadKind
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
@@ -62,7 +62,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 continue
             if isinstance(content.node, cst.BinaryOperation) and content.size.exact is None and content.count is None:
                 continue  # what is computed of something that nobody knows: a shape, a scale
-            if "column" not in content.words and may_be_large(project, content):
+            if content.form is not Form.COLUMN and may_be_large(project, content):
                 times = f"for {keeper.words}, they take 8 to 19 times the bytes, and workers copy them as they read"
                 message = Message(f"`{_short(module, call)}` turns all data into Python objects", times)
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")

@@ -13,7 +13,7 @@ from oomlint.memory.arrays.kept import READING
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import Content, PayloadKind
+from oomlint.memory.shared.content_kinds import Content, Form, PayloadKind
 from oomlint.memory.shared.known_reads import LAZY
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, SourceExpression
@@ -130,7 +130,7 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
 
 
 def _content(content: Content, value: Value) -> Heavy | None:
-    if content.kind is PayloadKind.TEXT and content.words == "the text of a file":
+    if content.form is Form.TEXT_OF_FILE:
         return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
     if content.kind not in _LARGE or content.doubt > 1:
         return None

@@ -12,7 +12,7 @@ from oomlint.memory.datasets.sample_body import SampleBody, item_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
-from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, Form, PayloadKind, worst
 from oomlint.memory.shared.known_libraries import COCO_DATASETS, COCO_INDEX
 from oomlint.memory.shared.seen_axes import seen_axes_of
 from oomlint.model import names
@@ -202,7 +202,7 @@ class Datasets:
     @staticmethod
     def _coco(module: Module, node: cst.CSTNode) -> Holding:
         """The index of all annotations that the class of torchvision keeps as its attribute ``coco``."""
-        return Holding("coco", Content(PayloadKind.OBJECTS, COCO_INDEX, module, node), None, module, read=True)
+        return Holding("coco", Content(PayloadKind.OBJECTS, COCO_INDEX, module, node, form=Form.ANNOTATIONS), None, module, read=True)
 
     def _wrapper(self, value: ExternalCall, depth: int) -> Dataset | None:
         """The dataset that a subset of it is made of."""

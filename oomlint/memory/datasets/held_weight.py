@@ -12,8 +12,7 @@ from oomlint.memory.datasets.sample_uses import holds_containers, is_looked_into
 from oomlint.memory.datasets.samples import held_bytes
 from oomlint.memory.facts import items_of
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, FIELD, IN_MEMORY, PAYLOAD, WHOLE_HDF5, PayloadKind
-from oomlint.memory.shared.known_libraries import COCO_INDEX
+from oomlint.memory.shared.content_kinds import IN_MEMORY, PAYLOAD, Form, PayloadKind
 from oomlint.memory.shared.seen_axes import ROWS
 
 if TYPE_CHECKING:
@@ -105,19 +104,19 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
 def is_aside(holding: Holding, dataset: Dataset) -> bool:
     """Whether records of unknown number describe samples that are read from files: what a few workers copy of them is little beside those."""
     content = holding.content
-    return dataset.opens_files and content.count is None and not content.size.known and content.words != COCO_INDEX
+    return dataset.opens_files and content.count is None and not content.size.known and content.form is not Form.ANNOTATIONS
 
 
 def is_beside(content: Content, dataset: Dataset, name: str, evaluator: Questions) -> bool:
     """Whether a container has a value of a table for each sample, or a field of a record that nobody looks into."""
-    of = content.element.words if content.element is not None else ""
-    return of == CELL.words or (of == FIELD.words and not holds_containers(dataset, name, evaluator))
+    of = content.element.form if content.element is not None else None
+    return of is Form.CELL or (of is Form.FIELD and not holds_containers(dataset, name, evaluator))
 
 
 def is_large(content: Content, settings: Settings) -> bool:
     """Whether an array is proven large, or is all that an HDF5 file has under a name, which is seldom little."""
     size = content.size.exact
-    return size >= settings.array_bytes if size is not None else content.words.startswith(WHOLE_HDF5)
+    return size >= settings.array_bytes if size is not None else content.form is Form.WHOLE_HDF5
 
 
 def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:

@@ -29,7 +29,7 @@ from oomlint.memory.datasets.sample_uses import has_arrays, one_a_sample, takes_
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.loaders.loader_classes import made_by_classes
-from oomlint.memory.shared.content_kinds import PayloadKind
+from oomlint.memory.shared.content_kinds import Form, PayloadKind
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
 from oomlint.weighing import words
@@ -52,7 +52,6 @@ _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
 _PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
 _DESCRIPTORS = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
 _TOLD_BESIDE = "OOM114"  # where the number is given; the others are about the data
-_OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
 class CopyCase(Struct, frozen=True):
@@ -275,10 +274,7 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         h
         for h in held
         if h.read
-        and (
-            h.content.kind in {PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY}
-            or (h.content.kind is PayloadKind.BLOB and any(n in h.content.words for n in _OWN_CODE))
-        )
+        and (h.content.kind in {PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY} or (h.content.kind is PayloadKind.BLOB and h.content.form is Form.PICKLED))
     ]
     arrays = [h for h in copied if has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
     copied = [h for h in copied if not may_hold_arrays(h.content) or h not in arrays]

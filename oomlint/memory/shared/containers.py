@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import CELL, DEEPEST, FIELD, NOTHING, PAYLOAD, Classifier, Content, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Classifier, Content, Form, PayloadKind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value
 from oomlint.syntax.nodes import UNKNOWN_KEY, block_of
@@ -43,6 +43,7 @@ _OF: dict[PayloadKind, tuple[PayloadKind, str]] = {
     PayloadKind.TEXT: (PayloadKind.OBJECTS, "strings"),
     PayloadKind.SCALAR: (PayloadKind.OBJECTS, "numbers"),
 }
+_FIELDS: dict[Form | None, str] = {Form.CELL: "values of a table", Form.FIELD: "fields of records"}
 # Bytes that an array or a tensor takes beside its numbers: 539 bytes for a tensor of three numbers (measured with torch 2.13.0, resident set).
 _OBJECTS = {PayloadKind.ARRAY: 128, PayloadKind.TENSOR: 512}
 _RECORDS = frozenset({PayloadKind.ARRAYS, PayloadKind.TENSORS, PayloadKind.OBJECTS, PayloadKind.UNKNOWN})
@@ -111,12 +112,12 @@ class Containers(Classifier):
         if isinstance(element.node, cst.Dict) and inner in _RECORDS:
             # A record a sample: its header and its values are Python objects, whatever they hold.
             kind, words = PayloadKind.OBJECTS, f"a {word} of dicts"
-        elif inner is PayloadKind.BLOB and "torch.load" in element.words:
+        elif inner is PayloadKind.BLOB and element.form is Form.TENSORS:
             kind, words = PayloadKind.TENSORS, f"a {word} of tensors"
         elif inner is PayloadKind.PATHS and element.element is not None and word != "dict":  # of a dictionary the keys may be few folders
             kind, words = PayloadKind.OBJECTS, f"a {word} of {_plural(element.words)}"
-        elif element.words in {CELL.words, FIELD.words}:
-            kind, words = PayloadKind.OBJECTS, f"a {word} of {'values of a table' if element.words == CELL.words else 'fields of records'}"
+        elif element.form in _FIELDS:
+            kind, words = PayloadKind.OBJECTS, f"a {word} of {_FIELDS[element.form]}"
         elif inner in _OF:
             kind, elements = _OF[inner]
             words = f"a {word} of {elements}"
@@ -126,7 +127,7 @@ class Containers(Classifier):
             kind, words = PayloadKind.OBJECTS, f"a {word} of {element.words} objects"
         elif inner in _LIKE_ELEMENT:
             kind, words = inner, f"a {word} of {_plural(element.words)}"
-        strings = kind is PayloadKind.OBJECTS and inner is PayloadKind.TEXT and element.words not in {CELL.words, FIELD.words}
+        strings = kind is PayloadKind.OBJECTS and inner is PayloadKind.TEXT and element.form not in _FIELDS
         numbers = inner is PayloadKind.SCALAR and element.numbers
         return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=element.dataset)
 
@@ -188,7 +189,7 @@ class Containers(Classifier):
             return NOTHING
         if effect.kind in _GROWING and deeper and deeper[0][1] is UNKNOWN_KEY and _looped(effect, frame):
             one = self._added(effect, frame, ())
-            if one.words == FIELD.words and len(deeper) > 1:
+            if one.form is Form.FIELD and len(deeper) > 1:
                 return NOTHING  # one of several containers under names: which of them is taken out, nobody follows
             return self.container("list", one, None, frame.module, effect.node)
         content = self.of(effect.value, frame)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oomlint.api_names import COLLECTIONS, DRAWS, REDUCTIONS
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed
-from oomlint.memory.shared.content_kinds import NOTHING, WHOLE_HDF5, Classifier, Content, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import Const, External, ExternalCall, Frame, Unknown
 
@@ -36,6 +36,9 @@ _TELLING: dict[str, tuple[PayloadKind, str]] = {
     **dict.fromkeys(("glob", "rglob", "iterdir"), (PayloadKind.PATHS, "file names")),
     **dict.fromkeys(("loadAnns", "loadImgs", "loadCats"), (PayloadKind.OBJECTS, "a list of dicts")),
 }
+
+
+_ROWS: Final = {"itertuples": Form.ROWS, "iterrows": Form.NUMBERED_ROWS}
 
 
 # What a plain value becomes.
@@ -87,7 +90,7 @@ class WrittenForms(Classifier):
     def _subscript(self, node: cst.Subscript, frame: Frame) -> Content:
         base = self.of(node.value, frame)
         if base.kind is PayloadKind.H5:
-            return Content(PayloadKind.ARRAY, WHOLE_HDF5, frame.module, node)
+            return whole_hdf5(frame.module, node)
         if base.kind in {PayloadKind.MEMMAP, PayloadKind.SHARED}:
             return base
         if base.kind in {PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARRAYS, PayloadKind.TENSORS}:
@@ -114,7 +117,7 @@ class WrittenForms(Classifier):
         if name in _STRING_METHODS and (base.kind in {PayloadKind.TEXT, PayloadKind.UNKNOWN} or isinstance(func.value, cst.SimpleString)):
             return Content(PayloadKind.TEXT, "a string", module, node, strings=True)
         if name == "read" and base.kind is PayloadKind.HANDLE:
-            return Content(PayloadKind.TEXT, "the text of a file", module, node)
+            return Content(PayloadKind.TEXT, "the text of a file", module, node, form=Form.TEXT_OF_FILE)
         if base.kind is PayloadKind.H5:
             return _of_h5(name, module, node)
         if name in {"fit_transform", "transform", "inverse_transform"} and self._is_of("sklearn.", func.value, frame):
@@ -135,7 +138,7 @@ class WrittenForms(Classifier):
             word = "list" if func.value == "sorted" else func.value
             if isinstance(inner, cst.GeneratorExp):
                 return self.container(word, self.of(inner.elt, frame), self.count(inner, frame), module, node)
-            if self.of(inner, frame).words == "a range":
+            if self.of(inner, frame).form is Form.RANGE:
                 return self.container(word, Content(PayloadKind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
         called = [alt.value for alt in self.evaluator.values(func, frame)]
         plain = [_CONVERTED.get(one.name) if isinstance(one, External) else None for one in called]
@@ -172,7 +175,7 @@ def _of_h5(method: str, module: Module, node: cst.Call) -> Content:
         return Content(PayloadKind.H5, "an open `h5py.Dataset`", module, node)
     if method in {"keys", "attrs", "items"}:
         return Content(PayloadKind.PATHS, "the keys of a file", module, node)
-    return Content(PayloadKind.ARRAY, WHOLE_HDF5, module, node)
+    return whole_hdf5(module, node)
 
 
 def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Content | None:
@@ -183,7 +186,7 @@ def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Con
         label = base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME, PayloadKind.UNKNOWN}
         return Content(PayloadKind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
     if method in {"to_dict", "iterrows", "itertuples", "to_records"}:
-        return Content(PayloadKind.OBJECTS, f"what `{method}` makes of a DataFrame", module, node)
+        return Content(PayloadKind.OBJECTS, f"what `{method}` makes of a DataFrame", module, node, form=_ROWS.get(method))
     if base.kind is PayloadKind.FRAME:
         if method == "to_numpy":
             return Content(PayloadKind.ARRAY, "the values of a DataFrame", module, node, doubt=1)

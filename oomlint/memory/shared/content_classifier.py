@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from oomlint.memory.shared.containers import Containers
 from oomlint.memory.shared.content_by_syntax import WrittenForms
-from oomlint.memory.shared.content_kinds import CELL, DEEPEST, FIELD, NOTHING, ROW, Content, PayloadKind, worst
-from oomlint.memory.shared.known_libraries import PARSED, Libraries
+from oomlint.memory.shared.content_kinds import CELL, DEEPEST, FIELD, NOTHING, ROW, Content, Form, PayloadKind, worst
+from oomlint.memory.shared.known_libraries import Libraries
 from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # What gives the rows of a table, by where the row stands in what it gives for each.
-_ROWS: Final[dict[tuple[int, ...], str]] = {(): "`itertuples`", (1,): "`iterrows`"}
+_ROWS: Final[dict[tuple[int, ...], Form]] = {(): Form.ROWS, (1,): Form.NUMBERED_ROWS}
 _OF_ROWS: Final = frozenset("values array index name iloc loc at iat T".split())  # attributes of a row that are no column
 _COUNTS: Final = frozenset({"arange", "linspace", "logspace", "randperm"})  # what makes numbers along one axis
 
@@ -99,10 +99,10 @@ class Contents(Containers, Libraries, WrittenForms):
         if isinstance(value, PartOfEach) and value.whole is not None and len(value.accessors) == 1:
             how, name = value.accessors[0]
             whole = self._of_value(value.whole)
-            if how == "item" and whole.kind is PayloadKind.OBJECTS and PARSED.fullmatch(whole.words):
+            if how == "item" and whole.form is Form.RECORDS:
                 return FIELD
             cell = isinstance(name, str) and (how == "item" or name not in _OF_ROWS)
-            return CELL if cell and whole.words == ROW.words else NOTHING
+            return CELL if cell and whole.form is Form.ROW else NOTHING
         if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None:
             return self.written(value.node, value.frame)
         return NOTHING
@@ -110,15 +110,15 @@ class Contents(Containers, Libraries, WrittenForms):
     @staticmethod
     def _one_of(whole: Content, index: tuple[int, ...]) -> Content:
         """An element of what a loop goes through."""
-        if index in _ROWS and _ROWS[index] in whole.words:
+        if whole.form is not None and _ROWS.get(index) is whole.form:
             return ROW
         if index:
             return NOTHING
         if whole.kind is PayloadKind.PATHS:
             return whole.element if whole.element is not None else replace(whole, count=None)
-        if whole.words == "a range" or (isinstance(whole.node, cst.Call) and names.last_name(whole.node.func) in _COUNTS):
+        if whole.form is Form.RANGE or (isinstance(whole.node, cst.Call) and names.last_name(whole.node.func) in _COUNTS):
             return Content(PayloadKind.SCALAR, "a number", numbers=True)
-        if whole.kind is PayloadKind.HANDLE and "open" in whole.words:
+        if whole.kind is PayloadKind.HANDLE:
             return Content(PayloadKind.TEXT, "a line of a file", whole.module, whole.node, strings=True)
         if whole.kind is PayloadKind.OBJECTS:
             if whole.strings:

@@ -50,6 +50,25 @@ class PayloadKind(Enum):
     DATASET = "another dataset"
 
 
+class Form(Enum):
+    """What it is beside its kind, where that tells what its parts are."""
+
+    ANNOTATIONS = "all annotations of a data set"
+    ARCHIVE = "an archive of arrays"
+    CELL = "a value of a table"  # a string or a number: a Python object
+    COLUMN = "a column of a table, or the names of all"
+    FIELD = "a field of a record"  # of a JSON file: the same, or a container of such
+    NUMBERED_ROWS = "rows of a table, each behind its number"
+    PICKLED = "objects of a pickle"
+    RANGE = "numbers that are counted, and not kept"
+    RECORDS = "what a parser makes of a text"
+    ROW = "a row of a table"
+    ROWS = "rows of a table"
+    TENSORS = "tensors of a file"
+    TEXT_OF_FILE = "the text of a file"
+    WHOLE_HDF5 = "all of an array in an HDF5 file"
+
+
 IN_MEMORY = frozenset(
     {
         PayloadKind.OBJECTS,
@@ -85,6 +104,7 @@ class Content(Struct, frozen=True):
     dataset: Instance | None = None
     strings: bool = False  # elements proven to be strings
     numbers: bool = False  # elements proven to be numbers
+    form: Form | None = None
 
     @property
     def gravity(self) -> int:
@@ -92,11 +112,15 @@ class Content(Struct, frozen=True):
         return _GRAVITY.index(self.kind)
 
 
-WHOLE_HDF5 = "an array read whole from HDF5"
-ROW = Content(PayloadKind.SMALL, "a row of a table")
-CELL = Content(PayloadKind.TEXT, "a value of a table")  # a string or a number: a Python object
-FIELD = Content(PayloadKind.TEXT, "a field of a record")  # of a JSON file: the same, or a container of such
+ROW = Content(PayloadKind.SMALL, "a row of a table", form=Form.ROW)
+CELL = Content(PayloadKind.TEXT, "a value of a table", form=Form.CELL)
+FIELD = Content(PayloadKind.TEXT, "a field of a record", form=Form.FIELD)
 NOTHING = Content(PayloadKind.UNKNOWN, "something unknown")
+
+
+def whole_hdf5(module: Module, node: cst.CSTNode) -> Content:
+    """All of an array in an HDF5 file."""
+    return Content(PayloadKind.ARRAY, "an array read whole from HDF5", module, node, form=Form.WHOLE_HDF5)
 
 
 def worst(found: Sequence[Content]) -> Content:

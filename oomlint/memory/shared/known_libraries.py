@@ -12,7 +12,7 @@ from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_
 from oomlint.memory.shared.archives import loads_archive
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import NOTHING, WHOLE_HDF5, Classifier, Content, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 COCO_INDEX = "a COCO index of dicts"
 COCO_DATASETS = ("torchvision.datasets.CocoDetection", "torchvision.datasets.CocoCaptions")  # each keeps such an index as `coco`
-PARSED = re.compile(r"what `[\w.]+` returns")  # what a parser makes of a text, or a pickle of a file
 GENERATORS = frozenset({"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"})
 _FRAME_LOADERS = re.compile(r"^pandas\.(read_\w+|DataFrame|concat|merge)$|^(polars|dask\.dataframe)\.")
 _NUMPY_MAKERS = frozenset(
@@ -37,18 +36,22 @@ _TORCH_MAKERS = frozenset(
 )
 
 
+_PARSERS = (
+    "json.load json.loads orjson.loads ujson.load ujson.loads simplejson.load jsonlines.open xmltodict.parse srsly.read_json toml.load "
+    "builtins.eval ast.literal_eval"
+)
+_FORMS: dict[str, Form] = {
+    "builtins.range": Form.RANGE,
+    "pycocotools.coco.COCO": Form.ANNOTATIONS,
+    "torch.load": Form.TENSORS,
+    **dict.fromkeys("pickle.load _pickle.load dill.load joblib.load pickle.loads cloudpickle.load".split(), Form.PICKLED),
+    **dict.fromkeys(_PARSERS.split(), Form.RECORDS),
+}
 # The kind, how it is called in a message, and whose result it is.
 _RESULTS: dict[str, tuple[PayloadKind, str]] = {
     name: (kind, words)
     for kind, words, known in (
-        (
-            PayloadKind.OBJECTS,
-            "what `{plain}` returns",
-            (
-                "json.load json.loads orjson.loads ujson.load ujson.loads simplejson.load jsonlines.open xmltodict.parse srsly.read_json toml.load "
-                "builtins.eval ast.literal_eval"
-            ),
-        ),
+        (PayloadKind.OBJECTS, "what `{plain}` returns", _PARSERS),
         (
             PayloadKind.BLOB,
             "what `{name}` returns",
@@ -118,7 +121,7 @@ class Libraries(Classifier):
             return Content(PayloadKind.SHARED, "tensors of a mapped file", module, call)
         if known is not None:
             words = known[1].format(name=name, last=last, library=name.partition(".")[0], plain=name.removeprefix("builtins."))
-            return Content(known[0], words, module, call, numbers=known[0] is PayloadKind.SCALAR)
+            return Content(known[0], words, module, call, numbers=known[0] is PayloadKind.SCALAR, form=_FORMS.get(name))
         if _FRAME_LOADERS.match(name):
             return Content(PayloadKind.FRAME, "a DataFrame", module, call)
         if name == "numpy.load":
@@ -150,7 +153,7 @@ class Libraries(Classifier):
         match computed(last, call, before=1):
             case Computed.ARRAY:
                 kind, words = (PayloadKind.TENSOR, "a tensor") if torch else (PayloadKind.ARRAY, "a NumPy array")
-                return replace(given, kind=kind, words=words, module=frame.module, node=call)
+                return replace(given, kind=kind, words=words, module=frame.module, node=call, form=None)
             case Computed.NUMBER:
                 return Content(PayloadKind.SCALAR, "a number", numbers=True)
         return NOTHING
@@ -162,7 +165,7 @@ class Libraries(Classifier):
 
     def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
         if loads_archive(call, frame, self.evaluator):
-            return Content(PayloadKind.HANDLE, "an open `.npz` file", frame.module, call)
+            return Content(PayloadKind.HANDLE, "an open `.npz` file", frame.module, call, form=Form.ARCHIVE)
         mode = arguments.argument_for(call, "mmap_mode", place=1)
         if mode is not None and any(isinstance(a.const, str) for a in self.evaluator.values(mode, frame)):
             return Content(PayloadKind.MEMMAP, "a memory-mapped array", frame.module, call)
@@ -176,7 +179,7 @@ class Libraries(Classifier):
         if last in AS_ARRAY and call.args:
             inner = self.of(call.args[0].value, frame)
             if inner.kind is PayloadKind.H5:
-                return Content(PayloadKind.ARRAY, WHOLE_HDF5, module, call)
+                return whole_hdf5(module, call)
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call, count=inner.count)
         if last in STACKS:
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call)
@@ -226,18 +229,20 @@ class Libraries(Classifier):
             if any(key in FACTS for kind, key in value.accessors if kind == "attr"):
                 return Content(PayloadKind.SCALAR, "a shape")
             if "value" in [k for _, k in value.accessors]:
-                return Content(PayloadKind.ARRAY, WHOLE_HDF5, module, node)
+                return whole_hdf5(module, node)
             if keys.count("item") > 1 and not isinstance(attr, str):
                 return Content(PayloadKind.ARRAY, "an array read from HDF5", module, node, doubt=1)
             return Content(PayloadKind.H5, "an open `h5py.Dataset`", module, node)
-        if whole.kind is PayloadKind.HANDLE and ".npz" in whole.words:
+        if whole.form is Form.ARCHIVE:
             return Content(PayloadKind.ARRAY, "an array of an `.npz` file", module, node)
         if whole.kind is PayloadKind.FRAME:
             if {"columns", "shape", "dtypes"} & {key for kind, key in value.accessors if kind == "attr"}:
-                return Content(PayloadKind.SMALL, "the names of the columns", module, node)
+                return Content(PayloadKind.SMALL, "the names of the columns", module, node, form=Form.COLUMN)
             if attr in {"values", "T"}:
                 return Content(PayloadKind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
-            return Content(PayloadKind.FRAME, "a column of a DataFrame" if first[0] == "item" else "a DataFrame", module, node)
+            if first[0] == "item":
+                return Content(PayloadKind.FRAME, "a column of a DataFrame", module, node, form=Form.COLUMN)
+            return Content(PayloadKind.FRAME, "a DataFrame", module, node)
         if whole.kind is PayloadKind.SHARED and value.whole.name == "torch.load":
             return whole
         if whole.kind in {PayloadKind.BLOB, PayloadKind.OBJECTS}:
