@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.memory.arrays.windows import changing
+from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import names
 from oomlint.syntax.nodes import descend, is_attribute_of, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.read_calls import FileRead
     from oomlint.model.project import Module
@@ -29,31 +29,24 @@ def written_over(keeper: Keeper, read: FileRead) -> bool:
 def _has_latest(module: Module, cls: Scope, attribute: str) -> bool:
     """Whether the rounds of a loop set an element of it again and again, under a key that none of them changes."""
     for method in cls.children:
-        this = names.self_name(method) or ""
-        for loop in method.loops:
-            for node in descend(loop.body):
-                for target in _elements_set(node, this, attribute):
-                    key = target.slice[0].slice
-                    around = [here for here in module.walk.ancestors(node) if isinstance(here, cst.For | cst.While)]
-                    if isinstance(key, cst.Index) and isinstance(key.value, cst.Name) and not any(key.value.value in _bound(here) for here in around):
-                        return True
+        for effect in method.effects.get(names.self_name(method) or "", ()):
+            key = _key(effect, attribute)
+            loop = next(loops_around(effect.statement, module, method), None)
+            if key is not None and loop is not None and key.value not in changing(module, method, loop):
+                return True
     return False
 
 
-def _elements_set(node: cst.CSTNode, this: str, attribute: str) -> Iterator[cst.Subscript]:
-    """``self.rows[key]`` of a statement that sets it to something else than what is made of the attribute."""
-    if isinstance(node, cst.Assign) and not any(is_attribute_of(part, this) and part.attr.value == attribute for part in descend(node.value)):
-        for target in node.targets:
-            for part in descend(target):
-                if isinstance(part, cst.Subscript) and is_attribute_of(part.value, this) and part.value.attr.value == attribute:
-                    yield part
-
-
-def _bound(loop: cst.For | cst.While) -> set[str]:
-    """Names that a loop binds in its rounds."""
-    own = [loop.target] if isinstance(loop, cst.For) else []
-    targets = [*own, *(node.target for node in descend(loop) if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.NamedExpr | cst.For))]
-    return {name for target in targets if not isinstance(target, cst.Subscript | cst.Attribute) for name in names_in(target)}
+def _key(effect: Effect, attribute: str) -> cst.Name | None:
+    """``key`` of a statement that sets ``self.rows[key]`` to something else than what is made of the attribute."""
+    target = effect.node
+    while isinstance(target, cst.Subscript) and not isinstance(target.value, cst.Attribute):
+        target = target.value
+    if effect.kind != "assign" or effect.path[:1] != (("attr", attribute),) or not isinstance(target, cst.Subscript) or effect.value is None:
+        return None
+    index = target.slice[0].slice
+    again = any(is_attribute_of(part, effect.root) and part.attr.value == attribute for part in descend(effect.value))
+    return index.value if isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and not again else None
 
 
 def _is_of_one_row(cls: Scope, keeper: Keeper, read: FileRead) -> bool:
