@@ -13,7 +13,7 @@ from oomlint.model.tensor_shapes import measured_by
 from oomlint.model.tensor_state import MAP, PLAIN, UNKNOWN, Graph, SampleSize, TensorState, ValueKind, join, mixed
 from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import External, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, uses_name
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, parts_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ class FlowBindings(FlowCalls):
 
     def delete(self, node: cst.Del, state: State) -> None:
         """Run a ``del``."""
-        targets = [e.value for e in node.target.elements] if isinstance(node.target, cst.Tuple) else [node.target]
+        targets = parts_of(node.target)
         for target in targets:
             if isinstance(target, cst.Subscript):
                 base = self.value(target.value, state)
@@ -217,7 +217,7 @@ class FlowBindings(FlowCalls):
     def _rows_of(self, loop: cst.CompFor, code: str) -> set[str]:
         """Names of a comprehension that stand for the entries of what is written like this: ``value`` of ``for key, value in sums.items()``."""
         over = loop.iter
-        targets: list[cst.BaseExpression] = [element.value for element in loop.target.elements] if isinstance(loop.target, cst.Tuple) else [loop.target]
+        targets = parts_of(loop.target)
         if isinstance(over, cst.Call) and isinstance(over.func, cst.Attribute) and over.func.attr.value in {"items", "values"}:
             return {self.code(targets[-1])} if self.code(over.func.value) == code else set()
         if isinstance(over, cst.Call) and names.last_name(over.func) == "zip" and len(over.args) == len(targets):

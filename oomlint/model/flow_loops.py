@@ -13,7 +13,7 @@ from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
 from oomlint.model.loops import FEW
 from oomlint.model.tensor_state import SOME_LOADER, TensorState, ValueKind
-from oomlint.model.values import Const, Display, External, SourceExpression, Unknown
+from oomlint.model.values import Display, External, SourceExpression, Unknown, greatest
 from oomlint.scout.telling_names import LOADER_NAME
 from oomlint.syntax.nodes import constant_key, descend
 
@@ -91,9 +91,7 @@ class FlowLoops(FlowBindings):
 
     def _number(self, node: cst.BaseExpression) -> int | None:
         """The greatest whole number that an expression can be, where all that it can be is known."""
-        found = [alt.value.value if isinstance(alt.value, Const) else None for alt in self.evaluator.values(node, self.act.frame)]
-        known = [number for number in found if isinstance(number, int)]
-        return max(known) if known and len(known) == len(found) else None
+        return greatest(self.evaluator.values(node, self.act.frame))
 
     def comprehension(self, node: cst.BaseSimpleComp | cst.DictComp, state: State) -> TensorState:
         """What a comprehension or a generator gives."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.api_names import GOES_OVER, HANDS_ON
+from oomlint.api_names import GOES_OVER, HANDS_ON, WRAPPERS
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
@@ -104,11 +104,21 @@ def written_as(node: cst.BaseExpression) -> str:
     return last_name(node) if table is node else f"{last_name(table)}[]"
 
 
-def iterated(node: cst.BaseExpression) -> cst.BaseExpression:
+def iterated(node: cst.BaseExpression, through: frozenset[str] = GOES_OVER) -> cst.BaseExpression:
     """What a loop goes over, taken out of ``enumerate``, ``tqdm``, ``zip`` and their like."""
-    while isinstance(node, cst.Call) and node.args and last_name(node.func) in GOES_OVER:
+    while isinstance(node, cst.Call) and node.args and last_name(node.func) in through:
         node = node.args[0].value
     return node
+
+
+def gone_through(loop: cst.For | cst.CompFor) -> tuple[cst.BaseExpression, cst.BaseExpression]:
+    """What a loop goes through, and the part of its target that stands for an element of it: not the number that ``enumerate`` gives."""
+    node, target = loop.iter, loop.target
+    while isinstance(node, cst.Call) and node.args and last_name(node.func) in WRAPPERS:
+        if last_name(node.func) == "enumerate" and isinstance(target, cst.Tuple | cst.List) and len(target.elements) > 1:
+            target = target.elements[1].value
+        node = node.args[0].value
+    return node, target
 
 
 def parameters(scope: Scope) -> list[cst.Param]:

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.tensor_state import MAP, SampleSize
 from oomlint.model.torch_tables import AXIS_ORDERS
-from oomlint.syntax.nodes import constant_key, descend
+from oomlint.syntax.nodes import constant_key, descend, parts_of
 
 if TYPE_CHECKING:
     from oomlint.model.tensor_state import TensorState
@@ -84,8 +84,7 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
                 return max(dims, len(sizes))  # what was one sample is many rows now: all of it is still there
             return len(sizes) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
         case "permute":
-            only = given[0].value if len(given) == 1 else None
-            return max(dims, len(only.elements) if isinstance(only, cst.Tuple | cst.List) else len(given))
+            return max(dims, len(_sizes(given)))
         case "transpose" | "swapaxes" | "swapdims" | "movedim":
             return max(dims, *(_reach(arg.value) for arg in given)) if given else dims
         case "unsqueeze":
@@ -121,8 +120,7 @@ def is_spread(method: str, node: cst.Call, before: int) -> bool:
 
 def _sizes(given: list[cst.Arg]) -> list[cst.BaseExpression]:
     """The sizes that a view is given, one by one or in a tuple."""
-    only = given[0].value if len(given) == 1 else None
-    return [part.value for part in (only.elements if isinstance(only, cst.Tuple | cst.List) else given)]
+    return parts_of(given[0].value) if len(given) == 1 else [arg.value for arg in given]
 
 
 def resized(node: cst.Call) -> int:
@@ -138,19 +136,14 @@ def pooled(node: cst.Call, dims: int) -> int:
     """How many axes of more than one place a pooling leaves at least; none where it may make one number of each channel: its window is not a number."""
     if names.last_name(node.func).startswith("adaptive"):
         return _ROW if pools_all(node, 1) else dims
-    sizes = _lengths(arguments.argument_for(node, "kernel_size", place=1))
-    return dims if sizes and all(isinstance(one, int) for one in sizes) else 0
+    window = arguments.argument_for(node, "kernel_size", place=1)
+    return dims if window is not None and all(isinstance(constant_key(size), int) for size in parts_of(window)) else 0
 
 
 def pools_all(node: cst.Call, place: int) -> bool:
     """Whether an adaptive pooling, or the call that makes such a layer, leaves one number of each channel."""
-    return set(_lengths(arguments.argument_for(node, "output_size", place=place))) == {1}
-
-
-def _lengths(size: cst.BaseExpression | None) -> list[object]:
-    if size is None:
-        return []
-    return [constant_key(part.value) for part in size.elements] if isinstance(size, cst.Tuple | cst.List) else [constant_key(size)]
+    left = arguments.argument_for(node, "output_size", place=place)
+    return left is not None and all(constant_key(size) == 1 for size in parts_of(left))
 
 
 def is_rest(node: cst.BaseExpression) -> bool:

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from oomlint.model.names import short
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import libcst as cst
 
     from oomlint.finding import Place
@@ -310,6 +312,12 @@ def assumptions(*alternatives: Alternative | None) -> int:
     """How much has to be assumed for all of these to hold: their doubts, and each assumed default once."""
     picked = {key for alt in alternatives if alt is not None for key, pick in alt.picks if pick is ASSUMED}
     return len(picked) + sum(alt.doubt for alt in alternatives if alt is not None)
+
+
+def greatest(found: Sequence[Alternative]) -> int | None:
+    """The greatest whole number among alternatives; ``None`` where one of them need not be a number, or there is none."""
+    numbers = [alt.const for alt in found if isinstance(alt.const, int) and not isinstance(alt.const, bool)]
+    return max(numbers) if numbers and len(numbers) == len(found) else None
 
 
 def truth_of(value: Value) -> bool | None:

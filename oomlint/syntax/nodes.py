@@ -126,6 +126,11 @@ def names_in(node: cst.CSTNode) -> set[str]:
     return {part.value for part in descend(node) if isinstance(part, cst.Name)}
 
 
+def parts_of(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The elements of a tuple or a list as it is written; any other expression is its only part."""
+    return [element.value for element in node.elements] if isinstance(node, cst.Tuple | cst.List) else [node]
+
+
 def uses_name(node: cst.CSTNode, words: Container[str]) -> bool:
     """Whether one of several names stands in a piece of code."""
     return any(isinstance(part, cst.Name) and part.value in words for part in descend(node))

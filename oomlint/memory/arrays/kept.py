@@ -366,10 +366,7 @@ class Kept(KeptIndexes):
         """A loop that runs a model goes through the value."""
         who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not going.in_object else ""
         if who:
-            taken = loop.iter
-            while isinstance(taken, cst.Call) and names.last_name(taken.func) in WRAPPERS and taken.args:
-                taken = taken.args[0].value
-            self._lives(search, module, taken, going, f"which {who} goes through", evaluated=who == EVALUATION)
+            self._lives(search, module, names.iterated(loop.iter, WRAPPERS), going, f"which {who} goes through", evaluated=who == EVALUATION)
 
     @staticmethod
     def _lives(search: KeptSearch, module: Module, node: cst.BaseExpression, going: Going, why: str, *, evaluated: bool) -> None:

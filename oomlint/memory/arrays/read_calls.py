@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import HANDS_ON, PUTS_IN, SAME_PATH, WRAPPERS
+from oomlint.api_names import HANDS_ON, PUTS_IN, SAME_PATH
 from oomlint.finding import Resource
 from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.arrays.reading_functions import reading_functions
@@ -116,12 +116,7 @@ class ReadCalls:
 
     def _gone_through(self, module: Module, scope: Scope, loop: cst.For | cst.CompFor) -> Iterator[FileRead]:
         """The variables of a loop that stand for samples."""
-        iterated: cst.BaseExpression = loop.iter
-        target: cst.BaseExpression = loop.target
-        while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in WRAPPERS and iterated.args:
-            if names.last_name(iterated.func) == "enumerate" and isinstance(target, cst.Tuple) and len(target.elements) > 1:
-                target = target.elements[1].value
-            iterated = iterated.args[0].value
+        iterated, target = names.gone_through(loop)
         if not isinstance(iterated, cst.Name | cst.Attribute | cst.Call) or (isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _NO_DATASETS):
             return
         reader = self._sampler(module, scope, iterated)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES
+from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES, WRAPPERS
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import KEEPS
 from oomlint.memory.arrays.kept_state import names_of
@@ -138,8 +138,7 @@ def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
         sides = {module.code(side).strip() for side in (lower.left, lower.right)}
         return times and any(module.code(side).strip() in sides for side in (upper.left, upper.right))
     iterated = rounds.for_in.iter if isinstance(rounds, cst.ListComp) else rounds.iter if isinstance(rounds, cst.For) else None
-    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in {"tqdm", "enumerate", "list"} and iterated.args:
-        iterated = iterated.args[0].value
+    iterated = names.iterated(iterated, WRAPPERS | {"list"}) if iterated is not None else None
     if not isinstance(iterated, cst.Call) or len(iterated.args) != 3 or not isinstance(upper, cst.BinaryOperation):  # noqa: PLR2004 - start, stop, step
         return False
     step = module.code(iterated.args[2].value).strip()

@@ -13,6 +13,7 @@ from oomlint.api_names import COLLECTIONS, REDUCTIONS, SCALARS, VIEW_ATTRIBUTES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
+from oomlint.syntax.nodes import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +115,7 @@ def _outputs(cls: Scope, setup_params: list[cst.Param]) -> set[str]:
     found: set[str] = set()
     for statement in forward.returns if forward is not None else ():
         value = statement.value
-        rows = [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value]
+        rows = parts_of(value)
         found |= {row.value for row in rows if isinstance(row, cst.Name)}
     return found
 
@@ -189,7 +190,7 @@ class _Reader:
             value = statement.value
             if isinstance(value, cst.BinaryOperation) and isinstance(value.left, cst.Tuple):
                 value = value.left  # `(None, *) + gradients`: those of the first inputs
-            rows = [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value] if single else []
+            rows = parts_of(value) if value is not None and (single or isinstance(value, cst.Tuple)) else []
             if isinstance(value, cst.Tuple) and any(isinstance(e, cst.StarredElement) for e in value.elements):
                 continue
             found |= {name for name, row in zip(params, rows, strict=False) if row is not None and not _is_none(row, backward)}
@@ -213,7 +214,7 @@ class _Reader:
             value = value.elements[place].value
         if value is None:
             return None
-        rows = [e.value for e in value.elements] if isinstance(value, cst.Tuple | cst.List) else [value]
+        rows = parts_of(value)
         return next((row for row in rows if self.kind(row) is Is.TENSOR), None)
 
     def from_inputs(self, name: str) -> bool:

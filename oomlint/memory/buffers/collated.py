@@ -96,15 +96,7 @@ def keys_of(loop: Loop, expression: cst.BaseExpression) -> Keys | None:
         expression = expression.value
     if not isinstance(expression, cst.Name) or not isinstance(loop.node, cst.For | cst.CompFor):
         return None
-    target: cst.BaseExpression = loop.node.target
-    iterable = loop.node.iter
-    while isinstance(iterable, cst.Call) and names.last_name(iterable.func) in {"enumerate", "tqdm"} and iterable.args:
-        if names.last_name(iterable.func) == "enumerate":
-            parts = target.elements if isinstance(target, cst.Tuple) else ()
-            if len(parts) != 2:  # noqa: PLR2004 - the number of a round, and what it is for
-                return None
-            target = parts[1].value
-        iterable = iterable.args[0].value
+    _, target = names.gone_through(loop.node)
     found = next((keys for keys, name in _names(target, ()) if name == expression.value), None)
     return (*found, *rest) if found is not None else None
 

@@ -18,7 +18,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.events import AS_ARRAY
 from oomlint.model.tensor_state import Graph, Mode
-from oomlint.syntax.nodes import descend, path_of
+from oomlint.syntax.nodes import descend, parts_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,7 +227,7 @@ def _stays(event: Forward, scope: Scope, module: Module) -> bool:
     """Whether what a call of a network gives is bound to local names, or used up where it stands."""
     statement = module.walk.statement_of(event.node)
     targets = [target.target for target in statement.targets] if isinstance(statement, cst.Assign) else []
-    parts = [part for target in targets for part in (target.elements if isinstance(target, cst.Tuple) else [target])]
+    parts = [part for target in targets for part in parts_of(target)]
     bound = [part.value if isinstance(part, cst.BaseElement) else part for part in parts]
     return all(isinstance(part, cst.Name) and part.value not in scope.outer for part in bound)
 

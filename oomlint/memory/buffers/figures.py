@@ -19,7 +19,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, External, Frame, FunctionRef
-from oomlint.syntax.nodes import descend, names_in, uses_name
+from oomlint.syntax.nodes import descend, names_in, parts_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,7 +259,7 @@ def _targets(node: cst.CSTNode, module: Module) -> list[cst.BaseExpression]:
     if not isinstance(holder, cst.Assign):
         return []
     target = holder.targets[0].target
-    return [one.value for one in target.elements] if isinstance(target, cst.Tuple) else [target]
+    return parts_of(target)
 
 
 def figures_of(project: Project) -> UnclosedFigures:

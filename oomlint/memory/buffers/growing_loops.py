@@ -13,7 +13,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind as Content
 from oomlint.model import names
 from oomlint.model.tensor_state import ValueKind
-from oomlint.syntax.nodes import descend, names_in
+from oomlint.syntax.nodes import descend, names_in, parts_of
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Reset, Store, Via
@@ -160,7 +160,7 @@ def has_new_key(store: Store, loop: Loop) -> bool:
             return False
     elif store.before.kind is not ValueKind.PACK or store.before.moved == "list":
         return False
-    parts = [element.value for element in key.value.elements] if isinstance(key.value, cst.Tuple) else [key.value]
+    parts = parts_of(key.value)
     places = [part for part in parts if not any(map(_wraps, descend(part)))]
     if not places:
         return False  # a ring of places

@@ -14,8 +14,9 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.qualified_names import MODULES
+from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
-from oomlint.model.values import Const, ExternalCall, FunctionRef, Instance
+from oomlint.model.values import ExternalCall, FunctionRef, Instance
 from oomlint.source import FileKind as Source
 from oomlint.syntax.nodes import block_of, descend, path_of
 
@@ -75,13 +76,8 @@ def _is_short(module: Module, project: Project, scope: Scope, loop: cst.For | cs
     """Whether the loop has a handful of rounds: attempts, not samples."""
     if isinstance(loop, cst.While) or re.search(r"attempt|retr(y|ies)|trial", module.code(loop.target)):
         return True
-    if isinstance(loop.iter, cst.Tuple | cst.List):
-        return True
-    if isinstance(loop.iter, cst.Call) and names.last_name(loop.iter.func) == "range" and len(loop.iter.args) == 1:
-        evaluator = evaluator_of(project)
-        found = evaluator.plainly(loop.iter.args[0].value, module, scope)
-        return all(isinstance(a.value, Const) and isinstance(a.value.value, int) and a.value.value <= _FEW for a in found)
-    return False
+    count = rounds(project, loop, module, scope)
+    return count is not None and count <= _FEW
 
 
 def _goes_on(handler: cst.ExceptHandler) -> bool:

@@ -13,7 +13,7 @@ from oomlint.frameworks import HUGGING_FACE_TRAINERS, LIGHTNING_TRAINER
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, SourceExpression
-from oomlint.syntax.nodes import path_of
+from oomlint.syntax.nodes import parts_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,7 +232,7 @@ def _writes_all(trainer: Value, evaluator: Evaluator) -> bool | None:
     given = arguments.named(trainer.call, "callbacks")
     if given is None:
         return False
-    callbacks = [element.value for element in given.elements] if isinstance(given, cst.List | cst.Tuple) else [given]
+    callbacks = parts_of(given)
     values = [alt.value for node in callbacks for alt in evaluator.values(node, trainer.frame)]
     if any(isinstance(one, Instance) and evaluator.method(one, "write_on_epoch_end") is not None for one in values):
         return True

@@ -9,10 +9,11 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.memory.arrays.full_reads import own_code, whole_reads_of
+from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.values import Bound, ClassRef, Display, Instance
+from oomlint.model.values import Bound, ClassRef, Instance
 from oomlint.syntax.nodes import descend, is_attribute_of, names_in
 
 if TYPE_CHECKING:
@@ -141,14 +142,8 @@ class ItemContexts:
 
     def _is_short(self, node: cst.BaseExpression, module: Module, scope: Scope) -> bool:
         """Whether a loop over it makes only a few rounds, for all that is known."""
-        frame = self.evaluator.calls.plain_frame(module, scope)
-        if isinstance(node, cst.Call) and names.last_name(node.func) in {"range", "trange"} and node.args:
-            last = node.args[1 if len(node.args) > 1 else 0].value
-            counts = [alt.const for alt in self.evaluator.values(last, frame)]
-            return bool(counts) and all(isinstance(count, int) and count <= _FEW for count in counts)
-        if isinstance(node, cst.Call) and names.last_name(node.func) in {"enumerate", "tqdm", "zip"} and node.args:
-            return self._is_short(node.args[0].value, module, scope)
-        return any(isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple) for alt in self.evaluator.values(node, frame))
+        count = datasets_of(self.evaluator.project).contents.count(node, self.evaluator.calls.plain_frame(module, scope))
+        return count is not None and count <= _FEW
 
     def closure(self, context: Context, without: frozenset[str] = frozenset()) -> frozenset[str]:
         """All names of the scope that depend on which sample it is, but for what depends on it through ``without``."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import PICTURE_OF_ARRAY
+from oomlint.api_names import PICTURE_OF_ARRAY, WRAPPERS
 from oomlint.memory.datasets.dimensions import Sizes
 from oomlint.memory.datasets.pictures import Pictures, opened
 from oomlint.memory.datasets.torchvision_data import torchvision_data
@@ -290,7 +290,7 @@ class Parts(Sizes, Pictures):
         """A tuple, a list or a dictionary, with what is put into it behind."""
         node, frame = value.node, value.frame
         if isinstance(node, cst.ListComp | cst.GeneratorExp):
-            _, count = elements(self._iterated(node.for_in.iter, frame))
+            _, count = elements(self.of(names.iterated(node.for_in.iter, WRAPPERS), frame))
             return Many(self.of(node.elt, frame), count if not node.for_in.ifs and node.for_in.inner_for_in is None else None)
         entries: list[tuple[object, Part]] = []
         if isinstance(node, cst.Tuple | cst.List):
@@ -329,13 +329,9 @@ class Parts(Sizes, Pictures):
             if isinstance(here, cst.While | cst.Try):
                 return None
             if isinstance(here, cst.For):
-                _, count = elements(self._iterated(here.iter, frame))
+                _, count = elements(self.of(names.iterated(here.iter, WRAPPERS), frame))
                 total = counted(total * count, total, count) if total is not None and count is not None else None
         return total
-
-    def _iterated(self, node: cst.BaseExpression, frame: Frame) -> Part:
-        wrapped = isinstance(node, cst.Call) and node.args and names.last_name(node.func) in {"tqdm", "enumerate", "reversed"}
-        return self.of(node.args[0].value, frame) if isinstance(node, cst.Call) and wrapped else self.of(node, frame)
 
     def _each(self, iterable: cst.BaseExpression, frame: Frame, index: tuple[int, ...]) -> Part:
         """What a loop's variable is."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
+from oomlint.api_names import WRAPPERS
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Classifier, Content, Form, PayloadKind, worst
 from oomlint.model import names
-from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value
+from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value, greatest
 from oomlint.syntax.nodes import UNKNOWN_KEY, block_of
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ _NAMED_BY_ELEMENT = frozenset({PayloadKind.OBJECTS, PayloadKind.SMALL, PayloadKi
 _LIKE_ELEMENT = frozenset({PayloadKind.HANDLE, PayloadKind.H5, PayloadKind.GENERATOR, PayloadKind.FUNCTION, PayloadKind.DATASET, PayloadKind.LOCK})
 _COUNTABLE = frozenset({"row", "list", "dict", "tuple", "set", "tensor", "string", "generator", "lambda"})
 _PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "pydantic.BaseModel"})
-_SAME_COUNT = frozenset({"enumerate", "tqdm", "sorted", "list", "tuple", "reversed", "track"})
+_SAME_COUNT = WRAPPERS | {"sorted", "list", "tuple"}
 
 
 class Containers(Classifier):
@@ -229,16 +231,17 @@ class Containers(Classifier):
                     tests += [test.left, test.right]
                     continue
                 most = _limit_of(test)
-                found = [alt.const for alt in self.evaluator.values(most, frame)[:6]] if most is not None else []
-                numbers = [one for one in found if isinstance(one, int) and not isinstance(one, bool)]
-                if numbers and len(numbers) == len(found):
-                    return max(numbers)
+                limit = greatest(self.evaluator.values(most, frame)) if most is not None else None
+                if limit is not None:
+                    return limit
         return None
 
     def count(self, node: cst.BaseExpression, frame: Frame) -> int | None:
         """How many elements an iterable has at most; ``None`` where nobody knows."""
         if isinstance(node, cst.Call):
             name = names.last_name(node.func)
+            if name == "islice" and len(node.args) > 1:
+                return greatest(self.evaluator.values(node.args[:3][-1].value, frame))
             if name in _SAME_COUNT and node.args:
                 return self.count(node.args[0].value, frame)
             if name == "zip" and node.args:
@@ -296,14 +299,12 @@ class Containers(Classifier):
         return total
 
     def _range(self, call: cst.Call, frame: Frame) -> int | None:
-        bounds: list[int] = []
-        for arg in call.args[:2]:
-            found = self.evaluator.values(arg.value, frame)
-            constants = [a.const for a in found if isinstance(a.const, int)]
-            if not constants or len(constants) != len(found):
-                return None
-            bounds.append(max(constants))
-        return max(0, bounds[-1] - (bounds[0] if len(bounds) > 1 else 0)) if bounds else None
+        """How many numbers a range has at most; ``None`` where nobody knows."""
+        ends = [[alt.const for alt in self.evaluator.values(arg.value, frame)] for arg in call.args]
+        if not all(isinstance(end, int) for found in ends for end in found):
+            return None
+        ranges = [range(*given) for given in product(*ends) if 0 not in given[2:]]  # type: ignore[arg-type] # they are numbers
+        return max((max(0, -((one.start - one.stop) // one.step)) for one in ranges), default=None)
 
     def sliced(self, node: cst.Subscript, frame: Frame) -> int | None:
         """How many elements a slice has at most; ``None`` where nobody knows."""
@@ -313,10 +314,8 @@ class Containers(Classifier):
         if upper is None:
             return self.count(node.value, frame)
         found = self.evaluator.values(upper, frame)
-        constants = [a.const for a in found if isinstance(a.const, int) and not isinstance(a.const, bool)]
-        if constants and len(constants) == len(found) and min(constants) >= 0:
-            return max(constants)
-        return None
+        most = greatest(found)
+        return most if most is not None and all(isinstance(alt.const, int) and alt.const >= 0 for alt in found) else None
 
 
 def _plural(words: str) -> str:

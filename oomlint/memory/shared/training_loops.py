@@ -13,7 +13,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
-from oomlint.model.values import Display
+from oomlint.model.values import Display, greatest
 from oomlint.syntax.nodes import descend, is_attribute_of, names_in, uses_name
 
 if TYPE_CHECKING:
@@ -36,30 +36,14 @@ def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Sc
     """How often a loop goes round at most, where the function is called as the frame says; ``None`` where nobody knows."""
     if isinstance(loop, cst.While):
         return None
-    evaluator = evaluator_of(project)
-    frame = frame or evaluator.calls.plain_frame(module, scope)
-    node = loop.iter
-    while isinstance(node, cst.Call) and names.last_name(node.func) in WRAPPERS and node.args:
-        if names.last_name(node.func) == "islice" and len(node.args) > 1:
-            limits = [alt.const for alt in evaluator.values(node.args[-1].value, frame)]
-            known = [limit for limit in limits if isinstance(limit, int)]
-            return max(known) if known and len(known) == len(limits) else None
-        node = node.args[0].value
-    if isinstance(node, cst.Call) and names.last_name(node.func) == "range" and len(node.args) == 3:  # noqa: PLR2004 - start, stop, step
-        ends = [[alt.const for alt in evaluator.values(arg.value, frame)] for arg in node.args]
-        if all(end and all(isinstance(one, int) for one in end) for end in ends):
-            return max(len(range(a, b, c)) for a in ends[0] for b in ends[1] for c in ends[2] if c)  # type: ignore[call-overload]
-        return None
-    counted = datasets_of(project).contents.count(node, frame)
+    counted = datasets_of(project).contents.count(loop.iter, frame or evaluator_of(project).calls.plain_frame(module, scope))
     stopped = _stops_at(loop, module, scope, project) if isinstance(loop, cst.For) else None
     return counted if stopped is None else min(stopped, counted if counted is not None else stopped)
 
 
 def usual_rounds(project: Project, loop: cst.For | cst.CompFor, module: Module, scope: Scope) -> int | None:
     """How often a loop goes round where nobody asks for more: by the defaults of options and parameters; ``None`` where there is none."""
-    evaluator, node = evaluator_of(project), loop.iter
-    while isinstance(node, cst.Call) and names.last_name(node.func) in WRAPPERS and node.args:
-        node = node.args[0].value
+    evaluator, node = evaluator_of(project), names.iterated(loop.iter, WRAPPERS)
     if isinstance(node, cst.Subscript) and all(isinstance(part.slice, cst.Slice) for part in node.slice):
         node = node.value  # a part of it goes round no more often
     counted = names.last_name(node.func) in RANGES if isinstance(node, cst.Call) else False
@@ -99,10 +83,9 @@ def _stops_at(loop: cst.For, module: Module, scope: Scope, project: Project) -> 
             continue
         test = node.test
         if isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name) and test.left.value in targets and len(test.comparisons) == 1:
-            limits = [alt.const for alt in evaluator.values(test.comparisons[0].comparator, frame)]
-            known = [limit for limit in limits if isinstance(limit, int)]
-            if known and len(known) == len(limits):
-                return max(known) + 1
+            limit = greatest(evaluator.values(test.comparisons[0].comparator, frame))
+            if limit is not None:
+                return limit + 1
     return None
 
 
