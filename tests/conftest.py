@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import importlib.util
 import json
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
+from rule_cases import looks
 
 from oomlint.verify.sandbox.view import SandboxView
 from oomlint.verify.sandbox_runner import SandboxRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rule_cases import Look
 
 QUICK: Final = frozenset(
     "baseline beside causes config discovery engine fixing formats ignoring layers mistakes options plugins preview project "
@@ -31,6 +35,7 @@ SLOW: Final = frozenset(  # tests in the same files
     "test_findings_do_not_depend_on_how_many_trees_are_kept".split()
 )
 EVERY: Final = 20  # of the tests of fixtures, one in so many is quick
+PACKAGE: Final = Path(__file__).parent.parent / "oomlint"
 RUNNER: Final = Path(__file__).parent / "run_programs.py"
 READER: Final = Path(__file__).parent / "run_datasets.py"
 LIMIT: Final = 60  # seconds for one program
@@ -78,6 +83,12 @@ def server(script: Path, *libraries: str) -> Iterator[Callable[[Any], Any]]:
 
         yield ask
         asked.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the package: many processes are started, and those of the verifier, which write no bytecode, would compile it again each time."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(PACKAGE, quiet=2)
 
 
 @pytest.fixture(scope="session")
@@ -141,13 +152,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.path.name))
         elif "look" in item.fixturenames:
             codes = [value.parent.name if isinstance(value, Path) else getattr(value, "code", value) for value in item.callspec.params.values()]
-            item.add_marker(pytest.mark.xdist_group(next(code for code in codes if isinstance(code, str) and code.startswith("OOM"))))
+            item.add_marker(pytest.mark.xdist_group(next((code for code in codes if isinstance(code, str) and code.startswith("OOM")), item.path.name)))
 
 
 @pytest.fixture(autouse=True)
 def nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that the user of this machine has configured or allowed."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "nobody"))
+
+
+@pytest.fixture(scope="session")
+def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
+    """Each fixture of a rule is checked once, for all tests that fix nothing, or first want to know what there is to fix."""
+    return looks(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

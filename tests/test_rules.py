@@ -10,27 +10,26 @@ from __future__ import annotations
 import ast
 import io
 import re
-import shutil
 import tokenize
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
+from rule_cases import FAMILIES, FIXTURES, cases, check, family, put
 
-from oomlint import engine, registry
-from oomlint.config import load_settings
+from oomlint import registry
 from oomlint.finding import Consequence, Resource, Safety, Severity
 from oomlint.rule import HEADINGS, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from rule_cases import Look
+
     from oomlint.finding import Finding
     from oomlint.rule import Rule
 
-FIXTURES: Final = Path(__file__).parent.parent / "fixtures" / "rules"
-FAMILIES: Final = ("OOM1", "OOM2", "OOM3", "OOM4", "OOM5", "OOM6")  # a family to come is added here
 ON_COMMENTS: Final = "OOM0"  # speaks of oomlint's own comments, not of training code: tests/test_engine.py
 LEAST_BAD, LEAST_GOOD = 4, 6
 
@@ -47,16 +46,6 @@ class Mark(NamedTuple):
     code: str
 
 
-def family(code: str) -> str:
-    """The family of a rule's code, ``OOM2`` of ``OOM201``."""
-    return code[: len("OOM1")]
-
-
-def cases(kind: str, code: str = "*") -> list[Path]:
-    found = (path for path in FIXTURES.glob(f"{code}/{kind}*") if path.parent.name.startswith(FAMILIES))
-    return sorted(path for path in found if path.is_dir() or path.suffix == ".py")
-
-
 def named(paths: Iterable[Path]) -> list[object]:
     return [pytest.param(path, id=f"{path.parent.name}-{path.stem}") for path in paths]
 
@@ -71,54 +60,6 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
-
-
-def put(case: Path, project: Path) -> None:
-    """Lay out a fixture as a project."""
-    if case.is_dir():
-        shutil.copytree(case, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        shutil.copy(case, project)
-
-
-def check(project: Path, code: str, fix: Safety | None = None) -> engine.CheckReport:
-    """Check a project with everything of the code's family shown, and fix it on the disk up to the safety ``fix``."""
-    settings, root = load_settings(None, False, project)  # noqa: FBT003 - the engine's own signature
-    settings = settings.with_overrides(select=[family(code)], preview=True, severity="note", exclude=[])
-    options = engine.RunOptions(fix=fix is not None, unsafe_fixes=fix is Safety.UNSAFE, cache=False, processes=1)
-    report = engine.run([str(project)], settings, root, options)
-    assert not report.failures, "\n".join(failure.trace for failure in report.failures)
-    assert [item.message for item in report.findings if item.code is None] == []
-    return report
-
-
-class Found(NamedTuple):
-    """A fixture that has been checked."""
-
-    project: Path
-    findings: tuple[Finding, ...]
-
-
-class Look(Protocol):
-    """Checks a fixture."""
-
-    def __call__(self, case: Path) -> Found: ...
-
-
-@pytest.fixture(scope="session")
-def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """Each fixture is laid out and checked once for all tests that fix nothing, or first want to know what there is to fix."""
-    known: dict[Path, Found] = {}
-
-    def found(case: Path) -> Found:
-        if case not in known:
-            project = tmp_path_factory.mktemp(f"{case.parent.name}-{case.stem}") / "project"
-            project.mkdir()
-            put(case, project)
-            known[case] = Found(project, check(project, case.parent.name).findings)
-        return known[case]
-
-    return found
 
 
 def programs(project: Path) -> dict[str, str]:

@@ -26,7 +26,16 @@ PATIENT: Final = Limits(seconds=240)  # a busy machine takes longer, and says th
 MARK: Final = re.compile(r"#\s*finding:\s*(OOM\d{3})")
 
 
-def judge(runner: SandboxRunner, folder: Path, before: str, after: str | None, *, code: str = "", files: Mapping[str, str] | None = None) -> Verdict:
+def judge(
+    runner: SandboxRunner,
+    folder: Path,
+    before: str,
+    after: str | None,
+    options: VerifyOptions | None = None,
+    *,
+    code: str = "",
+    files: Mapping[str, str] | None = None,
+) -> Verdict:
     """Verify what stands in ``folder`` as a project. The finding is where `# finding: CODE` stands; with ``code`` given, where oomlint finds it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
@@ -35,7 +44,7 @@ def judge(runner: SandboxRunner, folder: Path, before: str, after: str | None, *
         (folder / name).write_text(content, encoding="utf-8")
     finding = found(path, code) if code else marked(path)
     changes = {} if after is None else {str(path): (before.encode(), after.encode())}
-    return verify(runner, Case(finding, str(folder), changes))
+    return verify(runner, Case(finding, str(folder), changes), options)
 
 
 def judge_by_hand(runner: SandboxRunner, folder: Path, before: str, after: str) -> Verdict:

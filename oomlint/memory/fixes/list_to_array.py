@@ -41,7 +41,7 @@ class ListForm(Struct, frozen=True):
 
 
 NUMBERS: Final = ListForm("numpy", "asarray", "store one array instead of a list, which workers share", ("", ".item()"), ("", ".tolist()"), goes_through=False)
-TENSORS: Final = ListForm("torch", "stack", "store one tensor, which takes one file descriptor", None, ("list(", ")"), goes_through=True)
+TENSORS: Final = ListForm("torch", "stack", "stack them into one tensor", None, ("list(", ")"), goes_through=True)
 
 
 def at_once(holding: Holding, value: cst.BaseExpression, form: ListForm) -> Fix | None:
