@@ -173,8 +173,8 @@ def _instance(value: Instance, project: Project, depth: int) -> Heavy | None:
         return None
     evaluator = evaluator_of(project)
     init = evaluator.init_frame(value)
-    kept = value.bound if init is None and evaluator.fields(value.cls) is not None else None
-    for layer in kept or ():  # a record keeps what it is given
+    given = value.bound if init is None and evaluator.fields(value.cls) is not None else None
+    for layer in given or ():  # a record keeps what it is given
         for arg in layer.args:
             found = heavy(arg.value, layer.frame, project, depth + 2)
             if found is not None:
