@@ -77,10 +77,16 @@ class OptionWords:
         return [one for one in declared if one in self._line(script, one.module).declared] or declared
 
     def of_parser(self, options: ParsedOptions, name: str) -> list[Alternative] | None:
-        """The name of the sub-command, and what it sets beside its options; ``None`` where neither is called so."""
-        if self.project.command is None:
-            return None
+        """The name of the sub-command, and what it sets beside its options; ``None`` where neither is called so.
+
+        Where nobody asks about one command, what each of them sets: ``args.run(args)`` runs the function of any.
+        """
         module = options.module
+        if self.project.command is None:
+            step = ProvenanceStep(module, options.call, f"`{name}` of the parser", kind="option")
+            given = ((arguments.named(call, name), scope) for call, scope in module.calls_of(("set_defaults",)))
+            found = [alt for value, scope in given if value is not None for alt in self.evaluator.plainly(value, module, scope)]
+            return [alt.after(step) for alt in found] or None
         line = self._line(module, module)
         step = ProvenanceStep(module, options.call, f"`{name}` of the command", kind="option")
         for call, _ in module.calls_of(("add_subparsers",)):

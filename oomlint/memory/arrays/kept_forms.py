@@ -40,7 +40,7 @@ def is_container(effect: Effect) -> bool:
     value = effect.value
     for place in effect.index:
         value = value.elements[place].value if isinstance(value, cst.Tuple | cst.List) and place < len(value.elements) else None
-    return isinstance(value, cst.List | cst.Dict) or (isinstance(value, cst.Call) and names.last_name(value.func) in CONTAINERS)
+    return isinstance(value, cst.List | cst.Dict | cst.ListComp | cst.DictComp) or (isinstance(value, cst.Call) and names.last_name(value.func) in CONTAINERS)
 
 
 def in_main(module: Module, node: cst.CSTNode) -> bool:
