@@ -315,7 +315,9 @@ class KeptNames(Keeping):
         if key in search.seen:
             return
         search.seen.add(key)
-        if search.meets is None and not self._used_for_data(module, scope):  # what all pairs are made of was gathered from a loader
+        # What all pairs are made of was gathered from a loader; many files are much for whoever takes them.
+        much = search.meets is not None or (going.many and self.serving.project_trains(module))
+        if not much and not self._used_for_data(module, scope):
             return
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):

@@ -149,7 +149,8 @@ def told(load: Load, headline: str) -> Message:
     stays = f"it {'stays in' if keeper.owner is not None or keeper.live else 'goes into'} {keeper.words}{much}"
     if let_go_of(load.module.project).is_for_building(keeper):
         return Message(headline, f"{stays}, which nothing reads once that is built", f"`del self.{keeper.attribute}` at the end of `__init__`")
-    return Message(headline, f"as long as the training runs, {stays}" if keeper.live else f"{stays}{_workers(load)}")
+    what = "evaluation" if keeper.evaluated else "training"
+    return Message(headline, f"as long as the {what} runs, {stays}" if keeper.live else f"{stays}{_workers(load)}")
 
 
 def remedy(load: Load) -> str:

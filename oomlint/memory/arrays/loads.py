@@ -213,7 +213,8 @@ class Arrays:
                     continue
                 found = (k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k))
                 keepers = self._large(tuple(found), read.kind, said=said)
-                keepers = tuple(k for k in keepers if not k.evaluated and self._counts(read, k))  # one file to evaluate is small most often
+                # One file to evaluate is small most often; many that are decoded are not.
+                keepers = tuple(k for k in keepers if not (k.evaluated and (k.hazy or not (k.many and known))) and self._counts(read, k))
                 if not keepers and not said and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
