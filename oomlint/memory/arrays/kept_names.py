@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.calls import CallSite
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _MOST_SITES: Final = 6
 _CALLS_NOTHING: Final = ("torch.utils.data.", "builtins.object")
@@ -242,6 +243,30 @@ class KeptNames(Keeping):
             if search.steps > STEPS:
                 return
             self.climb(search, module, use, self._last_of(module, name, definition, use, going))
+        if scope is module.root and last is None and definition is not None and search.inside is None and not in_main(module, definition):
+            self._imported(search, module, name, replace(going, since=None))
+
+    def _imported(self, search: KeptSearch, module: Module, name: str, going: Going) -> None:
+        """Other files import the name: a script takes its data from the one that reads it."""
+        if going.part or going.depth >= DEEPEST:
+            return
+        deeper = replace(going, depth=going.depth + 1, entered=None, into=None)
+        for other, scope, effect in self._importers(module, name):
+            self.follow_name(search, other, scope, effect.root, effect.statement, deeper)
+
+    def _importers(self, module: Module, name: str) -> Iterator[tuple[Module, Scope, Effect]]:
+        """Where other files import a name of a module, by whatever name they call it."""
+        folder, file = os.path.split(module.path)
+        stem = os.path.basename(folder) if file == "__init__.py" else os.path.splitext(file)[0]
+        for path in self.project.search(_imports, (stem, name), module.path, name):
+            other = self.project.module(path)
+            for scope in other.walk.scopes:
+                for effect in [effect for effects in scope.effects.values() for effect in effects if effect.kind == "from"]:
+                    statement = effect.statement
+                    if not isinstance(effect.node, cst.ImportAlias) or names.dotted(effect.node.name) != name or not isinstance(statement, cst.ImportFrom):
+                        continue
+                    if self.project.locate(path, names.dotted(statement.module), len(statement.relative)) == module.path:
+                        yield other, scope, effect
 
     def _last_of(self, module: Module, name: str, definition: cst.CSTNode | None, use: cst.CSTNode, going: Going) -> Going:
         """Behind a loop whose rounds bind a name, the name holds what the last round gave it, not all of them."""
@@ -401,6 +426,14 @@ class KeptNames(Keeping):
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path, name) or _speaks_of_data(module.path, project.raw(module.path), name))
+
+
+@finder
+def _imports(path: str, data: bytes, stem: str, name: str) -> str:
+    """Whether a file may import a name from a module that is called so."""
+    del path
+    from_there = rb"^\s*from\s+\S*(?<!\w)" + re.escape(stem.encode(errors="surrogateescape")) + rb"\s+import\b"
+    return FOUND if name.encode() in data and re.search(from_there, data, re.MULTILINE) is not None else ""
 
 
 @finder
