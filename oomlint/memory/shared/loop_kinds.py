@@ -130,7 +130,13 @@ def goes_often(project: Project, node: cst.CSTNode, module: Module, scope: Scope
         return True
     if not isinstance(node, cst.For):
         return False
-    return _counts(node.iter) or batch_loader(project, node.iter, module, scope) is not None
+    return _counts(node.iter) or _is_counted(project, node.iter, module, scope) or batch_loader(project, node.iter, module, scope) is not None
+
+
+def _is_counted(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> bool:
+    """Whether a variable holds what counts: ``bar = tqdm(range(steps))``."""
+    found = evaluator_of(project).plainly(node, module, scope)[:2] if isinstance(node, cst.Name) else []
+    return any(isinstance(alt.value, ExternalCall) and _counts(alt.value.call) for alt in found)
 
 
 def loops_around(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cst.For | cst.While]:
