@@ -254,7 +254,7 @@ def bytes_of(size: Bytes | None) -> ByteSize:
 
 def size_of(size: Size) -> ByteSize:
     """Bytes of what an expression holds."""
-    return ByteSize(size.exact, "" if size.exact is not None else size.formula)
+    return ByteSize(size.exact)
 
 
 def _bare(place: Place | None) -> Place | None:

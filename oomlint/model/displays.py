@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import CONTAINERS
 from oomlint.model import names
 from oomlint.model.questions import UNKNOWN, Questions, parted
 from oomlint.model.registries import registered
@@ -22,9 +23,28 @@ from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.scopes import Effect
 
 
 _MOST: Final = 12  # elements of which any may be meant
+
+
+def unpacked(effect: Effect) -> cst.BaseExpression | None:
+    """What an assignment gives its target, which may be one of several: ``[]`` for ``b`` of ``a, b = 0, []``; ``None`` where that is not written out."""
+    value = effect.value
+    for place in effect.index:
+        value = value.elements[place].value if isinstance(value, cst.Tuple | cst.List) and 0 <= place < len(value.elements) else None
+    return value
+
+
+def is_new(node: cst.BaseExpression | None) -> bool:
+    """Whether an expression is a container that is made there."""
+    return isinstance(node, cst.List | cst.Dict) or (isinstance(node, cst.Call) and names.last_name(node.func) in CONTAINERS)
+
+
+def is_empty_list(node: cst.BaseExpression | None) -> bool:
+    """Whether an expression is a list with nothing in it."""
+    return (isinstance(node, cst.List) and not node.elements) or (isinstance(node, cst.Call) and names.last_name(node.func) == "list" and not node.args)
 
 
 class Displays(Questions):

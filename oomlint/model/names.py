@@ -113,7 +113,8 @@ def iterated(node: cst.BaseExpression, through: frozenset[str] = GOES_OVER) -> c
 
 def gone_through(loop: cst.For | cst.CompFor) -> tuple[cst.BaseExpression, cst.BaseExpression]:
     """What a loop goes through, and the part of its target that stands for an element of it: not the number that ``enumerate`` gives."""
-    node, target = loop.iter, loop.target
+    node = loop.iter
+    target: cst.BaseExpression = loop.target
     while isinstance(node, cst.Call) and node.args and last_name(node.func) in WRAPPERS:
         if last_name(node.func) == "enumerate" and isinstance(target, cst.Tuple | cst.List) and len(target.elements) > 1:
             target = target.elements[1].value

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import CONTAINERS, PUTS_IN
+from oomlint.api_names import PUTS_IN
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.model import arguments, names
+from oomlint.model.displays import is_new, unpacked
 from oomlint.scout.telling_names import MAKERS
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ def method_with(scope: Scope, name: str) -> Scope | None:
 
 def is_container(effect: Effect) -> bool:
     """Whether an assignment gives its name a list or a dictionary that is made there."""
-    value = effect.value
-    for place in effect.index:
-        value = value.elements[place].value if isinstance(value, cst.Tuple | cst.List) and place < len(value.elements) else None
-    return isinstance(value, cst.List | cst.Dict | cst.ListComp | cst.DictComp) or (isinstance(value, cst.Call) and names.last_name(value.func) in CONTAINERS)
+    return is_new(unpacked(effect))
 
 
 def in_main(module: Module, node: cst.CSTNode) -> bool:

@@ -12,7 +12,7 @@ from oomlint.memory.arrays.reads_per_sample import item_reads_of
 from oomlint.memory.arrays.said_small import said_small
 from oomlint.memory.arrays.small_files import small_file
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.byte_size import allocated
+from oomlint.memory.shared.array_bytes import known_size
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import arguments
 
@@ -55,5 +55,5 @@ def _is_small(read: WholeRead, project: Project) -> bool:
         return False
     shape = call.with_changes(args=[cst.Arg(given), *filter(None, [arguments.named_arg(call, "dtype")])])
     evaluator = evaluator_of(project)
-    size = allocated("numpy.empty", shape, evaluator, evaluator.calls.plain_frame(read.what.module, read.what.opened_in))
+    size = known_size("numpy.empty", shape, evaluator, evaluator.calls.plain_frame(read.what.module, read.what.opened_in))
     return size.exact is not None and size.exact < _SMALL

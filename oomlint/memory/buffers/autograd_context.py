@@ -12,6 +12,7 @@ from msgspec import Struct
 from oomlint.api_names import COLLECTIONS, REDUCTIONS, SCALARS, VIEW_ATTRIBUTES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
+from oomlint.model.displays import unpacked
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import parts_of
 
@@ -114,9 +115,7 @@ def _outputs(cls: Scope, setup_params: list[cst.Param]) -> set[str]:
     forward = cls.child("forward")
     found: set[str] = set()
     for statement in forward.returns if forward is not None else ():
-        value = statement.value
-        rows = parts_of(value)
-        found |= {row.value for row in rows if isinstance(row, cst.Name)}
+        found |= {row.value for row in parts_of(statement.value) if isinstance(row, cst.Name)} if statement.value is not None else set()
     return found
 
 
@@ -193,8 +192,8 @@ class _Reader:
             rows = parts_of(value) if value is not None and (single or isinstance(value, cst.Tuple)) else []
             if isinstance(value, cst.Tuple) and any(isinstance(e, cst.StarredElement) for e in value.elements):
                 continue
-            found |= {name for name, row in zip(params, rows, strict=False) if row is not None and not _is_none(row, backward)}
-            self.constants |= {name for name, row in zip(params, rows, strict=False) if row is not None and _is_none(row, backward)}
+            found |= {name for name, row in zip(params, rows, strict=False) if not _is_none(row, backward)}
+            self.constants |= {name for name, row in zip(params, rows, strict=False) if _is_none(row, backward)}
         self.constants -= found
         return found
 
@@ -207,15 +206,8 @@ class _Reader:
 
     def tensor_in(self, effect: Effect) -> cst.BaseExpression | None:
         """The tensor that the assignment stores, alone or as an element of a tuple or list."""
-        value = effect.value
-        for place in effect.index:
-            if not isinstance(value, cst.Tuple | cst.List) or not 0 <= place < len(value.elements):
-                return None
-            value = value.elements[place].value
-        if value is None:
-            return None
-        rows = parts_of(value)
-        return next((row for row in rows if self.kind(row) is Is.TENSOR), None)
+        value = unpacked(effect)
+        return next((row for row in parts_of(value) if self.kind(row) is Is.TENSOR), None) if value is not None else None
 
     def from_inputs(self, name: str) -> bool:
         """Whether ``setup_context`` took the name out of its ``inputs``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -13,7 +12,7 @@ from oomlint.memory.buffers.caches import SampleCache
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance
+from oomlint.model.values import Const, External, FunctionRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
 
-_LOADS = re.compile(r"load|read|decode|fetch|open|image|img|frame|sample|item|video|audio|wav|mask|volume|feature", re.IGNORECASE)
 _SMALL_RETURNS = SCALARS | {"Path", "None"}
 
 
@@ -79,15 +77,12 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(home, scope)
     what = next((h for r in scope.returns if r.value is not None and (h := heavy(r.value, frame, project)) is not None), None)
-    loads = not scope.yields and names.is_method(scope) and (scope.name == "__getitem__" or _LOADS.search(scope.name) is not None)
-    if what is None and not loads:
+    if what is None:
         return None
     found = readers(project, home, scope)
     if found and all(one.without_workers for one in found):
         return None
-    if what is None and found and loads:
-        what = None if _light(scope, frame, evaluator) else Heavy("what it reads", 1)
-    if what is None or (not found and (not what.read or what.words == "the contents of a file" or not _uses_torch(home))):
+    if not found and (not what.read or what.words == "the contents of a file" or not _uses_torch(home)):
         return None
     words = f"The cache of `{scope.name}`"
     kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)
@@ -96,16 +91,3 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
 
 def _uses_torch(module: Module) -> bool:
     return any(e.kind in {"import", "from"} and "torch" in module.code(e.statement) for effects in module.root.effects.values() for e in effects)
-
-
-def _light(scope: Scope, frame: Frame, evaluator: Evaluator) -> bool:
-    """Whether what a function returns is known to be small."""
-    for returned in scope.returns:
-        if returned.value is None:
-            continue
-        for alt in evaluator.values(returned.value, frame)[:4]:
-            if isinstance(alt.value, Const | ClassRef | FunctionRef | External | Instance):
-                return True
-            if isinstance(alt.value, ExternalCall) and alt.value.name.startswith(("builtins.", "os.", "pathlib.", "json.", "re.", "math.")):
-                return True
-    return False

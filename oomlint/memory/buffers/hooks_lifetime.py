@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.api_names import AS_ARRAY, STACKS, TAKES_OUT
 from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.buffers.hooks import container_of
+from oomlint.memory.buffers.step_lists import emptied
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loops_around
@@ -149,21 +150,10 @@ def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: S
     cls = _class_of(stored)
     if cls is None or stored.hook.module is not module or len(stored.path) != 1:
         return None
-    attribute = stored.attribute
-    for other in [module, *project.mentioning([attribute.encode()], module.path)]:
-        for where in other.walk.scopes:
-            for effects in where.effects.values():
-                for effect in effects:
-                    if ("attr", attribute) not in effect.path or effect.kind in _GROWS or effect.kind == "augment":
-                        continue
-                    if other is module and where.parent is cls and where.name == "__init__":
-                        if _bounded(effect):
-                            return None
-                        continue
-                    return None
-        for asked, _ in other.walk.calls:
-            if isinstance(asked.func, cst.Attribute) and asked.func.attr.value in TAKES_OUT and f".{attribute}" in other.code(asked.func.value):
-                return None
+    init = cls.child("__init__")
+    made = init.effects.get(names.self_name(init) or "", ()) if init is not None else ()
+    if emptied(project, ClassRef(module, cls), stored.attribute) or any(effect.path == (("attr", stored.attribute),) and _bounded(effect) for effect in made):
+        return None
     for method in cls.children:
         for loop in loops_in(method):
             if is_round(loop, module, method, project) and not within(call, loop, module):

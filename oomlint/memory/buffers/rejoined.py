@@ -13,6 +13,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, says_first, within
 from oomlint.model import names
+from oomlint.model.displays import is_empty_list, unpacked
 from oomlint.scout.forms import JOINS
 from oomlint.syntax.nodes import descend, path_of
 
@@ -88,15 +89,7 @@ def _longer(scope: Scope, path: Path) -> Iterator[Effect]:
 
 def _is_list(scope: Scope, path: Path) -> bool:
     """Whether the function makes the list, empty, itself: what it is given may be short."""
-    for effect in scope.effects.get(path[0], ()):
-        if effect.path != path[1] or effect.kind != "assign":
-            continue
-        value = effect.value
-        for number in effect.index:  # `a, b = [], []`
-            value = value.elements[number].value if isinstance(value, cst.Tuple | cst.List) and number < len(value.elements) else None
-        if (isinstance(value, cst.List) and not value.elements) or (isinstance(value, cst.Call) and names.last_name(value.func) == "list" and not value.args):
-            return True
-    return False
+    return any(effect.path == path[1] and effect.kind == "assign" and is_empty_list(unpacked(effect)) for effect in scope.effects.get(path[0], ()))
 
 
 def _sometimes(module: Module, call: cst.Call, loop: Loop, path: Path) -> bool:

@@ -9,11 +9,11 @@ import libcst as cst
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.api_names import CONTAINERS
 from oomlint.frameworks import BATCH_HOOK, HUGGING_FACE_TRAINERS, STAGES, START_HOOKS, TRAINING_STEP
 from oomlint.memory.buffers.bounds import counted
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
+from oomlint.model.displays import is_new
 from oomlint.model.events import Store
 from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_state import Graph, Mode, SampleSize, ValueKind
@@ -159,7 +159,7 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
             if store.before.moved == "bounded" or not _matters(store) or (cls.scope, name) in found or counted(store):
                 continue
             forward = step.name == "forward"
-            if (forward and (_asked_for(store, step) or not _made_once(cls, name))) or _emptied(project, cls, name):
+            if (forward and (_asked_for(store, step) or not _made_once(cls, name))) or emptied(project, cls, name):
                 continue
             match = BATCH_HOOK.match(step.name)
             stage = STAGES[next(group for group in match.groups() if group in STAGES)] if match else "forward" if forward else "train"
@@ -189,7 +189,7 @@ def _made_once(cls: ClassRef, name: str) -> bool:
     built = cls.scope.child("__init__")
     effects = built.effects.get(names.self_name(built) or "", ()) if built is not None else ()
     made = [effect.value for effect in effects if effect.kind == "assign" and effect.path == (("attr", name),)]
-    return bool(made) and all(_fresh(value) for value in made)
+    return bool(made) and all(is_new(value) for value in made)
 
 
 def _matters(store: Store) -> bool:
@@ -199,7 +199,7 @@ def _matters(store: Store) -> bool:
     )
 
 
-def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
+def emptied(project: Project, cls: ClassRef, name: str) -> bool:
     """Whether some method of the class, or of one above or below it, makes the attribute again or empties it."""
     for one in runs_of(project).evaluator.line(cls):
         for method in one.scope.children:
@@ -213,16 +213,11 @@ def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
                     return True  # setattr with a name that is computed
                 if effect.path[:1] == (("attr", name),) and effect.kind in {"clear", "delete", "pop"}:
                     return True
-                if effect.path[:1] == (("attr", name),) and effect.kind == "assign" and (len(effect.path) == 1 or _fresh(effect.value)):
+                if effect.path[:1] == (("attr", name),) and effect.kind == "assign" and (len(effect.path) == 1 or is_new(effect.value)):
                     return True
             if _aliased(method, name):
                 return True
     return _from_outside(project, cls, name)
-
-
-def _fresh(node: cst.BaseExpression | None) -> bool:
-    """Whether an expression is a new container."""
-    return isinstance(node, cst.List | cst.Dict) or (isinstance(node, cst.Call) and names.last_name(node.func) in CONTAINERS)
 
 
 def _aliased(method: Scope, name: str) -> bool:

@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
+from oomlint.model.displays import is_empty_list
 from oomlint.model.values import ClassRef, External
 from oomlint.rows import ROW_END
 from oomlint.syntax.edits import Text
@@ -57,10 +58,7 @@ def _is_list(found: StepList) -> bool:
             continue
         for effect in method.effects.get("self", ()):
             if effect.path == (("attr", found.name),) and effect.kind == "assign":
-                value = effect.value
-                return (isinstance(value, cst.List) and not value.elements) or (
-                    isinstance(value, cst.Call) and names.last_name(value.func) == "list" and not value.args
-                )
+                return is_empty_list(effect.value)
     return False
 
 

@@ -10,9 +10,9 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.amounts import readable
-from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates, item_bytes
+from oomlint.memory.shared.byte_size import ITEM_BYTES, Size, allocates, item_bytes
 from oomlint.model import arguments, names
-from oomlint.model.values import Const, Display, External
+from oomlint.model.values import Display, External
 from oomlint.scout.telling_names import MAKERS, PAIRS
 from oomlint.syntax.quick import MOST_DIGITS
 
@@ -116,6 +116,16 @@ def allocated(call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | Non
     return allocation(made, call, evaluator, frame)
 
 
+def known_size(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Size:
+    """Bytes of the same, and of ``np.arange(n)``, where all of it follows from constants."""
+    if name.endswith((".arange", ".randperm")) and len(call.args) == 1:
+        dimensions = _dimensions(arguments.plain(call), evaluator, frame)
+        made = Bytes(dimensions, ITEM_BYTES["int64"]) if dimensions else None
+    else:
+        made = allocation(name, call, evaluator, frame)
+    return Size(made.exact) if made is not None else Size()
+
+
 def _all_pairs(name: str, call: cst.Call, frame: Frame) -> Bytes | None:
     """Bytes of the distances between all rows of one array: ``cdist(x, x)``, ``squareform(pdist(x))``."""
     plain = arguments.plain(call)
@@ -162,9 +172,10 @@ def _written(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> tu
 
 def _dimension(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> int | str:
     found = evaluator.values(node, frame)
-    constants = {a.value.value for a in found if isinstance(a.value, Const) and isinstance(a.value.value, int) and not isinstance(a.value.value, bool)}
-    if len(constants) == 1:
-        return int(next(iter(constants)))
+    numbers = {alt.const for alt in found}
+    number = numbers.pop() if len(numbers) == 1 else None
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
     code = " ".join(frame.module.code(node).split())
     return code if len(code) <= _LONGEST else names.last_name(node) or "..."
 

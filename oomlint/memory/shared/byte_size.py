@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.amounts import readable
 from oomlint.model import arguments, names
-from oomlint.model.values import Const, Display
 from oomlint.scout.telling_names import MAKERS
-
-if TYPE_CHECKING:
-    from oomlint.model.questions import Questions
-    from oomlint.model.values import Frame
 
 # Bytes of one element, by the name that numpy or torch gives the type.
 ITEM_BYTES = {
@@ -29,21 +22,14 @@ _ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "full", "random", "rand
 
 
 class Size(Struct, frozen=True):
-    """Bytes of something: exact, at least so many, or a formula; all ``None`` and empty where unknown."""
+    """Bytes of something; ``None`` where unknown."""
 
     exact: int | None = None
-    formula: str = ""
 
     @property
     def known(self) -> bool:
         """Whether the exact number of bytes is known."""
         return self.exact is not None
-
-    def words(self) -> str:
-        """For a message: ``1.3 GiB``, ``N * 3 * 640 * 480 * 1 B`` or nothing."""
-        if self.exact is not None:
-            return readable(self.exact)
-        return self.formula
 
 
 def item_bytes(node: cst.BaseExpression | None, default: int) -> int | None:
@@ -58,30 +44,6 @@ def item_bytes(node: cst.BaseExpression | None, default: int) -> int | None:
     if name in {"float", "int"} and not (isinstance(node, cst.Attribute) and names.last_name(node.value) == "torch"):
         return 8  # of Python, or the same under the name that NumPy had for it until 1.24
     return ITEM_BYTES.get(name)
-
-
-def shape_of(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> list[int] | None:
-    """A shape of constants: ``(1449, 3, 640, 480)`` or the same as separate arguments."""
-    if len(nodes) == 1:
-        for alt in evaluator.values(nodes[0], frame):
-            if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List):
-                inner = [e.value for e in alt.value.node.elements]
-                return _numbers(inner, evaluator, alt.value.frame)
-    return _numbers(nodes, evaluator, frame)
-
-
-def _numbers(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> list[int] | None:
-    found: list[int] = []
-    for node in nodes:
-        alternatives = evaluator.values(node, frame)
-        constants = {a.value.value for a in alternatives if isinstance(a.value, Const)}
-        if len(alternatives) != 1 or len(constants) != 1:
-            return None
-        number = constants.pop()
-        if not isinstance(number, int) or isinstance(number, bool):
-            return None
-        found.append(number)
-    return found
 
 
 def allocates(name: str, call: cst.Call) -> tuple[list[cst.BaseExpression], cst.BaseExpression | None, str]:
@@ -111,12 +73,3 @@ def allocates(name: str, call: cst.Call) -> tuple[list[cst.BaseExpression], cst.
     else:
         shape = plain or [keywords[k] for k in ("size",) if k in keywords]
     return shape, dtype, default
-
-
-def allocated(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Size:
-    """Bytes of ``np.zeros((n, m), dtype)``, ``torch.randn(n, m)`` and their like, where all of it follows from constants."""
-    nodes, dtype, default = allocates(name, call)
-    if name.endswith((".arange", ".randperm")) and len(call.args) == 1:
-        nodes, default = arguments.plain(call), "int64"
-    shape, each = shape_of(nodes, evaluator, frame) if nodes else None, item_bytes(dtype, ITEM_BYTES[default])
-    return Size(prod(shape) * each) if shape is not None and each is not None else Size()

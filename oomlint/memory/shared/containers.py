@@ -303,7 +303,7 @@ class Containers(Classifier):
         ends = [[alt.const for alt in self.evaluator.values(arg.value, frame)] for arg in call.args]
         if not all(isinstance(end, int) for found in ends for end in found):
             return None
-        ranges = [range(*given) for given in product(*ends) if 0 not in given[2:]]  # type: ignore[arg-type] # they are numbers
+        ranges = [range(*given) for given in product(*ends) if 0 not in given[2:]]  # type: ignore[call-overload] # they are numbers
         return max((max(0, -((one.start - one.stop) // one.step)) for one in ranges), default=None)
 
     def sliced(self, node: cst.Subscript, frame: Frame) -> int | None:

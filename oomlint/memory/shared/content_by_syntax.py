@@ -8,7 +8,8 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import COLLECTIONS, DRAWS, REDUCTIONS
-from oomlint.memory.shared.byte_size import Size, allocated
+from oomlint.memory.shared.array_bytes import known_size
+from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
@@ -107,7 +108,7 @@ class WrittenForms(Classifier):
             return self._called(node, frame)
         name = func.attr.value
         if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in self.evaluator.values(func.value, frame)):
-            return Content(PayloadKind.ARRAY, "a NumPy array", module, node, size=allocated(f"numpy.random.{name}", node, self.evaluator, frame))
+            return Content(PayloadKind.ARRAY, "a NumPy array", module, node, size=known_size(f"numpy.random.{name}", node, self.evaluator, frame))
         if name in _TELLING:
             kind, words = _TELLING[name]
             return Content(kind, words, module, node, strings=words == "a list of lines")

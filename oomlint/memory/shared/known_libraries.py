@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.archives import loads_archive
-from oomlint.memory.shared.byte_size import Size, allocated
+from oomlint.memory.shared.array_bytes import known_size
+from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed, is_computing
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.model import arguments, names
@@ -183,14 +184,14 @@ class Libraries(Classifier):
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call, count=inner.count)
         if last in STACKS:
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call)
-        size = allocated(name, call, self.evaluator, frame)
+        size = known_size(name, call, self.evaluator, frame)
         shape = call.args[0].value if call.args and last in ALLOCATORS else None
         plain = not isinstance(arguments.named(call, "dtype"), cst.Tuple)
         column = plain and isinstance(shape, cst.Call) and names.dotted(shape.func) == "len"  # `np.zeros(len(rows))`: a number for each
         return Content(PayloadKind.ARRAY, "a NumPy array", module, call, size=size, numbers=column)
 
     def _tensor_size(self, name: str, last: str, call: cst.Call, frame: Frame) -> Size:
-        size = allocated(name, call, self.evaluator, frame)
+        size = known_size(name, call, self.evaluator, frame)
         plain = last in AS_ARRAY or (last in TENSOR_TYPES and len(call.args) == 1)  # `Tensor(rows, columns)` makes one of that shape
         if plain and call.args:
             inner = self.of(call.args[0].value, frame)
