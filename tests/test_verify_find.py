@@ -8,11 +8,15 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from verify_cases import search
 
 from oomlint.verify.child.search import find_inputs
+
+if TYPE_CHECKING:
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 pytest.importorskip("torch")
 
@@ -20,32 +24,19 @@ HEAD = "import torch, numpy as np, json, csv, pickle, os, glob\nfrom torch.utils
 HOME = str(Path(find_inputs.__file__).parents[4])
 
 
-def asked(root: Path, call: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call a function of the child's side in an interpreter of its own, as the server does."""
-    code = (
-        "import json, sys, torch, h5py\ntorch.set_num_threads(1)\nfrom oomlint.verify.child.search import find_inputs\n"
-        f"arguments, keywords = json.loads(sys.stdin.read())\nprint(json.dumps(find_inputs.{call}(*arguments, **keywords), default=str))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps([arguments, keywords]),
-        capture_output=True,
-        text=True,
-        cwd=root,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": HOME, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+class Find(Protocol):
+    def __call__(self, root: Path, text: str, **more: Any) -> Any: ...
 
 
-def dataset(root: Path, text: str, **keywords: Any) -> Any:
-    (root / "data.py").write_text(HEAD + textwrap.dedent(text))
-    before = {path.name for path in root.iterdir()}
-    found = asked(root, "dataset", str(root / "data.py"), str(root), "D", seconds=20.0, **keywords)
-    assert {path.name for path in root.iterdir()} == before, "the search leaves nothing behind"
-    return found
+@pytest.fixture
+def dataset(runner: SandboxRunner) -> Find:
+    """Searches for data that a dataset `D` reads."""
+
+    def find(root: Path, text: str, **more: Any) -> Any:
+        (root / "data.py").write_text(HEAD + textwrap.dedent(text))
+        return search(runner, "dataset", root / "data.py", name="D", seconds=20.0, **more)
+
+    return find
 
 
 @pytest.mark.parametrize(
@@ -183,14 +174,14 @@ def dataset(root: Path, text: str, **keywords: Any) -> Any:
         ),
     ],
 )
-def test_data_is_found(tmp_path: Path, text: str) -> None:
+def test_data_is_found(tmp_path: Path, dataset: Find, text: str) -> None:
     found = dataset(tmp_path, text)
     assert found["found"], found["reason"]
     assert found["fidelity"] == "synthetic"
     assert found["length"] >= 1
 
 
-def test_images(tmp_path: Path) -> None:
+def test_images(tmp_path: Path, dataset: Find) -> None:
     pytest.importorskip("PIL")
     found = dataset(
         tmp_path,
@@ -214,7 +205,7 @@ def test_images(tmp_path: Path) -> None:
     assert found["length"] > 1
 
 
-def test_the_data_of_the_user_comes_first(tmp_path: Path) -> None:
+def test_the_data_of_the_user_comes_first(tmp_path: Path, dataset: Find) -> None:
     (tmp_path / "list.txt").write_text("1\n2\n3\n")
     text = """
     class D(Dataset):
@@ -229,7 +220,7 @@ def test_the_data_of_the_user_comes_first(tmp_path: Path) -> None:
     assert (found["found"], found["fidelity"], found["length"]) == (True, "data", 3)
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_what_is_missing_is_named(tmp_path: Path, dataset: Find) -> None:
     text = """
     import no_such_tables
     class D(Dataset):
@@ -249,7 +240,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_the_same_state_gives_the_same_items_anywhere(tmp_path: Path) -> None:
+def test_the_same_state_gives_the_same_items_anywhere(tmp_path: Path, dataset: Find) -> None:
     text = """
     class D(Dataset):
         def __init__(self, npy_path):
@@ -284,7 +275,7 @@ def test_the_same_state_gives_the_same_items_anywhere(tmp_path: Path) -> None:
     assert texts[0] == texts[1] != ""
 
 
-def test_a_dataset_grows_to_the_size_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_dataset_grows_to_the_size_that_is_asked_for(tmp_path: Path, dataset: Find, runner: SandboxRunner) -> None:
     text = """
     class D(Dataset):
         def __init__(self, json_path):
@@ -295,12 +286,12 @@ def test_a_dataset_grows_to_the_size_that_is_asked_for(tmp_path: Path) -> None:
             return self.rows[i]
     """
     state = dataset(tmp_path, text)["state"]
-    grown = asked(tmp_path, "scaled", str(tmp_path / "data.py"), str(tmp_path), "D", state, 2**20)
+    grown = search(runner, "scaled", tmp_path / "data.py", cls="D", state=state, size=2**20)
     assert grown["found"], grown["reason"]
     assert grown["length"] > 10_000
 
 
-def test_functions_and_methods(tmp_path: Path) -> None:
+def test_functions_and_methods(tmp_path: Path, runner: SandboxRunner) -> None:
     (tmp_path / "m.py").write_text(
         HEAD
         + textwrap.dedent(
@@ -318,11 +309,11 @@ def test_functions_and_methods(tmp_path: Path) -> None:
         )
     )
     for name in ("load_all", "Reader.rows"):
-        found = asked(tmp_path, "function", str(tmp_path / "m.py"), str(tmp_path), name, seconds=20.0)
+        found = search(runner, "function", tmp_path / "m.py", name=name, seconds=20.0)
         assert found["found"], found["reason"]
 
 
-def test_code_that_hangs_or_crashes_is_no_data(tmp_path: Path) -> None:
+def test_code_that_hangs_or_crashes_is_no_data(tmp_path: Path, dataset: Find) -> None:
     for body in ("while True: pass", "os.kill(os.getpid(), 9)", "raise SystemExit(0)"):
         found = dataset(
             tmp_path, f"class D(Dataset):\n    def __init__(self, path):\n        {body}\n    def __getitem__(self, i):\n        return i\n", trials=4

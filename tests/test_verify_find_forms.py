@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from verify_cases import search
 
 from oomlint.verify.child.driving import trial
 from oomlint.verify.child.search import find_inputs, mutations
 from oomlint.verify.child.synthesis import sizes
+
+if TYPE_CHECKING:
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 pytest.importorskip("torch")
 
@@ -22,34 +25,26 @@ HEAD = "import torch, numpy as np, json, csv, pickle, os, glob, h5py\nfrom torch
 HOME = str(Path(find_inputs.__file__).parents[4])
 
 
-def found(root: Path, text: str, name: str = "D", call: str = "dataset", **keywords: Any) -> Any:
-    """Search in an interpreter of its own, as the server does."""
-    (root / "data.py").write_text(HEAD + textwrap.dedent(text))
-    code = (
-        "import json, sys, torch, h5py\ntorch.set_num_threads(1)\nfrom oomlint.verify.child.search import find_inputs\n"
-        f"arguments, keywords = json.loads(sys.stdin.read())\nprint(json.dumps(find_inputs.{call}(*arguments, **keywords), default=str))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps([[str(root / "data.py"), str(root), name], {"seconds": 20.0, **keywords}]),
-        capture_output=True,
-        text=True,
-        cwd=root,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": HOME, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert answer["found"], answer
-    assert {path.name for path in root.iterdir()} == {"data.py"}, "the search leaves nothing behind"
-    return answer
+class Found(Protocol):
+    def __call__(self, text: str, name: str = "D", call: str = "dataset", **more: Any) -> Any: ...
 
 
-def test_an_index_of_paths_and_rows(tmp_path: Path) -> None:
+@pytest.fixture
+def found(runner: SandboxRunner, tmp_path: Path) -> Found:
+    """Searches for data, and finds some."""
+
+    def find(text: str, name: str = "D", call: str = "dataset", **more: Any) -> Any:
+        (tmp_path / "data.py").write_text(HEAD + textwrap.dedent(text))
+        answer = search(runner, call, tmp_path / "data.py", name=name, seconds=20.0, **more)
+        assert answer["found"], answer
+        return answer
+
+    return find
+
+
+def test_an_index_of_paths_and_rows(found: Found) -> None:
     """More files than a cache of 16 holds."""
     answer = found(
-        tmp_path,
         """
         class D(Dataset):
             def __init__(self, index):
@@ -70,9 +65,8 @@ def test_an_index_of_paths_and_rows(tmp_path: Path) -> None:
     assert all(spec["nodes"]["/patches"]["shape"][0] > find_inputs.MANY for spec in longer["files"].values() if spec["kind"] == "h5")
 
 
-def test_rows_of_arrays_and_labels(tmp_path: Path) -> None:
+def test_rows_of_arrays_and_labels(found: Found) -> None:
     found(
-        tmp_path,
         """
         class D(Dataset):
             def __init__(self, dataset):
@@ -86,9 +80,8 @@ def test_rows_of_arrays_and_labels(tmp_path: Path) -> None:
     )
 
 
-def test_files_of_torch_hold_tensors_by_name(tmp_path: Path) -> None:
+def test_files_of_torch_hold_tensors_by_name(found: Found) -> None:
     answer = found(
-        tmp_path,
         """
         class D(Dataset):
             def __init__(self, path):
@@ -105,9 +98,8 @@ def test_files_of_torch_hold_tensors_by_name(tmp_path: Path) -> None:
     assert {item["t"] for item in spec["value"]["keys"].values()} == {"array"}
 
 
-def test_globals_that_need_a_file(tmp_path: Path) -> None:
+def test_globals_that_need_a_file(found: Found) -> None:
     answer = found(
-        tmp_path,
         """
         features = h5py.File("features.h5", "r")
         class D(Dataset):
@@ -120,10 +112,9 @@ def test_globals_that_need_a_file(tmp_path: Path) -> None:
     assert list(answer["state"]["files"]) == ["features.h5"]
 
 
-def test_lmdb(tmp_path: Path) -> None:
+def test_lmdb(found: Found) -> None:
     pytest.importorskip("lmdb")
     answer = found(
-        tmp_path,
         """
         import lmdb
         class D(Dataset):
@@ -143,9 +134,8 @@ def test_lmdb(tmp_path: Path) -> None:
     assert spec["keys"]["image-#"]["width"] == len("000000001")
 
 
-def test_numbers_of_the_code_are_smaller_where_it_makes_too_much(tmp_path: Path) -> None:
+def test_numbers_of_the_code_are_smaller_where_it_makes_too_much(found: Found) -> None:
     answer = found(
-        tmp_path,
         """
         class D(Dataset):
             def __init__(self):
@@ -160,9 +150,8 @@ def test_numbers_of_the_code_are_smaller_where_it_makes_too_much(tmp_path: Path)
     assert any(text.startswith("50000000 in the code is ") for text in answer["assumed"])
 
 
-def test_a_number_that_a_tensor_is_as_long_as_is_no_sample(tmp_path: Path) -> None:
+def test_a_number_that_a_tensor_is_as_long_as_is_no_sample(found: Found) -> None:
     answer = found(
-        tmp_path,
         """
         class D(Dataset):
             def __init__(self, path):
@@ -178,7 +167,7 @@ def test_a_number_that_a_tensor_is_as_long_as_is_no_sample(tmp_path: Path) -> No
     assert value["of"]["t"] == "list"
 
 
-def test_a_row_behind_a_condition_is_reached(tmp_path: Path) -> None:
+def test_a_row_behind_a_condition_is_reached(tmp_path: Path, found: Found) -> None:
     text = """
         def read(path, mode="small"):
             if path.endswith(".pth"):
@@ -188,7 +177,7 @@ def test_a_row_behind_a_condition_is_reached(tmp_path: Path) -> None:
             return None
         """
     row = HEAD.count("\n") + 5
-    answer = found(tmp_path, text, "read", "function", rows=[row])
+    answer = found(text, "read", "function", rows=[row])
     assert answer["reached"]
     assert [len(item.constants) for item in mutations.guards(str(tmp_path / "data.py"), [row])] == [1, 1]
 
@@ -203,10 +192,9 @@ def test_a_class_whose_parameters_a_fix_changes_is_made_as_the_file_makes_it(tmp
     assert done.stdout.strip() == "features.h5", done.stderr
 
 
-def test_a_file_that_the_function_makes_itself(tmp_path: Path) -> None:
+def test_a_file_that_the_function_makes_itself(found: Found) -> None:
     """The row runs only where what it writes is not there yet."""
     answer = found(
-        tmp_path,
         """
         def convert(source, folder):
             target = os.path.join(folder, os.path.basename(source) + "_means.h5")
@@ -223,9 +211,8 @@ def test_a_file_that_the_function_makes_itself(tmp_path: Path) -> None:
     assert answer["reached"]
 
 
-def test_the_file_as_a_script(tmp_path: Path) -> None:
+def test_the_file_as_a_script(found: Found) -> None:
     answer = found(
-        tmp_path,
         """
         import argparse
         parser = argparse.ArgumentParser()
@@ -243,10 +230,9 @@ def test_the_file_as_a_script(tmp_path: Path) -> None:
     assert any(spec["kind"] == "h5" for spec in answer["state"]["files"].values())
 
 
-def test_what_a_message_says_of_a_setting_and_what_an_argument_is_used_as(tmp_path: Path) -> None:
+def test_what_a_message_says_of_a_setting_and_what_an_argument_is_used_as(found: Found) -> None:
     """A configuration's entry that has to be one of some words, and an argument that is asked as `pathlib` has it."""
     answer = found(
-        tmp_path,
         """
         def convert(source, args):
             assert source.exists(), source

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import engine, registry
 from oomlint.config import Settings
 from oomlint.finding import Confidence, Finding, Message, Place
 from oomlint.model.project import Project
 from oomlint.verify.case import Case, Outcome, Verdict
-from oomlint.verify.jobs import Limits
+from oomlint.verify.jobs import Job, Limits
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import asked
 from oomlint.verify.session import Session, VerifyOptions
@@ -59,6 +59,15 @@ def verify(runner: SandboxRunner, case: Case, options: VerifyOptions | None = No
     settings = Settings()
     with Base(case.root, within=runner.place) as base, Trees(base, case.changes) as trees:
         return asked(Session(case, Project(case.root, settings, {}), settings, options or VerifyOptions(limits=PATIENT), runner, trees))
+
+
+def search(runner: SandboxRunner, call: str, path: Path, **arguments: Any) -> Any:
+    """What the search for data says of a program's folder."""
+    before = {each.name for each in path.parent.iterdir()}
+    done = runner.run(Job(f"search.find_inputs:{call}", {"path": str(path), "root": str(path.parent), **arguments}, str(path.parent), PATIENT))
+    assert not done.failure, f"{done.failure}\n{done.errors}"
+    assert {each.name for each in path.parent.iterdir()} == before, "the search leaves nothing behind"
+    return done.answer
 
 
 def marked(path: Path) -> Finding:
