@@ -6,13 +6,17 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from commands import Done, runs
+from rule_cases import FIXTURES, cases, put
 
 from oomlint import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -20,12 +24,17 @@ KILLED = (ROOT / "docs" / "killed.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (oomlint check .*)$", KILLED, re.MULTILINE)
 
 
-def run(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "oomlint", *arguments, "--no-cache", "--color", "never"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode in (0, 1), done.stderr
-    return done.stdout
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a project of its own, in place of this whole repository."""
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    return runs(capsys)
 
 
 def test_the_first_screen_shows_a_finding_and_how_to_install() -> None:
@@ -54,24 +63,24 @@ def test_each_section_has_a_cause_a_command_and_a_fix() -> None:
         assert heads in (["Cause", "Command", "Fix", "Until then"], ["Cause", "Command and fix", "Until then"])
 
 
-def test_a_bus_error_leads_to_what_the_container_lacks(tmp_path: Path) -> None:
+def test_a_bus_error_leads_to_what_the_container_lacks(project: Path, run: Callable[..., Done]) -> None:
     """Which is a note, and stands in no Python."""
-    shutil.copytree(ROOT / "fixtures" / "rules" / "OOM150" / "bad_compose_size", tmp_path / "project")
+    shutil.copytree(FIXTURES / "OOM150" / "bad_compose_size", project, dirs_exist_ok=True)
     (command,) = [command for command in COMMANDS if "OOM150" in command]
     _, *arguments = shlex.split(command)
-    assert " OOM150 " in run(*arguments[:-1], str(tmp_path / "project"), "--output-format", "concise")
+    assert " OOM150 " in run(*arguments, "--output-format", "concise").out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_for_a_killed_run_finds_what_its_section_names(command: str) -> None:
+def test_a_command_for_a_killed_run_finds_what_its_section_names(command: str, project: Path, run: Callable[..., Done]) -> None:
     """Each code is looked for where it is known to be, with the options of the page."""
     section = next(part for part in KILLED.split("\n## ") if command in part)
     _, *arguments = shlex.split(command)
     (codes,) = [argument for argument in arguments if argument.startswith("OOM")]
     assert set(codes.split(",")) == set(re.findall(r"rules/(OOM\d{3})\.md", section))
     assert set(codes.split(",")) <= {code for code, _ in registry.catalogue()}
-    options = [argument for argument in arguments if argument not in (".", "--fix")]
-    places = [str(path) for code in codes.split(",") for path in sorted((ROOT / "fixtures" / "rules" / code).glob("bad*"))[:4]]
-    found = run(*options, *places, "--output-format", "concise")
-    apart = {"OOM150"}  # it is about files that start a program by its name, of which this repository has many; the test above has it
-    assert {code for code in codes.split(",") if f" {code} " in found} | apart == set(codes.split(",")) | apart
+    for case in (case for code in codes.split(",") for case in cases("bad", code)[:4]):
+        (folder := project / case.parent.name / case.stem).mkdir(parents=True)
+        put(case, folder)
+    done = run(*(argument for argument in arguments if argument != "--fix"), "--output-format", "concise")
+    assert {code for code in codes.split(",") if f" {code} " in done.out} == set(codes.split(","))
