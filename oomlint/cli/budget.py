@@ -33,7 +33,7 @@ _RUN, _LIMITS, _OUTPUT = "What is run", "Limits", "Output and settings"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Say before a training runs who will hold how much memory, and whether that fits. Nothing of it is executed.
+    """Add up before a training runs how much memory each part of it will hold, and say whether that fits. None of its code is executed.
 
     The exit status is 0 where it fits as far as is known, 1 where it does not, 2 for what cannot be read, for wrong options or settings, and for errors of
     oomlint itself.

@@ -41,7 +41,7 @@ class Verify(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Check files for memory bugs. Nothing of them is executed, unless --verify or the setting `local-rules` asks for it.
+    """Check files for memory bugs. None of their code is executed, unless --verify or the setting `local-rules` asks for it.
 
     The exit status is 0 where all is clean or fixed, 1 for findings and for files that cannot be read, 2 for wrong options or settings and for errors of
     oomlint itself.

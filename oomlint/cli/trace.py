@@ -23,7 +23,7 @@ _RUN, _OUTPUT, _FILES = "How the command is run", "Output", "Files and settings"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Run a command of yours, watch the memory of all its processes, and say what grows, and which findings explain it.
+    """Run a command of yours, watch the memory of all its processes, and say what grows and which findings explain it.
 
     The command runs in place, unlimited and not in a sandbox: `oomlint trace -- python train.py`. The exit status is the command's, 128 and the number of the
     signal where one has ended it; 127 and 126 for a command that cannot be started, 2 for wrong options.

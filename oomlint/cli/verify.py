@@ -16,7 +16,7 @@ _RUN, _RULES, _OUTPUT, _FILES = "How code is run", "Rules", "Output", "Files and
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Run the code before and after each fix in a sandbox, measure, and say what the fix is worth.
+    """Run the code before and after each fix in a sandbox, measure both, and say whether the fix helps.
 
     The exit status is 0 where no fix makes anything worse, 1 where one does (with --strict also where nothing could be found out) or a file could not be
     checked, 2 for wrong options or settings, for a line without a finding, and for errors of oomlint itself. Nothing of the project is changed.

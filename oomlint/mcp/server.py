@@ -44,7 +44,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         limit: int = _LIMIT,
         no_baseline: bool = False,  # noqa: FBT001, FBT002 - arguments of tools are given by name
     ) -> str:
-        """Check Python files, notebooks and folders for memory bugs. Nothing of them is executed or changed.
+        """Check Python files, notebooks and folders for memory bugs. None of their code is executed, and nothing is changed.
 
         paths: files and folders, relative to the folder that the server was started in. For a single file, what it causes in other files is found, too.
         select: codes, prefixes or names of rules, such as OOM101 or OOM2; all by default.
