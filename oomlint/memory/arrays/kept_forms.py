@@ -38,7 +38,8 @@ def method_with(scope: Scope, name: str) -> Scope | None:
 
 def is_container(effect: Effect) -> bool:
     """Whether an assignment gives its name a list or a dictionary that is made there."""
-    return is_new(unpacked(effect))
+    value = unpacked(effect)
+    return is_new(value) or isinstance(value, cst.ListComp | cst.DictComp)
 
 
 def in_main(module: Module, node: cst.CSTNode) -> bool:
