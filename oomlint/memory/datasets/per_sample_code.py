@@ -142,7 +142,7 @@ class ItemContexts:
 
     def _is_short(self, node: cst.BaseExpression, module: Module, scope: Scope) -> bool:
         """Whether a loop over it makes only a few rounds, for all that is known."""
-        count = datasets_of(self.evaluator.project).contents.count(node, self.evaluator.calls.plain_frame(module, scope))
+        count = datasets_of(self.evaluator.project).contents.containers.count(node, self.evaluator.calls.plain_frame(module, scope))
         return count is not None and count <= _FEW
 
     def closure(self, context: Context, without: frozenset[str] = frozenset()) -> frozenset[str]:

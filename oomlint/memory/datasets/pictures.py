@@ -41,7 +41,7 @@ class Pictures(ArrayCalls):
     def _chain(self, last: str, steps: cst.BaseExpression, frame: Frame, given: Part) -> Part:
         """What several transforms make, one behind another; of those that may be left out, what is true either way."""
         shown = next((alt.value for alt in self.usual(steps, frame) if isinstance(alt.value, Display)), None)
-        if shown is None or not isinstance(shown.node, cst.List | cst.Tuple) or self.contents.grown(shown.node, shown.frame) is not None:
+        if shown is None or not isinstance(shown.node, cst.List | cst.Tuple) or self.contents.containers.grown(shown.node, shown.frame) is not None:
             return None
         ways: list[Part] = [given]
         for element in shown.node.elements:

@@ -302,7 +302,7 @@ class Parts(Sizes, Pictures):
         else:
             return None
         for root, path in frame.module.walk.bound_to(node):
-            if path and (not entries or self.contents.grown(node, frame) is not None):
+            if path and (not entries or self.contents.containers.grown(node, frame) is not None):
                 return None
             for effect in frame.scope.effects.get(root, ()) if not path else ():
                 rounds = self._rounds(effect.statement, frame) if effect.value is not None and not effect.index else 0

@@ -288,7 +288,7 @@ class Handles:
             opening = self.openings.at(value.whole.frame.module, value.whole.call)
             if opening is None or opening.kind not in KEPT or in_with(opening.module, opening.call):
                 return []
-            if opening.kind is Opens.H5 and self.datasets.contents.element(value).kind is not PayloadKind.H5:
+            if opening.kind is Opens.H5 and self.datasets.contents.libraries.element(value).kind is not PayloadKind.H5:
                 return []
             return [Origin(value.whole.call, part=True)] if opening.kind is Opens.H5 else []
         if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and value.frame is not None and depth < _DEEPEST:

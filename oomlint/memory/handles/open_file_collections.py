@@ -267,7 +267,7 @@ def _count(store: ResourceStore, project: Project) -> tuple[bool, int | None]:
     if loop is None:
         return True, None
     frame = evaluator_of(project).calls.plain_frame(store.module, store.scope)
-    count = datasets_of(project).contents.count(loop[0], frame)
+    count = datasets_of(project).contents.containers.count(loop[0], frame)
     if count is not None:
         return count <= MANY, count
     if _from_folder(store, project):

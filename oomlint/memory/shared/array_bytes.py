@@ -99,12 +99,12 @@ def commented(module: Module, node: cst.CSTNode) -> Bytes | None:
     return None
 
 
-def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | None:
+def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame, *, sure: bool = False) -> Bytes | None:
     """Bytes of ``np.zeros((n, 3))``, ``torch.randn(n, 3)`` and their like, by the qualified name of what is called; ``None`` for other calls."""
     if name.rpartition(".")[2] in PAIRS:
         return _all_pairs(name, call, frame)
     shape, dtype, default = allocates(name, call)
-    dimensions = _dimensions(shape, evaluator, frame) if shape else None
+    dimensions = _dimensions(shape, evaluator, frame, sure=sure) if shape else None
     return Bytes(dimensions, item_bytes(dtype, ITEM_BYTES[default])) if dimensions is not None else None
 
 
@@ -119,10 +119,10 @@ def allocated(call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | Non
 def known_size(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Size:
     """Bytes of the same, and of ``np.arange(n)``, where all of it follows from constants."""
     if name.endswith((".arange", ".randperm")) and len(call.args) == 1:
-        dimensions = _dimensions(arguments.plain(call), evaluator, frame)
+        dimensions = _dimensions(arguments.plain(call), evaluator, frame, sure=True)
         made = Bytes(dimensions, ITEM_BYTES["int64"]) if dimensions else None
     else:
-        made = allocation(name, call, evaluator, frame)
+        made = allocation(name, call, evaluator, frame, sure=True)
     return Size(made.exact) if made is not None else Size()
 
 
@@ -141,41 +141,41 @@ def _all_pairs(name: str, call: cst.Call, frame: Frame) -> Bytes | None:
     return Bytes((dimension, dimension), 4 if name.startswith("torch.") else 8)
 
 
-def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
+def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame, *, sure: bool) -> tuple[int | str, ...] | None:
+    """Dimensions as a call is given them; a number that is one of several values is taken for it where one need not be ``sure``."""
     if len(nodes) == 1:
         only = nodes[0]
         if isinstance(only, cst.BinaryOperation) and isinstance(only.operator, cst.Add):  # `(capacity,) + shape`
-            left, right = (_written(part, evaluator, frame) for part in (only.left, only.right))
+            left, right = (_written(part, evaluator, frame, sure=sure) for part in (only.left, only.right))
             if left is not None and right is not None:
                 return (*left, *right)
-        known = _written(only, evaluator, frame)
+        known = _written(only, evaluator, frame, sure=sure)
         if known is not None:
             return known
         if any(isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List) for alt in evaluator.values(only, frame)):
             return None
-    return tuple(_dimension(node, evaluator, frame) for node in nodes)
+    return tuple(_dimension(node, evaluator, frame, sure=sure) for node in nodes)
 
 
-def _written(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
+def _written(node: cst.BaseExpression, evaluator: Questions, frame: Frame, *, sure: bool) -> tuple[int | str, ...] | None:
     """The dimensions of a tuple that is written out, those of tuples inside it included; ``None`` where that is not known."""
     for alt in evaluator.values(node, frame):
         if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List):
             found: list[int | str] = []
             for element in alt.value.node.elements:
-                inner = _written(element.value, evaluator, alt.value.frame) if isinstance(element, cst.StarredElement) else None
+                inner = _written(element.value, evaluator, alt.value.frame, sure=sure) if isinstance(element, cst.StarredElement) else None
                 if isinstance(element, cst.StarredElement) and inner is None:
                     return None
-                found.extend(inner if inner is not None else (_dimension(element.value, evaluator, alt.value.frame),))
+                found.extend(inner if inner is not None else (_dimension(element.value, evaluator, alt.value.frame, sure=sure),))
             return tuple(found)
     return None
 
 
-def _dimension(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> int | str:
+def _dimension(node: cst.BaseExpression, evaluator: Questions, frame: Frame, *, sure: bool) -> int | str:
     found = evaluator.values(node, frame)
-    numbers = {alt.const for alt in found}
-    number = numbers.pop() if len(numbers) == 1 else None
-    if isinstance(number, int) and not isinstance(number, bool):
-        return number
+    numbers = {alt.const for alt in found if isinstance(alt.const, int) and not isinstance(alt.const, bool)}
+    if len(numbers) == 1 and (len(found) == 1 or not sure):
+        return numbers.pop()
     code = " ".join(frame.module.code(node).split())
     return code if len(code) <= _LONGEST else names.last_name(node) or "..."
 

@@ -148,7 +148,7 @@ class Constructions:
     def count(self, module: Module, iterable: cst.BaseExpression) -> int | None:
         """Rounds of a loop, where they are few and known; ``None`` where it may go over samples."""
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(iterable))
-        number = self.contents.count(iterable, frame)
+        number = self.contents.containers.count(iterable, frame)
         if number is None:
             number = self._by_default(module, iterable)
         return number if number is not None and (number <= _SMALL_LOOP or self.is_written_out(module, iterable)) else None
@@ -159,7 +159,7 @@ class Constructions:
         if len(frames) >= _MOST_CALLERS or any(frame.bound is None for frame in frames):
             return None
         used = [frame for frame in frames if frame.bound and not holds_tests(frame.bound[-1].frame.module)]  # a test hands over what is wrong as well
-        counts = [self.contents.count(iterable, frame) for frame in used]
+        counts = [self.contents.containers.count(iterable, frame) for frame in used]
         return max((one for one in counts if one is not None), default=None) if None not in counts else None
 
     def is_written_out(self, module: Module, iterable: cst.BaseExpression) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import WRAPPERS
 from oomlint.memory.shared.byte_size import Size
-from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Classifier, Content, Form, PayloadKind, worst
+from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Content, Form, PayloadKind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value, greatest
 from oomlint.syntax.nodes import UNKNOWN_KEY, block_of
@@ -18,6 +18,7 @@ from oomlint.syntax.nodes import UNKNOWN_KEY, block_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.memory.shared.content_classifier import Contents
     from oomlint.model.project import Module
     from oomlint.model.values import Instance
     from oomlint.syntax.nodes import Accessor
@@ -56,8 +57,12 @@ _PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "py
 _SAME_COUNT = WRAPPERS | {"sorted", "list", "tuple"}
 
 
-class Containers(Classifier):
+class Containers:
     """Classifies containers."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.evaluator = contents.evaluator
 
     def display(self, value: Display) -> Content:
         """What a list, dictionary or comprehension holds."""
@@ -65,7 +70,7 @@ class Containers(Classifier):
         module = frame.module
         if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
             inner = node.value if isinstance(node, cst.DictComp) else node.elt
-            element = self.of(inner, frame)
+            element = self.contents.of(inner, frame)
             count = self._passes(node.for_in, frame)
             if isinstance(node, cst.GeneratorExp):
                 return Content(PayloadKind.GENERATOR, "a generator", module, node, element, count)
@@ -82,7 +87,7 @@ class Containers(Classifier):
                 and isinstance(node.for_in.iter, cst.Call)
                 and names.last_name(node.for_in.iter.func) == "split"
             ):
-                count = self.of(node.for_in.iter, frame).count  # a handful is no number that bytes are reckoned with
+                count = self.contents.of(node.for_in.iter, frame).count  # a handful is no number that bytes are reckoned with
             return replace(self.container(word, element, count, module, node), size=size)
         if isinstance(node, cst.Call):
             return Content(PayloadKind.OBJECTS, "a dict", module, node, count=len(node.args))
@@ -92,7 +97,7 @@ class Containers(Classifier):
 
     def _literal(self, node: cst.BaseExpression, frame: Frame) -> Content:
         elements = node.elements if isinstance(node, cst.List | cst.Tuple | cst.Set | cst.Dict) else ()
-        inner = [self.of(e.value, frame) for e in elements[:6] if isinstance(e, cst.Element | cst.DictElement)]
+        inner = [self.contents.of(e.value, frame) for e in elements[:6] if isinstance(e, cst.Element | cst.DictElement)]
         word = _WORDS.get(type(node), "container")
         starred = any(isinstance(e, cst.StarredElement | cst.StarredDictElement) for e in elements)
         content = self.container(word, worst(inner), None if starred else len(elements), frame.module, node)
@@ -194,10 +199,10 @@ class Containers(Classifier):
             if one.form is Form.FIELD and len(deeper) > 1:
                 return NOTHING  # one of several containers under names: which of them is taken out, nobody follows
             return self.container("list", one, None, frame.module, effect.node)
-        content = self.of(effect.value, frame)
+        content = self.contents.of(effect.value, frame)
         if effect.kind in _MANY_AT_ONCE:
             if isinstance(effect.value, cst.List | cst.Tuple) and effect.value.elements:
-                return worst([self.of(e.value, frame) for e in effect.value.elements[:3]])
+                return worst([self.contents.of(e.value, frame) for e in effect.value.elements[:3]])
             return content.element if content.element is not None else content
         return content
 
@@ -252,10 +257,10 @@ class Containers(Classifier):
         if isinstance(node, cst.Subscript):
             return self.sliced(node, frame)
         key = ("count", node, frame)
-        if key in self.active or self.depth > DEEPEST:
+        if key in self.contents.active or self.contents.depth > DEEPEST:
             return None
-        self.active.add(key)
-        self.depth += 1
+        self.contents.active.add(key)
+        self.contents.depth += 1
         try:
             most = 0
             for alt in self.evaluator.values(node, frame)[:6]:
@@ -265,8 +270,8 @@ class Containers(Classifier):
                 most = max(most, one)
             return most
         finally:
-            self.depth -= 1
-            self.active.discard(key)
+            self.contents.depth -= 1
+            self.contents.active.discard(key)
 
     def _count_value(self, value: Value) -> int | None:
         if isinstance(value, Display):

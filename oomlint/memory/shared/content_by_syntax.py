@@ -11,11 +11,12 @@ from oomlint.api_names import COLLECTIONS, DRAWS, REDUCTIONS
 from oomlint.memory.shared.array_bytes import known_size
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed
-from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Form, PayloadKind, whole_hdf5, worst
+from oomlint.memory.shared.content_kinds import NOTHING, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import Const, External, ExternalCall, Frame, Unknown
 
 if TYPE_CHECKING:
+    from oomlint.memory.shared.content_classifier import Contents
     from oomlint.model.project import Module
 
 _ARRAY_METHODS = frozenset(
@@ -49,8 +50,12 @@ _CONVERTED: dict[str, tuple[PayloadKind, str]] = {
 }
 
 
-class WrittenForms(Classifier):
+class WrittenForms:
     """Classifies what nothing reduces further."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.evaluator = contents.evaluator
 
     def written(self, node: cst.BaseExpression, frame: Frame) -> Content:
         """What can be said of an expression by the way it is written."""
@@ -66,13 +71,13 @@ class WrittenForms(Classifier):
         return NOTHING
 
     def _operation(self, node: cst.BinaryOperation, frame: Frame) -> Content:
-        sides = [self.of(node.left, frame), self.of(node.right, frame)]
+        sides = [self.contents.of(node.left, frame), self.contents.of(node.right, frame)]
         if isinstance(node.operator, cst.Modulo) and sides[0].kind is PayloadKind.TEXT:
             return Content(PayloadKind.TEXT, "a string", frame.module, node, strings=True)
         best = worst(_results(node.operator, sides))
         repeated = [side for side in (node.left, node.right) if isinstance(side, cst.List) and len(side.elements) == 1]
         if isinstance(node.operator, cst.Multiply) and repeated:
-            element = self.of(repeated[0].elements[0].value, frame)
+            element = self.contents.of(repeated[0].elements[0].value, frame)
             return Content(PayloadKind.SMALL, "a list of one value", frame.module, node, element)  # one object, however long the list
         if best.kind in {
             PayloadKind.ARRAY,
@@ -89,14 +94,14 @@ class WrittenForms(Classifier):
         return best
 
     def _subscript(self, node: cst.Subscript, frame: Frame) -> Content:
-        base = self.of(node.value, frame)
+        base = self.contents.of(node.value, frame)
         if base.kind is PayloadKind.H5:
             return whole_hdf5(frame.module, node)
         if base.kind in {PayloadKind.MEMMAP, PayloadKind.SHARED}:
             return base
         if base.kind in {PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARRAYS, PayloadKind.TENSORS}:
             one = isinstance(node.slice[0].slice, cst.Index) and base.element is not None and base.element.kind is not PayloadKind.UNKNOWN
-            return base.element if one and base.element is not None else replace(base, count=self.sliced(node, frame))
+            return base.element if one and base.element is not None else replace(base, count=self.contents.containers.sliced(node, frame))
         if base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME, PayloadKind.BLOB}:
             return replace(base, size=Size())
         return base if base.kind is PayloadKind.TEXT else NOTHING
@@ -112,7 +117,7 @@ class WrittenForms(Classifier):
         if name in _TELLING:
             kind, words = _TELLING[name]
             return Content(kind, words, module, node, strings=words == "a list of lines")
-        base = self.of(func.value, frame)
+        base = self.contents.of(func.value, frame)
         if name == "split":
             return Content(PayloadKind.OBJECTS, "a list of strings", module, node, count=self._typed(func.value, frame), strings=True)
         if name in _STRING_METHODS and (base.kind in {PayloadKind.TEXT, PayloadKind.UNKNOWN} or isinstance(func.value, cst.SimpleString)):
@@ -137,10 +142,12 @@ class WrittenForms(Classifier):
         if isinstance(func, cst.Name) and func.value in COLLECTIONS and node.args:
             inner = node.args[0].value
             word = "list" if func.value == "sorted" else func.value
+            containers = self.contents.containers
             if isinstance(inner, cst.GeneratorExp):
-                return self.container(word, self.of(inner.elt, frame), self.count(inner, frame), module, node)
-            if self.of(inner, frame).form is Form.RANGE:
-                return self.container(word, Content(PayloadKind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
+                return containers.container(word, self.contents.of(inner.elt, frame), containers.count(inner, frame), module, node)
+            if self.contents.of(inner, frame).form is Form.RANGE:
+                number = Content(PayloadKind.SCALAR, "a number", numbers=True)
+                return containers.container(word, number, containers.count(inner, frame), module, node)
         called = [alt.value for alt in self.evaluator.values(func, frame)]
         plain = [_CONVERTED.get(one.name) if isinstance(one, External) else None for one in called]
         if plain and plain[0] is not None and len(set(plain)) == 1:
@@ -150,7 +157,7 @@ class WrittenForms(Classifier):
         if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
             return Content(PayloadKind.TENSOR, "a tensor", module, node)
         if node.args and any(name.startswith(_TRANSFORMS) for name in made):
-            base = self.of(node.args[0].value, frame)
+            base = self.contents.of(node.args[0].value, frame)
             return replace(base, size=Size()) if base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR} else NOTHING
         return Content(PayloadKind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
 

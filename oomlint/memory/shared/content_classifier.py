@@ -40,11 +40,16 @@ _OF_ROWS: Final = frozenset("values array index name iloc loc at iat T".split())
 _COUNTS: Final = frozenset({"arange", "linspace", "logspace", "randperm"})  # what makes numbers along one axis
 
 
-class Contents(Containers, Libraries, WrittenForms):
+class Contents:
     """Classifies expressions. One for a run; it remembers."""
 
     def __init__(self, evaluator: Questions) -> None:
-        super().__init__(evaluator)
+        self.evaluator = evaluator
+        self.active: set[object] = set()  # questions that are being answered
+        self.depth = 0
+        self.containers = Containers(self)
+        self.libraries = Libraries(self)
+        self.forms = WrittenForms(self)
         self._memo: AnswerMemory[tuple[cst.CSTNode, Frame], Content] = AnswerMemory(evaluator.project.readings)
 
     def of(self, node: cst.BaseExpression, frame: Frame) -> Content:
@@ -80,11 +85,11 @@ class Contents(Containers, Libraries, WrittenForms):
             kind = PayloadKind.TEXT if isinstance(literal, str | bytes) else PayloadKind.SCALAR
             return Content(kind, "a constant", strings=isinstance(literal, str), numbers=isinstance(literal, int | float))
         if isinstance(value, Display):
-            return self.display(value)
+            return self.containers.display(value)
         if isinstance(value, ExternalCall):
-            return self.external(value)
+            return self.libraries.external(value)
         if isinstance(value, Element):
-            return self.element(value)
+            return self.libraries.element(value)
         if isinstance(value, Instance):
             return Content(PayloadKind.DATASET, f"`{value.cls.scope.name}`", dataset=value, module=value.cls.module, node=value.call)
         if isinstance(value, FunctionRef):
@@ -104,7 +109,7 @@ class Contents(Containers, Libraries, WrittenForms):
             cell = isinstance(name, str) and (how == "item" or name not in _OF_ROWS)
             return CELL if cell and whole.form is Form.ROW else NOTHING
         if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None:
-            return self.written(value.node, value.frame)
+            return self.forms.written(value.node, value.frame)
         return NOTHING
 
     @staticmethod

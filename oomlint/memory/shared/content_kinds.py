@@ -6,7 +6,6 @@ that every read writes, so their pages are copied; the payload of one array or t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.model.project import Module
-    from oomlint.model.questions import Questions
-    from oomlint.model.values import Display, Element, ExternalCall, Frame, Instance
+    from oomlint.model.values import Instance
 
 
 class PayloadKind(Enum):
@@ -126,48 +124,3 @@ def whole_hdf5(module: Module, node: cst.CSTNode) -> Content:
 def worst(found: Sequence[Content]) -> Content:
     """The gravest, with the fewest assumptions; what is unknown weighs nothing."""
     return min(found, key=lambda content: (content.gravity, content.doubt), default=NOTHING)
-
-
-class Classifier(ABC):
-    """All that one part of the classifier may ask of another."""
-
-    def __init__(self, evaluator: Questions) -> None:
-        self.evaluator = evaluator
-        self.active: set[object] = set()  # questions that are being answered
-        self.depth = 0
-
-    @abstractmethod
-    def of(self, node: cst.BaseExpression, frame: Frame) -> Content:
-        """What ``node`` holds: the gravest of its alternatives."""
-
-    @abstractmethod
-    def display(self, value: Display) -> Content:
-        """What a list, dictionary or comprehension holds."""
-
-    @abstractmethod
-    def grown(self, node: cst.BaseExpression, frame: Frame) -> Content | None:
-        """A container that is bound to a name and filled afterwards; ``None`` where it is not."""
-
-    @abstractmethod
-    def container(self, word: str, element: Content, count: int | None, module: Module, node: cst.CSTNode) -> Content:
-        """A container of such elements."""
-
-    @abstractmethod
-    def count(self, node: cst.BaseExpression, frame: Frame) -> int | None:
-        """How many elements an iterable has at most; ``None`` where nobody knows."""
-
-    @abstractmethod
-    def sliced(self, node: cst.Subscript, frame: Frame) -> int | None:
-        """How many elements a slice has at most; ``None`` where nobody knows."""
-
-    @abstractmethod
-    def external(self, value: ExternalCall) -> Content:
-        """What a library's function or class returns."""
-
-    @abstractmethod
-    def element(self, value: Element) -> Content:
-        """A part of what a library returned."""
-
-    @abstractmethod
-    def written(self, node: cst.BaseExpression, frame: Frame) -> Content:
-        """What can be said of an expression by the way it is written."""

@@ -13,11 +13,12 @@ from oomlint.memory.shared.archives import loads_archive
 from oomlint.memory.shared.array_bytes import known_size
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Form, PayloadKind, whole_hdf5, worst
+from oomlint.memory.shared.content_kinds import NOTHING, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External
 
 if TYPE_CHECKING:
+    from oomlint.memory.shared.content_classifier import Contents
     from oomlint.model.values import Element, ExternalCall, Frame
 
 
@@ -109,8 +110,12 @@ _FAMILIES = (
 _ITERATED = frozenset("builtins.zip builtins.map builtins.enumerate itertools.product itertools.chain itertools.combinations".split())
 
 
-class Libraries(Classifier):
+class Libraries:
     """Classifies what comes out of libraries."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.evaluator = contents.evaluator
 
     def external(self, value: ExternalCall) -> Content:
         """What a library's function or class returns."""
@@ -131,14 +136,14 @@ class Libraries(Classifier):
             return Content(PayloadKind.SMALL, "the distinct values", module, call)
         if name.startswith(("numpy.", "cupy.")) and name not in GENERATORS and (last in _NUMPY_MAKERS or name.startswith("numpy.random.")):
             return self._array(name, last, call, frame)
-        if name in {"torch.from_numpy", "torch.as_tensor"} and call.args and self.of(call.args[0].value, frame).kind is PayloadKind.MEMMAP:
+        if name in {"torch.from_numpy", "torch.as_tensor"} and call.args and self.contents.of(call.args[0].value, frame).kind is PayloadKind.MEMMAP:
             return Content(PayloadKind.SHARED, "a tensor of a mapped file", module, call)
         if name.startswith("torch.") and last in _TORCH_MAKERS:
             return Content(PayloadKind.TENSOR, "a tensor", module, call, size=self._tensor_size(name, last, call, frame))
         if name in _ITERATED:
             return self._iterated(name, call, frame)
         if name in EMPTY_CONTAINERS:
-            return self.grown(call, frame) or Content(PayloadKind.SMALL, f"an empty {last}", module, call)
+            return self.contents.containers.grown(call, frame) or Content(PayloadKind.SMALL, f"an empty {last}", module, call)
         for beginning, kind, words in _FAMILIES:
             if name.startswith(beginning):
                 return Content(kind, words, module, call)
@@ -146,7 +151,7 @@ class Libraries(Classifier):
 
     def _computed(self, last: str, call: cst.Call, frame: Frame, *, torch: bool) -> Content:
         """What a function computes of arrays that it is given."""
-        given = worst([self.of(arg.value, frame) for arg in call.args if not arg.star])
+        given = worst([self.contents.of(arg.value, frame) for arg in call.args if not arg.star])
         if torch and given.kind is PayloadKind.BLOB:
             given = replace(given, doubt=1)  # torch computes with tensors alone
         elif given.kind not in {PayloadKind.ARRAY, PayloadKind.TENSOR}:
@@ -178,7 +183,7 @@ class Libraries(Classifier):
         if dtype is not None and names.last_name(dtype) in {"object", "object_", "O"}:
             return Content(PayloadKind.OBJECT_ARRAY, "a NumPy array of objects", module, call)
         if last in AS_ARRAY and call.args:
-            inner = self.of(call.args[0].value, frame)
+            inner = self.contents.of(call.args[0].value, frame)
             if inner.kind is PayloadKind.H5:
                 return whole_hdf5(module, call)
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call, count=inner.count)
@@ -194,7 +199,7 @@ class Libraries(Classifier):
         size = known_size(name, call, self.evaluator, frame)
         plain = last in AS_ARRAY or (last in TENSOR_TYPES and len(call.args) == 1)  # `Tensor(rows, columns)` makes one of that shape
         if plain and call.args:
-            inner = self.of(call.args[0].value, frame)
+            inner = self.contents.of(call.args[0].value, frame)
             if inner.size.known:
                 return inner.size
             if inner.count is not None and inner.element is not None and inner.element.kind is PayloadKind.SCALAR:
@@ -202,7 +207,7 @@ class Libraries(Classifier):
         return size
 
     def _iterated(self, name: str, call: cst.Call, frame: Frame) -> Content:
-        inner = [self.of(a.value, frame) for a in call.args if a.star == ""]
+        inner = [self.contents.of(a.value, frame) for a in call.args if a.star == ""]
         if name == "builtins.map" and len(inner) > 1:
             maker = next((alt.value.name for alt in self.evaluator.values(call.args[0].value, frame) if isinstance(alt.value, External)), "")
             numbers, strings = maker in {"builtins.int", "builtins.float", "builtins.len"}, maker == "builtins.str"

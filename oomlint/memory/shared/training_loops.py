@@ -36,7 +36,7 @@ def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Sc
     """How often a loop goes round at most, where the function is called as the frame says; ``None`` where nobody knows."""
     if isinstance(loop, cst.While):
         return None
-    counted = datasets_of(project).contents.count(loop.iter, frame or evaluator_of(project).calls.plain_frame(module, scope))
+    counted = datasets_of(project).contents.containers.count(loop.iter, frame or evaluator_of(project).calls.plain_frame(module, scope))
     stopped = _stops_at(loop, module, scope, project) if isinstance(loop, cst.For) else None
     return counted if stopped is None else min(stopped, counted if counted is not None else stopped)
 
