@@ -85,7 +85,9 @@ class OptionWords:
         if self.project.command is None:
             step = ProvenanceStep(module, options.call, f"`{name}` of the parser", kind="option")
             given = ((arguments.named(call, name), scope) for call, scope in module.calls_of(("set_defaults",)))
-            found = [alt for value, scope in given if value is not None for alt in self.evaluator.plainly(value, module, scope)]
+            found = [
+                alt for value, scope in given if value is not None for alt in self.evaluator.values(value, self.evaluator.calls.plain_frame(module, scope))
+            ]
             return [alt.after(step) for alt in found] or None
         line = self._line(module, module)
         step = ProvenanceStep(module, options.call, f"`{name}` of the command", kind="option")
