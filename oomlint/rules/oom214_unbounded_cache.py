@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Safety, Severity, Weighs, is_apart
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
-from oomlint.memory.arrays.whole_file_caches import whole_caches
+from oomlint.memory.arrays.whole_file_caches import each_filled, whole_caches
 from oomlint.memory.buffers.caches import caches, facts_of
 from oomlint.memory.buffers.changed_records import written_records
 from oomlint.memory.buffers.functools_caches import cached_functions
@@ -38,6 +38,8 @@ class UnboundedCache(Rule):
 
     So it is with one file that holds all samples, where `__getitem__` reads it whole and keeps it as an attribute: `if self.data is None:
     self.data = np.load(path)`. A handle or a map that is opened there is no such thing, and neither is the file that was asked for last.
+
+    So it is with objects of which the dataset holds one for each sample, where each reads its file when it is asked for it the first time.
 
     So it is with what is written into the records that the dataset holds itself: `row = self.rows[i]; row["image"] = cv2.imread(...)` keeps the
     image, `self.paths[i] = np.load(...)` the array, and `self.boxes[i].append(...)` makes a list longer each time that the sample is read.
@@ -139,7 +141,8 @@ class UnboundedCache(Rule):
         """Yield the caches that reading samples fills without an end."""
         if holds_tests(module):
             return
-        for cache in (*caches(module, project), *cached_functions(module, project), *whole_caches(module, project), *written_records(module, project)):
+        found = (caches, cached_functions, whole_caches, each_filled, written_records)
+        for cache in (cache for ask in found for cache in ask(module, project)):
             place = module.place(cache.place)
             message, confidence, related = _message(cache), _confidence(cache), _related(cache, place)
             yield self.finding(
@@ -156,6 +159,9 @@ def _message(cache: SampleCache) -> Message:
         who = f"Each of {many} workers" if many > 1 else "Each worker"
         return Message(f"{who} fills its own {cache.words}", f"it keeps {cache.what.words} from the first sample on")
     alone = bool(cache.readers) and all(one.without_workers for one in cache.readers)
+    if cache.each:
+        where = "" if alone else f", in each of {many} workers" if many > 1 else ", in each worker"
+        return Message(f"Each {cache.words} keeps {cache.what.words}", f"from the first use on it stays in `{cache.name}`{where}")
     each = "" if alone else f", in each of {many} workers" if many > 1 else ", in each worker"
     if cache.adds:
         return Message(grows, f"reading samples adds {cache.what.words} each time and drops nothing{each}")

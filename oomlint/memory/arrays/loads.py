@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import TENSOR_TYPES
+from oomlint.memory.arrays.first_asked import filled_when_asked
 from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.let_go import let_go_of
@@ -209,7 +210,7 @@ class Arrays:
                 if self._handed_on(read) is not handed or self._stays_open(module, read):
                     continue
                 said = not known and (of_small_file(read) or small_name(read.name))
-                if self._mapped_otherwise(module, scope, read):
+                if self._mapped_otherwise(module, scope, read) or filled_when_asked(self.project, module, scope, read.node):
                     continue
                 found = (k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k))
                 keepers = self._large(tuple(found), read.kind, said=said)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.memory.arrays.first_asked import filled_when_asked, ways_to_ask
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.load_messages import proven_small
@@ -14,13 +15,15 @@ from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.arrays.stored_arrays import ArrayPlace
 from oomlint.memory.buffers.cached_payload import Heavy
 from oomlint.memory.buffers.caches import SampleCache
-from oomlint.memory.datasets.sample_callers import readers
+from oomlint.memory.datasets.sample_callers import SampleReader, readers, with_loaders
+from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import WHOLE
 from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
+from oomlint.model.values import ClassRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +56,38 @@ def whole_caches(module: Module, project: Project) -> Iterator[SampleCache]:
                 doubt = 0 if any(one.most is not None for one in found) else 1
                 heavy = Heavy(f"all of {words}", doubt, read=True)
                 yield SampleCache(node, f"`{keeper.attribute}`", heavy, (keeper.module, keeper.node), tuple(found), doubt, module, keeper.attribute, whole=True)
+
+
+def each_filled(module: Module, project: Project) -> Iterator[SampleCache]:
+    """What the objects that a dataset holds read when its samples ask for it, each its own, and keep."""
+    for scope in module.walk.scopes:
+        if not scope.is_function or names.self_name(scope) is None:
+            continue
+        for read in read_calls_of(project).in_scope(module, scope):
+            attribute = filled_when_asked(project, module, scope, read.node) if not (of_small_file(read) or small_name(read.name)) else ""
+            keepers = [k for place in read.places for k in kept_of(project).of(module, read.node, place)] if attribute and not small_name(attribute) else []
+            keeper = next((k for k in keepers if k.owner is not None and not k.hazy and _asks(k.owner, scope, project)), None)
+            if keeper is None or keeper.owner is None:
+                continue
+            found = with_loaders(project, SampleReader(keeper.owner.module, keeper.owner.scope))
+            doubt = 0 if any(one.most is not None for one in found) else 1
+            held = (keeper.module, keeper.node)
+            heavy = Heavy(f"what `{read.name}` reads", doubt, read=True)
+            of = scope.parent.name if scope.parent is not None else ""
+            yield SampleCache(read.node, f"`{of}`", heavy, held, tuple(found), doubt, module, attribute, each=True)
+            break
+
+
+def _asks(owner: ClassRef, scope: Scope, project: Project) -> bool:
+    """Whether code of a dataset that runs for a sample names a method, or one that leads to it."""
+    asked = ways_to_ask(scope)
+    for cls in evaluator_of(project).lineage(owner):
+        for method in cls.scope.children if isinstance(cls, ClassRef) else ():
+            if constructions_of(project).per_item(owner.module, method) and any(
+                isinstance(node, cst.Attribute) and node.attr.value in asked for node in method.nodes()
+            ):
+                return True
+    return False
 
 
 def _whole(module: Module, project: Project) -> Iterator[tuple[cst.BaseExpression, str, int | None]]:

@@ -54,6 +54,7 @@ class SampleCache(Struct, frozen=True, eq=False):
     module: Module  # of ``place``
     name: str  # what keeps it, as it is written
     whole: bool = False  # it keeps one thing: all of a file
+    each: bool = False  # each of the objects that a dataset holds keeps what it reads
     adds: bool = False  # it is a list that gets longer
     limit: int = 0  # how many it keeps at most, where that bounds nothing
 

@@ -50,7 +50,7 @@ def readers(project: Project, module: Module, scope: Scope) -> list[SampleReader
     known = project.memo.get(key)
     if known is None:
         found = {one.scope: one for one in _sets(project, module, scope, 0, set())}
-        known = project.memo[key] = [reader for one in found.values() for reader in _with_loaders(project, one)]
+        known = project.memo[key] = [reader for one in found.values() for reader in with_loaders(project, one)]
     return known  # type: ignore[return-value]
 
 
@@ -100,7 +100,7 @@ def _collating(project: Project, module: Module) -> dict[Scope, list[SampleReade
     return found
 
 
-def _with_loaders(project: Project, reader: SampleReader) -> list[SampleReader]:
+def with_loaders(project: Project, reader: SampleReader) -> list[SampleReader]:
     """The same with the loaders that read objects of the class."""
     loaders, datasets = loaders_of(project), datasets_of(project)
     found: list[SampleReader] = []
