@@ -90,7 +90,7 @@ def takes(loop: Loop, event: Forward) -> bool:
         if not isinstance(call, cst.Call):
             return False
         if via is None or via.callee is None:
-            return _given(call, here, body.targets) or (level < len(event.via) and any(_is_noise(part) for arg in call.args for part in descend(arg)))
+            return _given(call, here, body.targets) or any(_is_noise(part) for arg in call.args for part in descend(arg))
         flows = _flows(via.callee.suite, via.callee)
         here = _handed(call, via.callee, here)
         here = Round(here.data | _noise(via.callee, flows), here.numbers)

@@ -278,11 +278,11 @@ def role(
         return None
     if runs_of(project).epochs(loop, module, scope):
         return "the epochs", most is not None
+    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(call):
+        return f"{most:,} rounds", True
     repeats = runs_of(project).loop(loop, module, scope)
     if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):
         return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the training steps"), False
-    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(call):
-        return f"{most:,} rounds", True
     return None
 
 
