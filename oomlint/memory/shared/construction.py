@@ -67,6 +67,8 @@ class Constructions:
             return False
         if collates or item is None:
             return True
+        if self.evaluator.method(this, "__contains__") is not None and not self._is_loaded(cls):
+            return False  # what is asked whether it has a key is a table, of words say, and no row of samples
         # Part of a set of boxes, or of masks, is such a set: one sample in itself.
         parts = self.evaluator.returned(item, (), ())
         return not any(isinstance(part.value, Instance) and part.value.cls.scope is cls.scope for part in parts)
