@@ -126,6 +126,15 @@ def names_in(node: cst.CSTNode) -> set[str]:
     return {part.value for part in descend(node) if isinstance(part, cst.Name)}
 
 
+def texts_in(node: cst.CSTNode) -> Iterator[str]:
+    """The text of each string in a piece of code; of one that is computed, what is written of it."""
+    for part in descend(node):
+        if isinstance(part, cst.SimpleString):
+            yield str(part.evaluated_value)
+        elif isinstance(part, cst.FormattedStringText):
+            yield part.value
+
+
 def parts_of(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     """The elements of a tuple or a list as it is written; any other expression is its only part."""
     return [element.value for element in node.elements] if isinstance(node, cst.Tuple | cst.List) else [node]

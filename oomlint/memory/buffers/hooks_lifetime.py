@@ -151,8 +151,8 @@ def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: S
     if cls is None or stored.hook.module is not module or len(stored.path) != 1:
         return None
     init = cls.child("__init__")
-    begun = init.effects.get(names.self_name(init) or "", ()) if init is not None else ()
-    if emptied(project, ClassRef(module, cls), stored.attribute) or any(effect.path == (("attr", stored.attribute),) and _bounded(effect) for effect in begun):
+    sets = init.effects.get(names.self_name(init) or "", ()) if init is not None else ()
+    if emptied(project, ClassRef(module, cls), stored.attribute) or any(effect.path == (("attr", stored.attribute),) and _bounded(effect) for effect in sets):
         return None
     for method in cls.children:
         for loop in loops_in(method):

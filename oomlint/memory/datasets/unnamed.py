@@ -10,6 +10,7 @@ import libcst as cst
 
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.model.index import index_of
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 
 if TYPE_CHECKING:
@@ -72,14 +73,14 @@ def _finds_by_text(path: str, data: bytes, own: str, *ways: str) -> str:
     if _BY_TEXT.search(data) is not None:
         return FOUND
     asked = {(found[1] or found[2]).decode(errors="surrogateescape") for found in _BY_ATTRIBUTE.finditer(data)}
-    if any(_imports(data, rb"^\s*(?:from\s.*)?import\s.*\b%s\b", name) for name in asked):
+    by_own_name = _BY_OWN_NAME.search(data) is not None
+    if by_own_name and path == own:
         return FOUND
-    bound = path == own or any(_imports(data, rb"^\s*from\s+(?:\S*\.)?%s\s+import\s*\*", name) for name in ways)
-    return FOUND if bound and _BY_OWN_NAME.search(data) is not None else ""
-
-
-def _imports(data: bytes, pattern: bytes, name: str) -> bool:
-    return re.search(pattern % re.escape(name.encode(errors="surrogateescape")), data, re.MULTILINE) is not None
+    index = index_of(data) if asked or by_own_name else None
+    if index is None:
+        return ""
+    bound = any(module.rpartition(".")[2] in ways for module, _ in index.stars)
+    return FOUND if not asked.isdisjoint(index.taken) or (by_own_name and bound) else ""
 
 
 def unnamed_of(project: Project) -> Unnamed:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from oomlint.model import arguments
 from oomlint.model.values import Const, Each, ExternalCall, SourceExpression
+from oomlint.syntax.nodes import texts_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import libcst as cst
 
     from oomlint.model.questions import Questions
@@ -24,18 +27,22 @@ def loads_archive(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
     path = arguments.argument_for(call, "file", place=0)
     if path is None:
         return False
-    if ".npz" in frame.module.code(path):
+    if _names_archive(texts_in(path)):
         return True
     frames = evaluator.calls.frames(frame.module, frame.scope, most=_MOST) if frame.bound is None else [frame]
-    texts = [_text(alt.value) for one in frames for alt in evaluator.values(path, one)[:_MOST]]
-    return any(".npz" in text for text in texts) and not any(".npy" in text for text in texts)
+    found = [text for one in frames for alt in evaluator.values(path, one)[:_MOST] for text in _texts(alt.value)]
+    return _names_archive(found) and not any(".npy" in text for text in found)
 
 
-def _text(path: Value) -> str:
-    """What is written where a path comes from: the path, what it is put together of, or the listing that a loop goes through."""
+def _names_archive(texts: Iterable[str]) -> bool:
+    return any(".npz" in text for text in texts)
+
+
+def _texts(path: Value) -> Iterable[str]:
+    """The strings that a path comes from: its own, those that it is put together of, or of the listing that a loop goes through."""
     if isinstance(path, Const):
-        return str(path.value)
-    if isinstance(path, ExternalCall):
-        return path.frame.module.code(path.call)
-    node = path.iterable if isinstance(path, Each) else path.node if isinstance(path, SourceExpression) else None
-    return path.frame.module.code(node) if isinstance(path, Each | SourceExpression) and path.frame is not None and node is not None else ""
+        return [str(path.value)]
+    node = (
+        path.call if isinstance(path, ExternalCall) else path.iterable if isinstance(path, Each) else path.node if isinstance(path, SourceExpression) else None
+    )
+    return texts_in(node) if node is not None else ()
