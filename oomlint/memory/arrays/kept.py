@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import FACTS, TAKES_OUT, VIEW_ATTRIBUTES, WRAPPERS
+from oomlint.api_names import FACTS, ITERATORS, TAKES_OUT, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, keeps_axes
 from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, unpickles, works_on
 from oomlint.memory.arrays.kept_indexes import KeptIndexes
@@ -199,7 +199,8 @@ class Kept(KeptIndexes):
                 self.follow_target(search, module, parent, parent.target, going)
                 return parent, going
             case cst.Yield():
-                self.follow_out(search, module, module.walk.scope_at(parent), replace(going, index=None).held_by(EACH))
+                alone = going.gathered is None and not going.fields  # else it gives part by part what it holds
+                self.follow_out(search, module, module.walk.scope_at(parent), replace(going, index=None, drawn=alone).held_by(EACH))
                 return None
             case cst.BaseExpression() | cst.From():
                 return parent, going
@@ -236,6 +237,7 @@ class Kept(KeptIndexes):
         if not isinstance(call, cst.Call):
             return None
         self._met(search, module, call, arg, going)
+        going = replace(going, drawn=going.drawn and names.last_name(call.func) in ITERATORS)
         onward = self.follow_argument(search, module, call, arg, going)
         if onward is None:
             return None
@@ -285,7 +287,7 @@ class Kept(KeptIndexes):
             part=False,
             listed=going.listed or isinstance(parent, cst.ListComp),
         ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
-        return parent, gathered.held_by(EACH)
+        return parent, replace(gathered.held_by(EACH), drawn=isinstance(parent, cst.GeneratorExp) and gathered.gathered is parent)
 
     def _into_statement(self, search: KeptSearch, module: Module, node: cst.CSTNode, going: Going, parent: cst.CSTNode) -> None:
         """Follow the value from the statement that it is part of."""
@@ -360,11 +362,12 @@ class Kept(KeptIndexes):
         scope = module.walk.scope_at(loop)
         mixed = going.mixed and not isinstance(target, cst.Tuple | cst.List)
         for name in _elements(loop, target):
-            self.follow_name(search, module, scope, name, loop.target, replace(going.named(name).element(), part=True, mixed=mixed, keys=()))
+            self.follow_name(search, module, scope, name, loop.target, replace(going.named(name).element(), part=True, mixed=mixed, keys=(), drawn=False))
 
     def _gone_through(self, search: KeptSearch, module: Module, loop: cst.For, going: Going) -> None:
         """A loop that runs a model goes through the value."""
-        who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not going.in_object else ""
+        alone = search.inside is not None or going.part or going.in_object or going.drawn
+        who = "" if alone else self.serving.loop_with_model(module, loop)
         if who:
             self._lives(search, module, names.iterated(loop.iter, WRAPPERS), going, f"which {who} goes through", evaluated=who == EVALUATION)
 

@@ -98,6 +98,7 @@ class Going(Struct, frozen=True):
     mixed: bool = False  # it is in a small list beside things that are no arrays: no array can hold both, but by reference
     given: bool = False  # it was handed to a dataset
     rebuilt: bool = False  # its elements are in another container than they were read into
+    drawn: bool = False  # a generator makes it when it is asked for the next one: nothing holds them all
     passed: tuple[Passed, ...] = ()
     depth: int = 0
     hazy: bool = False  # it came through a call that nobody knows: it may be anything by now
