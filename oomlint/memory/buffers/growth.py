@@ -24,7 +24,7 @@ from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
-from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
+from oomlint.memory.shared.loop_phases import has_backward, is_evaluation, learns_nothing
 from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds, usual_rounds
@@ -282,7 +282,7 @@ class Buffers:
         if _goes_on(store, record, loop) or not any(one.batches for one in growing):
             return None
         off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
-        evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
+        evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop)) or learns_nothing(record, loop)
         dense = [leaf for leaf in leaves if leaf.size is SampleSize.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
         one_sample = one_sample or (len(growing) == 1 and parts_of_batch(loop, self.runs.evaluator))

@@ -57,6 +57,13 @@ def is_evaluation(record: Record, loop: Loop) -> bool:
     return named_evaluation(record, loop) or _only_looked_at(record, loop)
 
 
+def learns_nothing(record: Record, loop: Loop) -> bool:
+    """Whether a loop differentiates nothing of what a model gives, though that is in the mode for training: it takes features, or statistics of batches."""
+    if has_backward(record, loop) or loop.begins_training or any(use.what == "step" and loop in use.loops for use in record.uses):
+        return False
+    return not (_TRAINING.search(loop.name) or _TRAINING.search(loop.scope.name)) and _only_looked_at(record, loop)
+
+
 def _only_looked_at(record: Record, loop: Loop) -> bool:
     """Whether what a model gives in a loop is proven to go nowhere that could differentiate it."""
     frame = record.frame
