@@ -160,8 +160,9 @@ def _settings() -> str:
 
 Settings are in the table `[tool.oomlint]` of `pyproject.toml`, or at the top of a file `oomlint.toml` or `.oomlint.toml`. The nearest such file counts: it is
 looked for in the folder that contains all paths given, and in the folders above it. `--config` names another file, `--isolated` ignores them all. Options of
-the command line win over settings. An unknown key, a wrong type or an unknown code ends the run with one line and exit status 2. `oomlint check --show-settings`
-shows what is in effect, `oomlint config KEY` what a key means, and `--config "worker-limit = 8"` sets one key for one run, whatever the file says.
+the command line win over settings. An unknown key, a wrong type or an unknown code ends the run with one line and exit status 2. `oomlint check
+--show-settings` shows what is in effect, `oomlint config KEY` what a key means, and `--config "worker-limit = 8"` sets one key for one run, whatever the file
+says.
 
 Where codes are taken, `OOM1` stands for all that begin so, and the name of a rule (`persistent-without-workers`) for its code.
 
