@@ -13,7 +13,7 @@ from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.archives import loads_archive
+from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read, opens_text
 from oomlint.memory.shared.training_loops import within
@@ -174,14 +174,14 @@ class ReadCalls:
         for alt in self.evaluator.values(call.func, frame)[:2]:
             value, given = _unpacked(alt.value)
             told = call.with_changes(args=sorted((*given, *call.args), key=_is_named)) if given else call
-            known = self._known(module, frame, value, told)
+            known = self._known(frame, value, told)
             if known is not None and known[1] == "PIL.Image.open" and _as_it_is(module, call):
                 return None  # nothing is decoded
             if known is not None:
                 return FileRead(*known, module, scope, call, next(iter(arguments.plain(told)), None))
         return None
 
-    def _known(self, module: Module, frame: Frame, function: Value, call: cst.Call) -> tuple[KnownRead, str] | None:
+    def _known(self, frame: Frame, function: Value, call: cst.Call) -> tuple[KnownRead, str] | None:
         """What a function of a library reads with the arguments of a call, and how to call it; ``None`` for what reads nothing, or little."""
         kind = known_read(function.name) if isinstance(function, External) else None
         if kind is None or not isinstance(function, External):
@@ -196,7 +196,7 @@ class ReadCalls:
         if name == "numpy.load":
             if loads_archive(call, frame, self.evaluator):
                 kind = KnownRead.ARCHIVE
-            elif self._mapped(module, call):
+            elif maps_file(call, frame, self.evaluator) is not False:
                 return None
         if name in LAZY and self._preloads(call, frame):
             name = f"{name}({PRELOADS}=True)"
@@ -206,11 +206,6 @@ class ReadCalls:
         """Whether a call is told to read what it opens; text is the path of a file that is mapped."""
         asked = arguments.named(call, PRELOADS)
         return asked is not None and any(alt.const is True for alt in self.evaluator.values(asked, frame))
-
-    @staticmethod
-    def _mapped(module: Module, call: cst.Call) -> bool:
-        mode = arguments.argument_for(call, "mmap_mode", place=1)
-        return mode is not None and module.code(mode) != "None"
 
     def _is_video(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
         """Whether a ``read()`` gives the next frame of a video: whether there is one, and the frame."""
@@ -238,7 +233,7 @@ class ReadCalls:
         for alt in self.evaluator.values(function, frame)[:2]:
             mapped, given = _unpacked(alt.value)
             told = call.with_changes(args=sorted((*given, *filter(_is_named, call.args)), key=_is_named))
-            known = self._known(module, frame, mapped, told)
+            known = self._known(frame, mapped, told)
             if known is not None:
                 return FileRead(*known, module, scope, call, None, each=each)
             if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):

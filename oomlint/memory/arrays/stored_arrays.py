@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import H5_FILES, SHARES
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.archives import loads_archive
+from oomlint.memory.shared.archives import maps_file
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory, finder
 from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, SourceExpression, Unknown
@@ -217,17 +217,10 @@ class StoredArrays:
     def _opened(self, value: ExternalCall) -> H5Object | None:
         store = _OPENERS.get(value.name)
         module, call = value.frame.module, value.call
-        if store is None or (value.name == "numpy.load" and not self._is_mapped(value)):
+        if store is None or (value.name == "numpy.load" and not maps_file(call, value.frame, self.evaluator)):
             return None
         path = next(iter(arguments.plain(call)), None)
         return H5Object(store, call, module, value.frame.scope, path, (), call, value.frame)
-
-    def _is_mapped(self, value: ExternalCall) -> bool:
-        """Whether ``numpy.load`` maps the file."""
-        mode = arguments.argument_for(value.call, "mmap_mode", place=1)
-        if mode is None or loads_archive(value.call, value.frame, self.evaluator):
-            return False
-        return any(isinstance(alt.const, str) for alt in self.evaluator.values(mode, value.frame))
 
     @staticmethod
     def _deeper(inner: H5Object, accessors: tuple[Accessor, ...]) -> H5Object | None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from oomlint.api_names import H5_FILES
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.archives import loads_archive
+from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import Const, External
@@ -112,18 +112,17 @@ class Openings:
             name = alt.value.name
             kind = _BY_NAME.get(name)
             if name == "numpy.load":
-                kind = self._numpy(module, frame, call)
+                kind = self._numpy(frame, call)
             if kind is None:
                 continue
             first = arguments.argument_for(call, "name", "filename", "file", "path", "fp", place=0)
             return Opening(kind, name, module, scope, call, first, self._mode(kind, module, scope, call))
         return None
 
-    def _numpy(self, module: Module, frame: Frame, call: cst.Call) -> Opens | None:
+    def _numpy(self, frame: Frame, call: cst.Call) -> Opens | None:
         if loads_archive(call, frame, self.evaluator):
             return Opens.NPZ
-        mapped = self._keyword(call, "mmap_mode")
-        return Opens.MEMMAP if mapped is not None and module.code(mapped) != "None" else None
+        return Opens.MEMMAP if maps_file(call, frame, self.evaluator) is not False else None
 
     @staticmethod
     def _renamed(module: Module, call: cst.Call) -> bool:

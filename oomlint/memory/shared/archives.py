@@ -1,11 +1,11 @@
-"""Archives of arrays: what `numpy.load` opens, and never maps."""
+"""What `numpy.load` maps into memory, and what it never maps: archives of arrays."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from oomlint.model import arguments
-from oomlint.model.values import Const, Each, ExternalCall, SourceExpression
+from oomlint.model.values import Const, Each, ExternalCall, SourceExpression, is_usual
 from oomlint.syntax.nodes import texts_in
 
 if TYPE_CHECKING:
@@ -32,6 +32,18 @@ def loads_archive(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
     frames = evaluator.calls.frames(frame.module, frame.scope, most=_MOST) if frame.bound is None else [frame]
     found = [text for one in frames for alt in evaluator.values(path, one)[:_MOST] for text in _texts(alt.value)]
     return _names_archive(found) and not any(".npy" in text for text in found)
+
+
+def maps_file(call: cst.Call, frame: Frame, evaluator: Questions) -> bool | None:
+    """Whether `numpy.load` maps a file in a plain run; ``None`` where nobody knows, or whoever runs it has the choice."""
+    mode = arguments.argument_for(call, "mmap_mode", place=1)
+    if mode is None or loads_archive(call, frame, evaluator):
+        return False
+    frames = evaluator.calls.frames(frame.module, frame.scope, most=_MOST) if frame.bound is None else [frame]
+    found = [alt for one in frames or [frame] for alt in evaluator.values(mode, one)[:_MOST]]
+    usual = [alt.value for alt in found if is_usual(alt.picks)] or [alt.value for alt in found]
+    asked = {value.value is not None if isinstance(value, Const) else None for value in usual}
+    return asked.pop() if len(asked) == 1 else None
 
 
 def _names_archive(texts: Iterable[str]) -> bool:

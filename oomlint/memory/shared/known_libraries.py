@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
-from oomlint.memory.shared.archives import loads_archive
+from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.memory.shared.array_bytes import known_size
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed, is_computing
@@ -172,8 +172,7 @@ class Libraries:
     def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
         if loads_archive(call, frame, self.evaluator):
             return Content(PayloadKind.HANDLE, "an open `.npz` file", frame.module, call, form=Form.ARCHIVE)
-        mode = arguments.argument_for(call, "mmap_mode", place=1)
-        if mode is not None and any(isinstance(a.const, str) for a in self.evaluator.values(mode, frame)):
+        if maps_file(call, frame, self.evaluator):
             return Content(PayloadKind.MEMMAP, "a memory-mapped array", frame.module, call)
         return Content(PayloadKind.ARRAY, "an array that `numpy.load` reads", frame.module, call)
 
