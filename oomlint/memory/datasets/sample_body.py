@@ -10,8 +10,9 @@ import libcst as cst
 from oomlint.memory.datasets.constant_flags import flags_of
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.model import names
+from oomlint.model.reach import path_conditions
 from oomlint.model.values import External, FunctionRef, Unknown
-from oomlint.syntax.nodes import is_attribute_of
+from oomlint.syntax.nodes import is_attribute_of, uses_name
 
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
@@ -101,7 +102,7 @@ class SampleBody:
                 self._visit(alt.value, depth + 1)
                 return
         if reads_file(node, frame, self.evaluator):
-            self.reads_files = True
+            self.reads_files = self.reads_files or not _replaces_held(node, function, this)
             return
         if not self._harmless(node, frame):
             self.unknown = True
@@ -123,6 +124,19 @@ class SampleBody:
             if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
                 return False
         return True
+
+
+def _replaces_held(node: cst.Call, function: FunctionRef, this: str | None) -> bool:
+    """Whether a read stands in for a part of what the dataset holds, where that is not as it should be: ``row = self.rows[i]``, ``if not row.any(): row = ...``."""
+    walk, scope = function.module.walk, function.scope
+    statement = walk.statement_of(node)
+    targets = [one.target.value for one in statement.targets if isinstance(one.target, cst.Name)] if isinstance(statement, cst.Assign) else []
+    for name in targets:
+        parts = [effect.value for effect in scope.effects.get(name, ()) if effect.kind == "assign" and isinstance(effect.value, cst.Subscript)]
+        tested = any(uses_name(test, (name,)) for test, _ in path_conditions(walk, scope, node))
+        if tested and any(is_attribute_of(part.value, this) for part in parts):
+            return True
+    return False
 
 
 def reads_file(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
