@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES, WRAPPERS
+from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES
+from oomlint.memory.arrays.cut_bounds import ends_before_next
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import KEEPS
 from oomlint.memory.arrays.kept_state import names_of
@@ -84,9 +85,10 @@ def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscrip
         return len(fixed) == 1 and _is_array(project, module, scope, fixed[0])
     if not isinstance(part, cst.Slice) or part.lower is None or part.upper is None:
         return False
-    return all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)) and not (
-        _apart(module, part, rounds) or _side_by_side(module, scope, node, part, rounds) or _by_library(project, module, scope, part, rounds)
-    )
+    if not all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)):
+        return False
+    apart = ends_before_next(module, scope, part, rounds) or _apart(module, part)
+    return not (apart or _side_by_side(module, scope, node, part, rounds) or _by_library(project, module, scope, part, rounds))
 
 
 def _is_all(part: cst.BaseSlice) -> bool:
@@ -121,10 +123,10 @@ def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpr
     return any(isinstance(one, ExternalCall) and one.name.startswith("numpy.") and one.name.rpartition(".")[2] in _ROWS for one in every)
 
 
-def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
+def _apart(module: Module, part: cst.Slice) -> bool:
     """Whether the parts of two rounds have nothing in common.
 
-    ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``.
+    ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``, whatever moves ``i``.
     """
     lower, upper = part.lower, part.upper
     if isinstance(upper, cst.BinaryOperation) and isinstance(upper.right, cst.Integer) and upper.right.value == "1" and lower is not None:
@@ -137,12 +139,7 @@ def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
         times = isinstance(lower.operator, cst.Multiply) and isinstance(upper.operator, cst.Multiply)
         sides = {module.code(side).strip() for side in (lower.left, lower.right)}
         return times and any(module.code(side).strip() in sides for side in (upper.left, upper.right))
-    iterated = rounds.for_in.iter if isinstance(rounds, cst.ListComp) else rounds.iter if isinstance(rounds, cst.For) else None
-    iterated = names.iterated(iterated, WRAPPERS | {"list"}) if iterated is not None else None
-    if not isinstance(iterated, cst.Call) or len(iterated.args) != 3 or not isinstance(upper, cst.BinaryOperation):  # noqa: PLR2004 - start, stop, step
-        return False
-    step = module.code(iterated.args[2].value).strip()
-    return isinstance(upper.operator, cst.Add) and step in {module.code(side).strip() for side in (upper.left, upper.right)}
+    return False
 
 
 def _side_by_side(module: Module, scope: Scope, node: cst.CSTNode, part: cst.Slice, rounds: Rounds) -> bool:
