@@ -14,6 +14,7 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import arguments, names
 from oomlint.model.tensor_state import MAP, SampleSize, ValueKind
+from oomlint.model.torch_tables import CASTS, TO_DEVICE, VIEWS
 from oomlint.syntax.nodes import parts_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _SCALAR_NAME = re.compile(
 )
 
 _FEW = 16  # numbers
+_AS_MANY = (VIEWS - {"expand", "expand_as"}) | CASTS | TO_DEVICE | {"to", "detach", "cpu", "numpy", "clone"}  # methods that leave as many numbers
 
 
 def _parts(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> list[TensorState]:
@@ -60,6 +62,8 @@ def _is_few(project: Project, node: cst.BaseExpression, scope: Scope, module: Mo
     held = runs_of(project).part(node, module, scope)
     if held is not None and (held.kind is ValueKind.PLAIN or (held.tensorlike and not held.is_vague)):
         return held.kind is ValueKind.PLAIN or held.size is SampleSize.SCALAR
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _AS_MANY:
+        return _is_few(project, node.func.value, scope, module, epochs=epochs)
     if isinstance(node, cst.List | cst.Tuple):
         return len(node.elements) <= _FEW and all(_is_few(project, part, scope, module, epochs=epochs) for part in parts_of(node))
     content = datasets_of(project).contents.of(node, evaluator_of(project).calls.plain_frame(module, scope))

@@ -148,7 +148,8 @@ def _collected(stored: HookStore, name: str, loop: Loop, scope: Scope, module: M
 def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
     """The loop over which a list on ``self`` grows: where the object is made, or inside its methods."""
     cls = _class_of(stored)
-    if cls is None or stored.hook.module is not module or len(stored.path) != 1:
+    again = isinstance(stored.node, cst.Call) and names.last_name(stored.node.func) == "update"  # the same keys in each pass
+    if cls is None or stored.hook.module is not module or len(stored.path) != 1 or again:
         return None
     init = cls.child("__init__")
     sets = init.effects.get(names.self_name(init) or "", ()) if init is not None else ()
