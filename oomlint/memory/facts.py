@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 _STORES: Final = {kind.value: kind for kind in StoreKind}
 _DICTS: Final = re.compile(r"dict|json|record|annotation|coco")
-_STRINGS: Final = re.compile(r"string|lines|names|paths|words")
-_NESTED: Final = re.compile(r"of (lists|tuples)")
 
 
 # -- loaders -----------------------------------------------------------------------------------------------------------
@@ -131,9 +129,7 @@ def items_of(content: Content) -> str:
         return ""
     if content.numbers:
         return "numbers"
-    if _DICTS.search(content.words):
-        return "dicts"
-    return "strings" if _STRINGS.search(content.words) and not _NESTED.search(content.words) else ""
+    return "dicts" if _DICTS.search(content.words) else ""
 
 
 def keeper_fact(keeper: Keeper) -> AttributeFact:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.flow_functions import record_of
 from oomlint.model.flow_methods import FlowMethods, takes_data
 from oomlint.model.flow_state import instance_of, makes_step, module_of
@@ -20,26 +19,6 @@ if TYPE_CHECKING:
     from oomlint.model.tensor_state import Path
     from oomlint.model.values import Alternatives, Value
 
-_PROGRESS: Final = frozenset(
-    {
-        "tqdm",
-        "trange",
-        "track",
-        "progress_bar",
-        "prog",
-        "ProgressBar",
-        "Bar",
-        "notebook_tqdm",
-        "auto_tqdm",
-        "iter",
-        "log_every",
-        "data_prefetcher",
-        "DataPrefetcher",
-        "MpDeviceLoader",
-        "per_device_loader",
-        "ParallelLoader",
-    }
-)
 _GATHERS: Final = frozenset(
     {"gather", "gather_for_metrics", "all_gather", "reduce", "reduce_tensor", "reduce_value", "reduce_mean", "all_reduce_mean", "distributed_concat"}
 )
@@ -190,15 +169,7 @@ class FlowCalls(FlowMethods):
         elif live and not HARMLESS_CALL.search(written):
             for held in live:
                 self.used(node, state, f"given to {written}", held)
-        if written in _PROGRESS or written.endswith(("tqdm", "Prefetcher", "prefetcher", "progress")):
-            for held in args:
-                if held.kind is ValueKind.ITERABLE or held.each is not None:
-                    return held
-        if written == "deque":
-            return TensorState(ValueKind.PACK, sure=True, moved="bounded" if is_bounded(node) else "")
         if written in _GATHERS and args:
             return args[0].having(home=())
-        if written.endswith("Meter") or written in {"AverageMeter", "SmoothedValue", "MetricLogger"}:
-            return TensorState(ValueKind.OBJECT)
         graph = Graph.MAYBE if any(held.carries for held in args) else Graph.NO
         return UNKNOWN.having(graph=graph, sources=self.presume(node, state, written, args), tags=tags_of(args))

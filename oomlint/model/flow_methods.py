@@ -407,8 +407,6 @@ class FlowMethods(FlowModules):
         """What a method gives that may run a module, a loss or an optimizer."""
         method = func.attr.value
         word = names.last_name(func.value)
-        if state.evaluating and self.is_module_name(func.value) and self.is_pass(node, args):
-            return self.forward(node, module_of(frozen=FROZEN_NAME.search(word) is not None), state, args, by=word)
         if LOSS_NAME.search(method):
             return self.loss_of(args)
         if method == "forward":

@@ -414,8 +414,6 @@ def _of_pair(base: TensorState, word: str) -> TensorState:
 
 def _by_key(key: str) -> TensorState:
     """What the key says of an element of something unknown."""
-    if LOADER_NAME.search(key):
-        return TensorState(ValueKind.ITERABLE, each=batch(), loader=SOME_LOADER)
     return UNKNOWN.having(size=_size_by_name(key, UNKNOWN.size))
 
 

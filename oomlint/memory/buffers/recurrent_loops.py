@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 
 _DETACHES: Final = frozenset({"detach", "detach_"})
-_ENVIRONMENT: Final = re.compile(r"^envs?$|_envs?$|^episodes?$|^rollouts?$")
 
 
 class Carried(Struct, frozen=True):
@@ -72,8 +71,6 @@ def _over_loops(step: RecurrentStep, module: Module, scope: Scope, project: Proj
         trains = has_backward(loop)
         if not trains and not _goes_over_batches(loop, module, scope, project, step.call):
             continue
-        if any(isinstance(node, cst.Name) and _ENVIRONMENT.search(node.value) for node in descend(loop)):
-            return None
         if not trains and (has_backward(scope.suite) or not records_graph(step.statement, module, scope, project)):
             return None
         return Carried(step, loop, trains)
@@ -154,13 +151,9 @@ def _cuts(step: RecurrentStep, loop: Loop, module: Module) -> bool:
         if not isinstance(node, cst.Call) or node is step.call:
             continue
         alone = isinstance(module.walk.parents.get(node), cst.Expr)
-        if alone and any(isinstance(n, cst.Name) and n.value in roots - {"self"} for arg in node.args for n in [arg.value]) and _may_cut(node):
+        if alone and any(isinstance(arg.value, cst.Name) and arg.value.value in roots - {"self"} for arg in node.args):
             return True
     return False
-
-
-def _may_cut(call: cst.Call) -> bool:
-    return re.search(r"detach|repackage|reset|trunc|clear|init", names.last_name(call.func), re.IGNORECASE) is not None
 
 
 # -- attributes ------------------------------------------------------------------------------------------------------------

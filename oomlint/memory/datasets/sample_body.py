@@ -106,11 +106,7 @@ class SampleBody:
             return
         if not self._harmless(node, frame):
             self.unknown = True
-        if (
-            name in _WORKS
-            or any(word in name.lower() for word in _WORDS_OF_WORK)
-            or (is_attribute_of(base, this) and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug")))
-        ):
+        if name in _WORKS or any(word in name.lower() for word in _WORDS_OF_WORK):
             self.works = True
         elif name in _DRAWS or "random" in name.lower():
             self.draws = True
