@@ -23,16 +23,14 @@ from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.scopes import Effect
 
 
 _MOST: Final = 12  # elements of which any may be meant
 
 
-def unpacked(effect: Effect) -> cst.BaseExpression | None:
-    """What an assignment gives its target, which may be one of several: ``[]`` for ``b`` of ``a, b = 0, []``; ``None`` where that is not written out."""
-    value = effect.value
-    for place in effect.index:
+def unpacked(value: cst.BaseExpression | None, index: tuple[int, ...]) -> cst.BaseExpression | None:
+    """What one of several targets is given: ``[]`` for ``b`` of ``a, b = 0, []``; ``None`` where that is not written out."""
+    for place in index:
         value = value.elements[place].value if isinstance(value, cst.Tuple | cst.List) and 0 <= place < len(value.elements) else None
     return value
 

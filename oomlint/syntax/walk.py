@@ -277,6 +277,19 @@ class Walk:
             here = self.parents.get(here)
         return here if here is not None else node
 
+    def is_word(self, node: cst.CSTNode) -> bool:
+        """Whether a name is the word of an attribute or of a keyword, and stands for nothing by itself."""
+        above = self.parents.get(node)
+        return (isinstance(above, cst.Attribute) and above.attr is node) or (isinstance(above, cst.Arg) and above.keyword is node)
+
+    def is_target(self, node: cst.CSTNode) -> bool:
+        """Whether something is given to the expression: ``d[:] = a`` writes."""
+        child, here = node, self.parents.get(node)
+        while isinstance(here, cst.Element | cst.Tuple | cst.List):
+            child, here = here, self.parents.get(here)
+        bound = isinstance(here, cst.AugAssign | cst.For | cst.CompFor | cst.NamedExpr) and here.target is child
+        return bound or isinstance(here, cst.AssignTarget | cst.Del)
+
     def bound_to(self, node: cst.CSTNode) -> list[tuple[str, tuple[Accessor, ...]]]:
         """The names and attributes that an assignment gives this very value: ``a = x``, ``a, b = x, y``."""
         holder = self.parents.get(node)

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.stored_arrays import ArrayPlace, H5Object, StoredArrays, is_full
-from oomlint.memory.datasets.serving import is_target
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import Display, Element, External, ExternalCall, SourceExpression, Unknown
@@ -101,7 +100,7 @@ class WholeReads(StoredArrays):
     def written(self, node: cst.BaseExpression, frame: Frame) -> WholeRead | None:
         """The read that an expression is as it is written."""
         if isinstance(node, cst.Subscript):
-            if not is_full(node) or is_target(frame.module, node):
+            if not is_full(node) or frame.module.walk.is_target(node):
                 return None
             what = self.dataset(node.value, frame)
             return WholeRead(what, node, node.value, FullReadForm.SLICE, frame) if what is not None and what.store is not ArrayPlace.MEMMAP else None
@@ -277,4 +276,4 @@ def whole_reads_of(project: Project) -> WholeReads:
     return project.shared(WholeReads)
 
 
-__all__ = ["ArrayPlace", "FullReadForm", "H5Object", "WholeRead", "WholeReads", "is_full", "is_target", "own_code", "whole_reads_of"]
+__all__ = ["ArrayPlace", "FullReadForm", "H5Object", "WholeRead", "WholeReads", "is_full", "own_code", "whole_reads_of"]

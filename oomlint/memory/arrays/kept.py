@@ -16,7 +16,7 @@ from oomlint.memory.arrays.kept_calls import KEEPS, keeps_axes
 from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, unpickles, works_on
 from oomlint.memory.arrays.kept_indexes import KeptIndexes
 from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, DataTransform, Going, Keeper, KeptSearch, Met, across, ends_of, names_of, one_of_zipped
-from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
+from oomlint.memory.datasets.serving import EVALUATION, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.model import names
@@ -249,7 +249,7 @@ class Kept(KeptIndexes):
     def _subscript_of(self, search: KeptSearch, module: Module, going: Going, node: cst.Subscript) -> tuple[cst.CSTNode, Going] | None:
         if self.picks_number(search, module, node) or self.picks_line(search, node, going):
             return None
-        if picks_some(node) and not is_target(module, node):
+        if picks_some(node) and not module.walk.is_target(node):
             self.picked(search, module, node, going)
         inner = self._subscript(module, node, going)
         if inner is None or going.in_object:

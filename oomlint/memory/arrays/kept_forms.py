@@ -38,7 +38,7 @@ def method_with(scope: Scope, name: str) -> Scope | None:
 
 def is_container(effect: Effect) -> bool:
     """Whether an assignment gives its name a list or a dictionary that is made there."""
-    value = unpacked(effect)
+    value = unpacked(effect.value, effect.index)
     return is_new(value) or isinstance(value, cst.ListComp | cst.DictComp)
 
 

@@ -21,7 +21,7 @@ from oomlint.memory.arrays.whole_passes import whole_passes_of
 from oomlint.memory.arrays.written_over import written_over
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
-from oomlint.memory.datasets.serving import is_target, picks_some
+from oomlint.memory.datasets.serving import picks_some
 from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -146,7 +146,7 @@ class Arrays:
             if this is None or method is keeps or method.name == "__init__":
                 continue
             for node in method.nodes():
-                if isinstance(node, cst.Subscript) and _is_row(keeper.module, node) and not is_target(keeper.module, node):
+                if isinstance(node, cst.Subscript) and _is_row(keeper.module, node) and not keeper.module.walk.is_target(node):
                     path = path_of(node.value)
                     if path is None or path[0] != this or path[1][:1] != (("attr", keeper.attribute),):
                         continue

@@ -13,7 +13,7 @@ from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.kept_forms import is_key
 from oomlint.memory.arrays.kept_state import names_of
-from oomlint.memory.datasets.serving import is_target, picks_some
+from oomlint.memory.datasets.serving import picks_some
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.model import names
@@ -165,12 +165,7 @@ class _Uses:
 
     def _is_bound(self, node: cst.Name) -> bool:
         """Whether a name is set here, or is no variable at all."""
-        holder = self.module.walk.parents.get(node)
-        return (
-            (isinstance(holder, cst.Attribute) and holder.attr is node)
-            or (isinstance(holder, cst.Arg) and holder.keyword is node)
-            or isinstance(holder, cst.AssignTarget | cst.Del | cst.Param)
-        )
+        return self.module.walk.is_word(node) or isinstance(self.module.walk.parents.get(node), cst.AssignTarget | cst.Del | cst.Param)
 
     def _of_whole(self, scope: Scope, node: cst.BaseExpression, definition: cst.CSTNode, depth: int) -> None:
         """What is done with all of it."""
@@ -246,7 +241,7 @@ class _Uses:
 
     def _subscript(self, scope: Scope, node: cst.Subscript, definition: cst.CSTNode, depth: int) -> None:
         use = self.use
-        if is_target(self.module, node) or isinstance(self.module.walk.parents.get(node), cst.AugAssign):
+        if self.module.walk.is_target(node) or isinstance(self.module.walk.parents.get(node), cst.AugAssign):
             use.written = True
             return
         use.dimensions = max(use.dimensions, len(node.slice))

@@ -11,7 +11,6 @@ from oomlint.api_names import HANDS_ON, PUTS_IN, SAME_PATH
 from oomlint.finding import Resource
 from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.arrays.reading_functions import reading_functions
-from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.memory.shared.flow_runs import runs_of
@@ -107,7 +106,7 @@ class ReadCalls:
         for node in scope.nodes(inner=False):
             if isinstance(node, cst.Subscript):
                 index = node.slice[0].slice if len(node.slice) == 1 and isinstance(node.value, cst.Name) else None
-                indexed = isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and not is_target(module, node)
+                indexed = isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and not module.walk.is_target(node)
                 reader = self._sampler(module, scope, node.value) if indexed and kept.repeats(module, node) else None
                 if reader is not None:
                     yield FileRead(reader.kind, reader.name, module, scope, node, None, reader.places, reader.by, reader.where)

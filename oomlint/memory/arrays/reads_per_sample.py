@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec import Struct, field
 
 from oomlint.api_names import AS_ARRAY, FACTS, TENSOR_TYPES
-from oomlint.memory.arrays.full_reads import is_full, is_target
+from oomlint.memory.arrays.full_reads import is_full
 from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.seen_axes import of_use
@@ -357,12 +357,8 @@ def _counts(target: cst.BaseExpression, iterable: cst.BaseExpression, name: str)
 
 def _is_read(module: Module, node: cst.Name) -> bool:
     """Whether a name is used: not bound, not the name of an attribute or of a keyword."""
-    holder = module.walk.parents.get(node)
-    if isinstance(holder, cst.Attribute):
-        return holder.value is node
-    if isinstance(holder, cst.Arg):
-        return holder.value is node
-    return not isinstance(holder, cst.Param | cst.AsName | cst.ImportAlias) and not is_target(module, node)
+    declared = isinstance(module.walk.parents.get(node), cst.Param | cst.AsName | cst.ImportAlias)
+    return not declared and not module.walk.is_word(node) and not module.walk.is_target(node)
 
 
 def item_reads_of(project: Project) -> ItemReads:

@@ -152,11 +152,7 @@ def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tu
         if not isinstance(node, cst.Name | cst.Attribute) or path_of(node) != path:
             continue
         above = parents.get(node)
-        if (
-            isinstance(above, cst.AssignTarget)
-            or (isinstance(above, cst.Attribute) and above.attr is node)
-            or (isinstance(above, cst.Arg) and above.keyword is node)
-        ):
+        if isinstance(above, cst.AssignTarget) or module.walk.is_word(node):
             continue
         if isinstance(above, cst.AnnAssign | cst.NamedExpr) and above.target is node:
             continue

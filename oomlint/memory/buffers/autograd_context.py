@@ -206,7 +206,7 @@ class _Reader:
 
     def tensor_in(self, effect: Effect) -> cst.BaseExpression | None:
         """The tensor that the assignment stores, alone or as an element of a tuple or list."""
-        value = unpacked(effect)
+        value = unpacked(effect.value, effect.index)
         return next((row for row in parts_of(value) if self.kind(row) is Is.TENSOR), None) if value is not None else None
 
     def from_inputs(self, name: str) -> bool:

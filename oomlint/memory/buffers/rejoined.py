@@ -89,7 +89,9 @@ def _longer(scope: Scope, path: Path) -> Iterator[Effect]:
 
 def _is_list(scope: Scope, path: Path) -> bool:
     """Whether the function makes the list, empty, itself: what it is given may be short."""
-    return any(effect.path == path[1] and effect.kind == "assign" and is_empty_list(unpacked(effect)) for effect in scope.effects.get(path[0], ()))
+    return any(
+        effect.path == path[1] and effect.kind == "assign" and is_empty_list(unpacked(effect.value, effect.index)) for effect in scope.effects.get(path[0], ())
+    )
 
 
 def _sometimes(module: Module, call: cst.Call, loop: Loop, path: Path) -> bool:

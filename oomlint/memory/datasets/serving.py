@@ -165,14 +165,6 @@ class Serving:
         return bool(_trains(module.path, self.project.raw(module.path)) or self.project.search(_trains, (), module.path))
 
 
-def is_target(module: Module, node: cst.CSTNode) -> bool:
-    """Whether something is given to the expression: ``d[:] = a`` writes."""
-    child, here = node, module.walk.parents.get(node)
-    while isinstance(here, cst.Element | cst.Tuple | cst.List):
-        child, here = here, module.walk.parents.get(here)
-    return isinstance(here, cst.AssignTarget | cst.Del) or (isinstance(here, cst.AugAssign | cst.For | cst.CompFor | cst.NamedExpr) and here.target is child)
-
-
 def _loop_over(module: Module, node: cst.CSTNode) -> cst.For | None:
     """The loop that goes over a value, counted (``enumerate``) or not."""
     parents = module.walk.parents

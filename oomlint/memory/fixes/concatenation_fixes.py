@@ -169,11 +169,7 @@ def _only_behind(growth: SelfConcatenation, store: cst.CSTNode, init: cst.BaseEx
     suite = growth.scope.suite
     read = False
     for node in descend(suite):
-        if (
-            not isinstance(node, cst.Name)
-            or node.value != growth.path[0]
-            or (isinstance(module.walk.parents.get(node), cst.Attribute) and _is_attr(node, module))
-        ):
+        if not isinstance(node, cst.Name) or node.value != growth.path[0] or module.walk.is_word(node):
             continue
         if within(node, store, module) or within(node, target, module):
             continue
@@ -182,11 +178,6 @@ def _only_behind(growth: SelfConcatenation, store: cst.CSTNode, init: cst.BaseEx
             return False
         read = read or here > end
     return read
-
-
-def _is_attr(node: cst.Name, module: Module) -> bool:
-    holder = module.walk.parents.get(node)
-    return isinstance(holder, cst.Attribute) and holder.attr is node
 
 
 def _joined(call: cst.Call, growth: SelfConcatenation, module: Module) -> str:

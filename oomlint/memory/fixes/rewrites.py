@@ -85,7 +85,7 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
             inner |= {p.name.value for p in child.params.params}
         elif isinstance(child, cst.NamedExpr | cst.Yield | cst.Await):
             return None
-    used = {n.value for n in descend(node.body) if isinstance(n, cst.Name) and not _is_attribute_name(module, n) and not _is_keyword_name(module, n)} - own
+    used = {n.value for n in descend(node.body) if isinstance(n, cst.Name) and not module.walk.is_word(n)} - own
     if used - inner - set(module.root.effects) - names.BUILTINS or used & _bound_around(module, node):
         return None
     top: cst.CSTNode = node
@@ -131,16 +131,6 @@ def _with_comments(text: Text, start: int, item: cst.CSTNode) -> int:
             break
         row -= 1
     return text.starts[row - 1]
-
-
-def _is_attribute_name(module: Module, node: cst.Name) -> bool:
-    holder = module.walk.parents.get(node)
-    return isinstance(holder, cst.Attribute) and holder.attr is node
-
-
-def _is_keyword_name(module: Module, node: cst.Name) -> bool:
-    holder = module.walk.parents.get(node)
-    return isinstance(holder, cst.Arg) and holder.keyword is node
 
 
 def _bound_around(module: Module, node: cst.Lambda) -> set[str]:

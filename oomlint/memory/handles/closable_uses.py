@@ -50,14 +50,9 @@ def _named(opening: Opening, name: str, region: Sequence[cst.CSTNode], seen: set
     module = opening.module
     inside = {node for item in region for node in descend(item)}
     for node in opening.scope.nodes():
-        if not isinstance(node, cst.Name) or node.value != name:
+        if not isinstance(node, cst.Name) or node.value != name or module.walk.is_word(node):
             continue
-        holder = module.walk.parents.get(node)
-        if isinstance(holder, cst.Attribute) and holder.attr is node:
-            continue
-        if isinstance(holder, cst.Arg) and holder.keyword is node:
-            continue
-        if isinstance(holder, cst.AssignTarget):
+        if isinstance(module.walk.parents.get(node), cst.AssignTarget):
             if node in inside and sum(1 for e in opening.scope.effects.get(name, ()) if not e.path) == 1:
                 continue
             return False

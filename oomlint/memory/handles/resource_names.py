@@ -140,10 +140,7 @@ class TrailNames(ABC):
         """Uses of the name that may mean this binding."""
         bound_at = {e.node for e in self.scope.effects.get(name, ()) if not e.path}
         for node in self.scope.nodes():
-            if not isinstance(node, cst.Name) or node.value != name or node in bound_at:
-                continue
-            above = self.walk.parents.get(node)
-            if (isinstance(above, cst.Attribute) and above.attr is node) or (isinstance(above, cst.Arg) and above.keyword is node):
+            if not isinstance(node, cst.Name) or node.value != name or node in bound_at or self.walk.is_word(node):
                 continue
             inner = self.walk.scope_at(node)
             if self._shadowed(node, name, inner) or effect not in self._reaching(name, node):

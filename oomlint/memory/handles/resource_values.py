@@ -162,10 +162,8 @@ class TrailValues(TrailNames):
         targets = names_in(target)
         inside = {id(part) for part in descend(loop.target)}
         for part in descend(holder):
-            if isinstance(part, cst.Name) and part.value in targets and id(part) not in inside:
-                above = self.walk.parents.get(part)
-                if not (isinstance(above, cst.Attribute) and above.attr is part):
-                    self.follow(part, each)
+            if isinstance(part, cst.Name) and part.value in targets and id(part) not in inside and not self.walk.is_word(part):
+                self.follow(part, each)
 
     def _collected(self, comprehension: cst.CSTNode, grip: Grip, node: cst.CSTNode) -> None:
         if isinstance(comprehension, cst.DictComp) and comprehension.key is node:

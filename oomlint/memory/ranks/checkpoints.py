@@ -96,7 +96,7 @@ class _Life:
         """Whether something reads it once the training has begun, or may: a function inside."""
         begun = self._row(training)
         for node in self.scope.nodes():
-            if isinstance(node, cst.Name) and node.value in kept and not _is_keyword(node, self.module) and not self._is_before(node):
+            if isinstance(node, cst.Name) and node.value in kept and not self.module.walk.is_word(node) and not self._is_before(node):
                 if self.module.walk.scope_at(node) is not self.scope:
                     return True
                 target = any(isinstance(a, cst.AssignTarget | cst.Del) for a in self.module.walk.ancestors(node))
@@ -250,7 +250,7 @@ def released(found: KeptCheckpoint, project: Project) -> Fix | None:
         bound = [e.statement for e in found.scope.effects.get(name, ()) if e.kind == "assign" and not e.path]
         if not any(statement in own for statement in bound) or name in walk.shared:
             return None  # it may have no value there
-    uses = [n for n in found.scope.nodes() if isinstance(n, cst.Name) and n.value in found.keepers and not _is_keyword(n, found.module)]
+    uses = [n for n in found.scope.nodes() if isinstance(n, cst.Name) and n.value in found.keepers and not walk.is_word(n)]
     if any(isinstance(a, cst.For | cst.While) for a in walk.ancestors(life.statement)):
         return None  # the next round may read it first
     if any(use not in inside and not life._is_before(use) for use in uses):  # noqa: SLF001 - of this module
@@ -265,8 +265,3 @@ def released(found: KeptCheckpoint, project: Project) -> Fix | None:
     indent = re.match(r"[ \t]*", text.text[row:]).group()  # type: ignore[union-attr] # it matches nothing, too
     safety = Safety.UNSAFE if isinstance(block, cst.Module) else Safety.SAFE
     return Fix(safety, "delete it after its last use", (text.replaced(stop, stop, f"\n{indent}del {', '.join(found.keepers)}"),))
-
-
-def _is_keyword(node: cst.Name, module: Module) -> bool:
-    above = module.walk.parents.get(node)
-    return (isinstance(above, cst.Arg) and above.keyword is node) or (isinstance(above, cst.Attribute) and above.attr is node)

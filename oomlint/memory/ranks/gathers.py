@@ -13,6 +13,7 @@ from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
+from oomlint.model.displays import unpacked
 from oomlint.model.tensor_state import SampleSize, ValueKind
 from oomlint.model.values import FunctionRef
 from oomlint.syntax.edits import Text
@@ -174,7 +175,7 @@ class Gathers:
                 function = alt.value
                 if isinstance(function, FunctionRef):
                     for item in function.scope.returns:
-                        value = _at(item.value, effect.index)
+                        value = unpacked(item.value, effect.index)
                         found = self.filled(function.module, function.scope, value, depth + 1) if value is not None else None
                         if found is not None:
                             return found
@@ -287,14 +288,6 @@ def _pickles(scope: Scope, name: str) -> bool:
     return packs and any(names.dotted(c.func) == "pickle.loads" for c in scope.calls) and any(item.value is not None for item in scope.returns)
 
 
-def _at(value: cst.BaseExpression | None, index: tuple[int, ...]) -> cst.BaseExpression | None:
-    for number in index:
-        if not isinstance(value, cst.Tuple) or number >= len(value.elements):
-            return None
-        value = value.elements[number].value
-    return value
-
-
 def _is_scalar(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.Call):
         return names.last_name(node.func) in _SCALARS
@@ -307,12 +300,10 @@ def _row(module: Module, node: cst.CSTNode) -> tuple[int, int]:
 
 
 def _is_written(module: Module, node: cst.Name) -> bool:
-    above = module.walk.parents.get(node)
-    if isinstance(above, cst.Arg):
-        return above.keyword is node
-    if isinstance(above, cst.Attribute):
-        return above.attr is node or (isinstance(call := module.walk.parents.get(above), cst.Call) and call.func is above and above.attr.value in _JOINS)
-    return isinstance(above, cst.AssignTarget) or (isinstance(above, cst.AugAssign | cst.For | cst.CompFor) and above.target is node)
+    walk = module.walk
+    above = walk.parents.get(node)
+    joins = isinstance(above, cst.Attribute) and above.attr.value in _JOINS and isinstance(call := walk.parents.get(above), cst.Call) and call.func is above
+    return joins or walk.is_word(node) or walk.is_target(node)
 
 
 def to_one(gathers: tuple[Gather, ...]) -> Fix:

@@ -213,7 +213,5 @@ def _made_again(effect: Effect, loop: cst.For | cst.While, module: Module, scope
 def _names_in(node: cst.CSTNode, module: Module) -> Iterator[str]:
     """Names that an expression reads: neither its attributes nor the keywords of its calls."""
     for part in descend(node):
-        if isinstance(part, cst.Name):
-            above = module.walk.parents.get(part)
-            if part is node or not ((isinstance(above, cst.Attribute) and above.attr is part) or (isinstance(above, cst.Arg) and above.keyword is part)):
-                yield part.value
+        if isinstance(part, cst.Name) and (part is node or not module.walk.is_word(part)):
+            yield part.value
