@@ -3,56 +3,49 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import subprocess
-import sys
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from verify_cases import answer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from oomlint.verify.sandbox_runner import SandboxRunner
+
 pytest.importorskip("torch")
 
-HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CHILD = """
-import json, sys
-from importlib import import_module
-loops = import_module("oomlint.verify.child.driving.loop_job")
-path, root, function, row, known, options = json.loads(sys.argv[1])
-found = loops.find(path, root, function, row, known, seconds=20)
-answer = {"find": found}
-if found["found"]:
-    answer["measure"] = loops.measure(path, root, function, row, found["state"], **options)
-sys.stdout.write("\\n" + json.dumps(answer))
-"""
+
+class Loops(NamedTuple):
+    """Loops of programs in a folder."""
+
+    runner: SandboxRunner
+    folder: Path
+
+    def answer(self, text: str, function: str, known: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """What is said of the row marked `# here`."""
+        program = dedent(text)
+        path = self.folder / "train.py"
+        path.write_text(program)
+        row = next(number for number, line in enumerate(program.splitlines(), 1) if "# here" in line)
+        where: dict[str, Any] = {"path": str(path), "function": function, "row": row}
+        said = {"find": answer(self.runner, "driving.loop_job:find", self.folder, **where, known=known or {}, seconds=20)}
+        if said["find"]["found"]:
+            said["measure"] = answer(self.runner, "driving.loop_job:measure", self.folder, **where, state=said["find"]["state"], **options)
+        return said
+
+    def measured(self, text: str, function: str, **options: Any) -> dict[str, Any]:
+        said = self.answer(text, function, **options)
+        assert said["find"]["found"], said["find"]
+        result: dict[str, Any] = said["measure"]
+        assert result["ok"], result
+        return result
 
 
-def answer(folder: Path, text: str, function: str, known: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    """What a process of its own says of the row marked `# here`."""
-    program = dedent(text)
-    path = folder / "train.py"
-    path.write_text(program)
-    row = next(number for number, line in enumerate(program.splitlines(), 1) if "# here" in line)
-    argument = json.dumps([str(path), str(folder), function, row, known or {}, options])
-    environment = {**os.environ, "PYTHONPATH": HERE, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHILD, argument], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
-
-
-def measured(folder: Path, text: str, function: str, **options: Any) -> dict[str, Any]:
-    said = answer(folder, text, function, **options)
-    assert said["find"]["found"], said["find"]
-    result: dict[str, Any] = said["measure"]
-    assert result["ok"], result
-    return result
+@pytest.fixture
+def loops(runner: SandboxRunner, tmp_path: Path) -> Loops:
+    return Loops(runner, tmp_path)
 
 
 def growth(result: dict[str, Any], name: str) -> set[int]:
@@ -78,8 +71,8 @@ CLASSIFY = """
 """
 
 
-def test_a_loop_that_keeps_nothing_has_differences_of_exactly_zero(tmp_path: Path) -> None:
-    result = measured(tmp_path, CLASSIFY.format("loss.item()"), "train")
+def test_a_loop_that_keeps_nothing_has_differences_of_exactly_zero(loops: Loops) -> None:
+    result = loops.measured(CLASSIFY.format("loss.item()"), "train")
     assert result["steps"] == 12
     assert result["reached"]
     for name in ("storages", "storage_bytes", "nodes"):
@@ -87,22 +80,22 @@ def test_a_loop_that_keeps_nothing_has_differences_of_exactly_zero(tmp_path: Pat
     assert len(result["deltas"]["nodes"]) == 12
 
 
-def test_a_sum_of_losses_keeps_their_graphs(tmp_path: Path) -> None:
-    result = measured(tmp_path, CLASSIFY.format("loss"), "train")
+def test_a_sum_of_losses_keeps_their_graphs(loops: Loops) -> None:
+    result = loops.measured(CLASSIFY.format("loss"), "train")
     (nodes,) = growth(result, "nodes")
     assert nodes > 0
 
 
-def test_what_is_trained_is_part_of_the_result(tmp_path: Path) -> None:
-    one = measured(tmp_path, CLASSIFY.format("loss.item()"), "train")
-    other = measured(tmp_path, CLASSIFY.format("loss.item()").replace("optimizer.step()", "pass"), "train")
+def test_what_is_trained_is_part_of_the_result(loops: Loops) -> None:
+    one = loops.measured(CLASSIFY.format("loss.item()"), "train")
+    other = loops.measured(CLASSIFY.format("loss.item()").replace("optimizer.step()", "pass"), "train")
     lines = [{line.partition(":")[0]: line for line in result["result"]} for result in (one, other)]
     assert lines[0].keys() == lines[1].keys()
     assert lines[0]["parameters of model 0"] != lines[1]["parameters of model 0"]
     assert one["numbers_by"]["returned"] != other["numbers_by"]["returned"]
 
 
-def test_a_complex_number_is_told_from_its_conjugate(tmp_path: Path) -> None:
+def test_a_complex_number_is_told_from_its_conjugate(loops: Loops) -> None:
     program = """
     import torch
 
@@ -112,23 +105,22 @@ def test_a_complex_number_is_told_from_its_conjugate(tmp_path: Path) -> None:
             spectra.append(torch.fft.fft(images.float()){})  # here
         return spectra
     """
-    one, other = (measured(tmp_path, program.format(text), "train") for text in ("", ".conj()"))
+    one, other = (loops.measured(program.format(text), "train") for text in ("", ".conj()"))
     numbers, others = (result["numbers_by"]["returned"] for result in (one, other))
     assert numbers[::2] == others[::2]
     assert numbers[1::2] == [-number for number in others[1::2]]
     assert numbers != others
 
 
-def test_twice_the_same(tmp_path: Path) -> None:
-    one, other = (measured(tmp_path, CLASSIFY.format("loss"), "train") for _ in range(2))
+def test_twice_the_same(loops: Loops) -> None:
+    one, other = (loops.measured(CLASSIFY.format("loss"), "train") for _ in range(2))
     assert one["result"] == other["result"]
     assert one["generators"] == other["generators"]
     assert one["deltas"]["nodes"] == other["deltas"]["nodes"]
 
 
-def test_what_fails_beside_the_loop_is_stood_in_for(tmp_path: Path) -> None:
-    said = answer(
-        tmp_path,
+def test_what_fails_beside_the_loop_is_stood_in_for(loops: Loops) -> None:
+    said = loops.answer(
         """
         import argparse
         import torch
@@ -178,9 +170,8 @@ def test_what_fails_beside_the_loop_is_stood_in_for(tmp_path: Path) -> None:
     assert min(growth(result, "nodes")) > 0
 
 
-def test_a_method_whose_constructor_needs_what_is_not_there(tmp_path: Path) -> None:
-    result = measured(
-        tmp_path,
+def test_a_method_whose_constructor_needs_what_is_not_there(loops: Loops) -> None:
+    result = loops.measured(
         """
         import torch.nn.functional as F
         from library_that_nobody_has import Tracker
@@ -207,9 +198,8 @@ def test_a_method_whose_constructor_needs_what_is_not_there(tmp_path: Path) -> N
     assert any(line.startswith("self.losses: ") and "list of 12" in line for line in result["result"])
 
 
-def test_the_cells_of_a_notebook(tmp_path: Path) -> None:
-    said = answer(
-        tmp_path,
+def test_the_cells_of_a_notebook(loops: Loops) -> None:
+    said = loops.answer(
         """
         import torch
         import torch.nn.functional as F
@@ -231,9 +221,8 @@ def test_the_cells_of_a_notebook(tmp_path: Path) -> None:
     assert any(line.startswith("`train_loss`") for line in said["measure"]["result"])
 
 
-def test_a_branch_around_the_loop_is_taken(tmp_path: Path) -> None:
-    said = answer(
-        tmp_path,
+def test_a_branch_around_the_loop_is_taken(loops: Loops) -> None:
+    said = loops.answer(
         """
         def run(model, loader, args):
             if args.mode == "never":
@@ -250,7 +239,7 @@ def test_a_branch_around_the_loop_is_taken(tmp_path: Path) -> None:
     assert said["measure"]["steps"] == 12
 
 
-def test_what_is_known_is_used(tmp_path: Path) -> None:
+def test_what_is_known_is_used(loops: Loops) -> None:
     text = """
         def run(model, loader, k):
             outs = []
@@ -258,13 +247,12 @@ def test_what_is_known_is_used(tmp_path: Path) -> None:
                 outs.append(model(x).topk(k)[0])
             return outs
         """
-    said = answer(tmp_path, text, "run", {"k": 5})
+    said = loops.answer(text, "run", {"k": 5})
     assert said["find"]["state"]["specs"]["k"]["value"] == 5
 
 
-def test_workers_are_started(tmp_path: Path) -> None:
-    result = measured(
-        tmp_path,
+def test_workers_are_started(loops: Loops) -> None:
+    result = loops.measured(
         """
         def gather(loader):
             kept = []
@@ -280,9 +268,8 @@ def test_workers_are_started(tmp_path: Path) -> None:
     assert result["descriptors"] == [first + step for step in range(12)]  # whichever worker is first, and when they end
 
 
-def test_a_function_without_a_loop_is_a_step(tmp_path: Path) -> None:
-    result = measured(
-        tmp_path,
+def test_a_function_without_a_loop_is_a_step(loops: Loops) -> None:
+    result = loops.measured(
         """
         import torch
         from torch import nn
@@ -304,9 +291,8 @@ def test_a_function_without_a_loop_is_a_step(tmp_path: Path) -> None:
     assert growth(result, "nodes") == {2}
 
 
-def test_no_stand_ins(tmp_path: Path) -> None:
-    said = answer(
-        tmp_path,
+def test_no_stand_ins(loops: Loops) -> None:
+    said = loops.answer(
         """
         def run(loader):
             for x in loader:  # here
@@ -332,9 +318,8 @@ def test_a_program_that_fails_after_a_fix_is_said_to(tmp_path: Path) -> None:
     assert result["exception"] == "AttributeError: 'Tensor' object has no attribute 'no_such_method' (after.py, line 4)"
 
 
-def test_commands_are_not_run(tmp_path: Path) -> None:
-    measured(
-        tmp_path,
+def test_commands_are_not_run(tmp_path: Path, loops: Loops) -> None:
+    loops.measured(
         """
         import os
         import subprocess

@@ -61,13 +61,19 @@ def verify(runner: SandboxRunner, case: Case, options: VerifyOptions | None = No
         return asked(Session(case, Project(case.root, settings, {}), settings, options or VerifyOptions(limits=PATIENT), runner, trees))
 
 
-def search(runner: SandboxRunner, call: str, path: Path, **arguments: Any) -> Any:
-    """What the search for data says of a program's folder."""
-    before = {each.name for each in path.parent.iterdir()}
-    done = runner.run(Job(f"search.find_inputs:{call}", {"path": str(path), "root": str(path.parent), **arguments}, str(path.parent), PATIENT))
+def answer(runner: SandboxRunner, call: str, folder: Path, **arguments: Any) -> Any:
+    """What a function of the child's side gives back, called with JSON as a strategy calls it."""
+    done = runner.run(Job(call, {"root": str(folder), **arguments}, str(folder), PATIENT))
     assert not done.failure, f"{done.failure}\n{done.errors}"
-    assert {each.name for each in path.parent.iterdir()} == before, "the search leaves nothing behind"
     return done.answer
+
+
+def search(runner: SandboxRunner, call: str, path: Path, **arguments: Any) -> Any:
+    """What the search for data says of a program."""
+    before = {each.name for each in path.parent.iterdir()}
+    found = answer(runner, f"search.find_inputs:{call}", path.parent, path=str(path), **arguments)
+    assert {each.name for each in path.parent.iterdir()} == before, "the search leaves nothing behind"
+    return found
 
 
 def marked(path: Path) -> Finding:
