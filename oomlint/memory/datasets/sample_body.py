@@ -123,7 +123,7 @@ class SampleBody:
 
 
 def _replaces_held(node: cst.Call, function: FunctionRef, this: str | None) -> bool:
-    """Whether a read stands in for a part of what the dataset holds, where that is broken: ``row = self.rows[i]``, ``if not row.any(): row = ...``."""
+    """Whether a read stands in for a part of what the dataset holds that is not as it should be: ``if not row.any(): row = np.load(path)``."""
     walk, scope = function.module.walk, function.scope
     statement = walk.statement_of(node)
     targets = [one.target.value for one in statement.targets if isinstance(one.target, cst.Name)] if isinstance(statement, cst.Assign) else []

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from oomlint.api_names import WRAPPERS
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Content, Form, PayloadKind, worst
-from oomlint.model import names
-from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, SourceExpression, Value, greatest
-from oomlint.syntax.nodes import UNKNOWN_KEY, block_of
+from oomlint.model import arguments, names
+from oomlint.model.values import Bound, ClassRef, Display, ExternalCall, Frame, FunctionRef, SourceExpression, Value, greatest
+from oomlint.syntax.nodes import UNKNOWN_KEY, block_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,14 +169,26 @@ class Containers:
         for where, name in self._holders(root, path, frame):
             if where.scope.name in {"__getitem__", "__len__", "__iter__"}:
                 continue
-            for effect in where.scope.effects.get(name, ()):
+            effects = [(effect, where) for effect in where.scope.effects.get(name, ())]
+            for effect, around in [*effects, *self._handed(name, path, where)]:
                 deeper = effect.path[len(path) :]
                 if effect.path[: len(path)] != path or any(kind != "item" for kind, _ in deeper):
                     continue
-                keyed = effect.kind in _SETTING and (deeper or effect.kind != "assign") and _looped(effect, where)
+                keyed = effect.kind in _SETTING and (deeper or effect.kind != "assign") and _looped(effect, around)
                 if effect.kind in _GROWING or keyed:
-                    found.append((effect, where))
+                    found.append((effect, around))
         return found
+
+    def _handed(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> Iterator[tuple[Effect, Frame]]:
+        """What functions of the project do with the container, which a call hands them: ``fill(self.rows, path)``. Their paths are those of the caller."""
+        for call in frame.scope.calls:
+            given = next((arg for arg in call.args if isinstance(arg.value, cst.Name | cst.Attribute) and path_of(arg.value) == (root, path)), None)
+            for alt in self.evaluator.values(call.func, frame)[:2] if given is not None else ():
+                function = alt.value
+                name = arguments.parameter_of(function, call, given) if isinstance(function, FunctionRef) and given is not None else None
+                if isinstance(function, FunctionRef) and name is not None and function.scope is not frame.scope:
+                    inner = Frame(function.module, function.scope, (Bound(tuple(call.args), frame, call),), function.this)
+                    yield from ((replace(effect, path=(*path, *effect.path)), inner) for effect in function.scope.effects.get(name, ()))
 
     def _holders(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> Iterator[tuple[Frame, str]]:
         """Frames that see the container, with the name that leads to it there."""
