@@ -38,7 +38,8 @@ class LoaderMaterialised(Rule):
     ## What it does
 
     Checks for `list(loader)`, `tuple(loader)`, `sorted(loader)`, `[batch for batch in loader]` and a loop that keeps each whole batch to its end,
-    in a list or a dictionary, where `loader` is a `DataLoader`.
+    in a list or a dictionary, where `loader` is a `DataLoader`. A batch is whole, too, where it is brought to a device (`batch.cuda()`), and where
+    all of its parts are kept: `(images.cuda(), labels)`.
 
     So does a loop that keeps a part of each batch, where that is known to have two axes or more for each sample (images, maps, tables of
     coordinates): `x` of `for x, y in loader`, `batch["image"]`, their copies, and `x.tolist()`. Where each part also holds shared memory of a

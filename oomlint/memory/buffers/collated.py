@@ -53,6 +53,20 @@ def parts_given(project: Project, loops: Sequence[Loop], expression: cst.BaseExp
         yield from ([value] for _, value in (part.parts if isinstance(part, ShapedGroup) else ()))
 
 
+def is_whole(loop: Loop, expression: cst.BaseExpression) -> bool:
+    """Whether an expression has all of a batch, brought to a device say: ``batch.cuda()``, ``(images.cuda(), labels)``."""
+    expression = _as_large(_named(_as_large(expression), loop))
+    if isinstance(expression, cst.DictComp | cst.ListComp):
+        over, rows = expression.for_in.iter, expression.for_in
+        whole = over.func.value if isinstance(over, cst.Call) and isinstance(over.func, cst.Attribute) and over.func.attr.value in {"items", "values"} else over
+        return not rows.ifs and rows.inner_for_in is None and keys_of(loop, whole) == ()
+    if isinstance(expression, cst.Tuple | cst.List | cst.Dict):
+        target = _batch_of(loop)
+        given = {keys for keys, _ in _names(target, ())} if target is not None else set()
+        return len(given) > 1 and {keys_of(loop, _as_large(_named(_as_large(one.value), loop))) for one in expression.elements} >= given
+    return keys_of(loop, expression) == ()
+
+
 def _named(expression: cst.BaseExpression, loop: Loop) -> cst.BaseExpression:
     """What a name stands for that only one statement of the loop sets."""
     effects = loop.scope.effects.get(expression.value, ()) if isinstance(expression, cst.Name) else ()
@@ -94,11 +108,18 @@ def keys_of(loop: Loop, expression: cst.BaseExpression) -> Keys | None:
             return None
         rest.insert(0, key)
         expression = expression.value
-    if not isinstance(expression, cst.Name) or not isinstance(loop.node, cst.For | cst.CompFor):
+    target = _batch_of(loop)
+    if not isinstance(expression, cst.Name) or target is None:
         return None
-    _, target = names.gone_through(loop.node)
     found = next((keys for keys, name in _names(target, ()) if name == expression.value), None)
     return (*found, *rest) if found is not None else None
+
+
+def _batch_of(loop: Loop) -> cst.BaseExpression | None:
+    """The target that gets the batches, without the number of each."""
+    if not isinstance(loop.node, cst.For | cst.CompFor):
+        return None
+    return names.gone_through(loop.node)[1]
 
 
 def _names(target: cst.BaseExpression, keys: Keys) -> Iterator[tuple[Keys, str]]:

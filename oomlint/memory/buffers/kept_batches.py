@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.memory.buffers.bounds import bounded, stops
-from oomlint.memory.buffers.collated import keys_of, parts_given
+from oomlint.memory.buffers.collated import is_whole, parts_given
 from oomlint.memory.buffers.growing_loops import growing_loops, is_flushed
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
@@ -71,7 +71,7 @@ def kept_batches(module: Module, project: Project) -> Iterator[KeptBatches]:
             loop = _loop_of(store, record) if store.module is module and store.kind in _KINDS and store.node not in seen else None
             if loop is None or store.expression is None or not isinstance(loop.loader, LoaderLike):
                 continue
-            whole = keys_of(loop, store.expression) == ()
+            whole = is_whole(loop, store.expression)
             if whole and isinstance(loop.node, cst.CompFor):
                 continue  # told by what stands there, whatever becomes of it
             if whole or (loop.node not in outputs and _has_maps(project, store, loop)):
