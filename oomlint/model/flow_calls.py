@@ -38,6 +38,9 @@ class FlowCalls(FlowMethods):
             return UNKNOWN
         if isinstance(func, cst.Attribute):
             base = self.value(func.value, state)
+            part = base.item(func.attr.value) if base.items else None
+            if part is not None and part.kind is ValueKind.MODULE:
+                return self.forward(node, part, state)
             followed = base.tensorlike or base.kind in {ValueKind.PACK, ValueKind.MODULE, ValueKind.PLAIN}
             if followed or (base.kind is ValueKind.ITERABLE and (base.value is None or func.attr.value in {"next", "__next__", "__iter__", "items"})):
                 return self.method_call(node, func, base, state)

@@ -12,7 +12,7 @@ from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, instance_of, module_of
 from oomlint.model.freezing import ALL, frozen_parts, learns
 from oomlint.model.tensor_shapes import pools_all
-from oomlint.model.tensor_state import FEW, MAP, PLAIN, UNKNOWN, Device, Graph, SampleSize, Storage, TensorState, ValueKind, join_all, tensor
+from oomlint.model.tensor_state import FEW, MAP, NOWHERE, PLAIN, UNKNOWN, Device, Graph, SampleSize, Storage, TensorState, ValueKind, join_all, pack, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, SEQUENCES, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import (
     Alternative,
@@ -146,6 +146,9 @@ class FlowDefinitions(Flowing):
             values = [self.static(e.value, frame, depth + 1) for e in display.elements[:_MOST_ELEMENTS] if isinstance(e, cst.DictElement)]
             if values and all(is_metric(held) or held.kind in {ValueKind.MODULE, ValueKind.OBJECT} for held in values):
                 return TensorState(ValueKind.PACK, inside=join_all(values), sure=True)
+        if isinstance(display, cst.Call) and names.last_name(display.func) != "dict":  # `SimpleNamespace(net=net)`
+            named = ((arg.keyword.value, self.static(arg.value, frame, depth + 1)) for arg in display.args[:_MOST_ELEMENTS] if arg.keyword is not None)
+            return TensorState(ValueKind.OBJECT, items=pack((name, held.having(home=NOWHERE)) for name, held in named).items)
         return TensorState(ValueKind.PACK, sure=True)
 
     def _written(self, node: cst.BaseExpression, frame: Frame, depth: int) -> TensorState | None:
