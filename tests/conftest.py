@@ -167,8 +167,8 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
     return looks(tmp_path_factory)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxRunner]:
-    """Runs jobs under this interpreter. A test has its files below one folder, which jobs may be told to run in."""
+    """Runs jobs under this interpreter: its server imports torch once, and forks. A test has its files below one folder, which jobs may be told to run in."""
     with SandboxRunner(sys.executable, unsandboxed=True, view=SandboxView(writable=(str(tmp_path_factory.getbasetemp()),))) as opened:
         yield opened
