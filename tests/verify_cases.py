@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from oomlint import engine, registry
 from oomlint.config import Settings
 from oomlint.finding import Confidence, Finding, Message, Place
 from oomlint.model.project import Project
+from oomlint.rule import page
 from oomlint.verify.case import Case, Outcome, Verdict
 from oomlint.verify.jobs import Job, Limits
 from oomlint.verify.project_copy import Base, Trees
@@ -92,6 +96,28 @@ def found(path: Path, code: str) -> Finding:
     settings = Settings().with_overrides(select=[code], preview=True, severity="note", min_confidence="low")
     report = engine.run([str(path)], settings, str(path.parent), engine.RunOptions(cache=False, processes=1))
     return next(item for item in report.findings if item.code == code)
+
+
+def example(code: str, folder: Path) -> Case:
+    """What the page of a rule calls wrong, and what it says to write instead."""
+    rule = registry.load(code)
+    path = folder / "project" / FILE
+    path.parent.mkdir()
+    path.write_text(page(rule).example, encoding="utf-8")
+    for name, content in page(rule).beside("Example").items():
+        (path.parent / name).write_text(content, encoding="utf-8")
+    return Case(found(path, code), str(path.parent), {str(path): (page(rule).example.encode(), page(rule).remedy.encode())})
+
+
+def garbled(finding: Finding) -> Finding:
+    """The finding in words that nobody understands, and with none of the places that only tell its story."""
+    fix = msgspec.structs.replace(finding.fix, message=garbled_text(finding.fix.message)) if finding.fix is not None else None
+    headline, consequence, remedy = (garbled_text(part) for part in (finding.headline, finding.consequence, finding.help))
+    return msgspec.structs.replace(finding, headline=headline, consequence=consequence, help=remedy, related=(), fix=fix)
+
+
+def garbled_text(text: str) -> str:
+    return codecs.encode(text, "rot13").replace("`", "'")[::-1]
 
 
 def told(verdict: Verdict) -> str:
