@@ -218,6 +218,9 @@ class Kept(KeptIndexes):
         method = node.attr.value if isinstance(node, cst.Attribute) else None
         if method == "astype" and call.args and item_bytes(call.args[0].value, 0) == 1:
             going = going.as_bytes()
+        if method in OF_CONTAINERS & TAKES_OUT and going.listed and not going.part:
+            self.picked(search, module, call, going)  # the list is there until all of them are taken out
+            going = replace(going, part=True)
         if method in {"tolist", "to_dict"}:
             going = going.doing(DataTransform.LISTS, module, call)
         if method in READING:
