@@ -85,9 +85,8 @@ class OptionWords:
         if self.project.command is None:
             step = ProvenanceStep(module, options.call, f"`{name}` of the parser", kind="option")
             given = ((arguments.named(call, name), scope) for call, scope in module.calls_of(("set_defaults",)))
-            found = [
-                alt for value, scope in given if value is not None for alt in self.evaluator.values(value, self.evaluator.calls.plain_frame(module, scope))
-            ]
+            plain = self.evaluator.calls.plain_frame
+            found = [alt for value, scope in given if value is not None for alt in self.evaluator.values(value, plain(module, scope))]
             return [alt.after(step) for alt in found] or None
         line = self._line(module, module)
         step = ProvenanceStep(module, options.call, f"`{name}` of the command", kind="option")

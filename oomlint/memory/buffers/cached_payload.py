@@ -13,7 +13,7 @@ from oomlint.memory.arrays.kept import READING
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import Content, Form, PayloadKind
+from oomlint.memory.shared.content_kinds import Content, PayloadKind
 from oomlint.memory.shared.known_reads import LAZY
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, SourceExpression
@@ -130,7 +130,7 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
 
 
 def _content(content: Content, value: Value) -> Heavy | None:
-    if content.form is Form.TEXT_OF_FILE:
+    if content.kind is PayloadKind.TEXT and content.words == "the text of a file":
         return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
     if content.kind not in _LARGE or content.doubt > 1:
         return None
@@ -173,8 +173,8 @@ def _instance(value: Instance, project: Project, depth: int) -> Heavy | None:
         return None
     evaluator = evaluator_of(project)
     init = evaluator.init_frame(value)
-    given = value.bound if init is None and evaluator.fields(value.cls) is not None else None
-    for layer in given or ():  # a record keeps what it is given
+    record = init is None and evaluator.fields(value.cls) is not None
+    for layer in (value.bound or ()) if record else ():  # it keeps what it is given
         for arg in layer.args:
             found = heavy(arg.value, layer.frame, project, depth + 2)
             if found is not None:
