@@ -16,9 +16,9 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.operand_kinds import operand
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.nodes import uses_name
+from oomlint.syntax.nodes import constant_key, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ Rounds = cst.For | cst.While | cst.ListComp
 _WHOLE: Final = KEEPS | SHARES | TENSOR_TYPES | {"tensor", "expand_dims", "nan_to_num", "detach"}
 
 _PUTS: Final = frozenset({"assign", "augment"})
+_ALONG: Final = frozenset({"concatenate", "concat", "cat"})  # functions that make no axis of their own
 _ROWS: Final = AS_ARRAY | frozenset("arange linspace sort unique concatenate".split())
 
 
@@ -181,10 +182,19 @@ def gathered(module: Module, project: Project) -> Iterator[tuple[cst.Call, cst.S
                 continue
             for keeper in kept.filled(module, window):
                 join = next((one.node for one in keeper.passed if one.does is DataTransform.JOINS and one.module is module and not keeper.hazy), None)
-                if isinstance(join, cst.Call) and join not in seen:
+                if isinstance(join, cst.Call) and join not in seen and not _as_columns(window, join):
                     seen.add(join)
                     yield join, window, keeper
                     break
+
+
+def _as_columns(window: cst.Subscript, join: cst.Call) -> bool:
+    """Whether windows of columns are joined to columns again: ``np.concatenate(parts, 1)`` of ``table[:, a:b]`` gives each sample some of its own numbers."""
+    if names.last_name(join.func) not in _ALONG:
+        return False
+    cut = next((place for place, one in enumerate(window.slice) if not _is_all(one.slice)), 0)
+    axis = arguments.argument_for(join, "axis", place=1) or arguments.named(join, "dim")
+    return cut > 0 and axis is not None and constant_key(axis) == cut
 
 
 def _elements(scope: Scope) -> Iterator[cst.BaseExpression]:
