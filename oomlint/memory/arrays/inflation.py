@@ -342,7 +342,8 @@ def _copies(module: Module, project: Project) -> Iterator[Inflation]:
             if keeper is None or _written(keeper) or of_numbers(call.args[0].value) or kept_of(project).gathering(module, call) is not None:
                 continue  # of what one round has read, the copy is gone by the next one
             what = operand(project, module, scope, call.args[0].value)
-            if what is not None and what.kind is PayloadKind.ARRAY and may_be_large(project, what):
+            # What a round copies is one part of the data, and its copy is what stays.
+            if what is not None and what.kind is PayloadKind.ARRAY and may_be_large(project, what) and kept_of(project).gathering(module, call) is None:
                 yield _copied(project, module, call, keeper, ())
         yield from _casts(module, project, scope)
         yield from _duplicated(module, project, scope)
