@@ -90,10 +90,7 @@ class FlowDefinitions(Flowing):
 
     def frozen_parts(self, cls: ClassRef) -> frozenset[str]:
         """The attributes whose modules the constructor of a class freezes."""
-        known = self.known.frozen.get(cls.scope)
-        if known is None:
-            known = self.known.frozen[cls.scope] = frozen_parts(cls, self.evaluator)
-        return known
+        return self.known.frozen.answer(cls.scope, lambda: frozen_parts(cls, self.evaluator))
 
     def _is_layer(self, value: Instance) -> bool:
         """Whether the class of an object derives from a layer of torch that has weights."""

@@ -158,6 +158,13 @@ class AnswerMemory(Generic[_Key, _Answer]):
         self._readings.now |= known[1]
         return known[0]
 
+    def answer(self, key: _Key, find: Callable[[], _Answer]) -> _Answer:
+        """The answer, which ``find`` gives where there is none yet."""
+        known = self.get(key)
+        if known is None:
+            known = self[key] = find()
+        return known
+
     def __contains__(self, key: _Key) -> bool:
         if key in self._known:
             return True

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.finding import Consequence, LoopKind, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
-from oomlint.memory.buffers.evaluation import evaluations_of
+from oomlint.memory.buffers.evaluation import Evaluations
 from oomlint.memory.buffers.growth_messages import over
 from oomlint.memory.facts import growth_facts, loop_fact
 from oomlint.memory.fixes.evaluation_fixes import without_gradients
@@ -137,7 +137,7 @@ class EvalWithoutNoGrad(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the evaluation loops that record a graph for nothing."""
-        for found in evaluations_of(project).of(module):
+        for found in project.shared(Evaluations).of(module):
             loop = found.loop
             model = found.forwards[0].name
             what = f"in `while {over(loop)}`" if isinstance(loop.node, cst.While) else f"of `{over(loop)}`"
@@ -156,7 +156,7 @@ class EvalWithoutNoGrad(Rule):
             fix = without_gradients(found, module, project)
             weighs = None if found.keeps_graph else _EACH
             yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts, weighs=weighs)
-        for one in (*evaluations_of(project).at_once(module), *evaluations_of(project).between_steps(module)):
+        for one in (*project.shared(Evaluations).at_once(module), *project.shared(Evaluations).between_steps(module)):
             message = Message(f"Evaluation runs `{one.forward.name}` without `torch.no_grad()`", f"{_WAITS}, {_MODE}")
             facts = [loop_fact(one.caller, one.loop)]
             place = module.place(one.forward.node)

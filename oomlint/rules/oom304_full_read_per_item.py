@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Message, Multiplier, Safety, Severity, Weighs, is_apart
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.arrays.files_per_sample import item_files_of
-from oomlint.memory.arrays.reads_per_sample import item_reads_of
+from oomlint.memory.arrays.files_per_sample import ItemFiles
+from oomlint.memory.arrays.reads_per_sample import ItemReads
 from oomlint.memory.facts import file_fact, whole_read_fact
 from oomlint.memory.fixes.partial_read import partial_read
 from oomlint.memory.loaders.loader_calls import confidence_of
@@ -132,7 +132,7 @@ class FullReadPerItem(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the reads of a whole array for each sample of which only a part is used."""
-        for case in item_reads_of(project).of(module):
+        for case in project.shared(ItemReads).of(module):
             sure = case.certain and case.read.doubt == 0 and not case.of_length
             yield self.finding(
                 module.place(case.read.node),
@@ -143,7 +143,7 @@ class FullReadPerItem(Rule):
                 fix=partial_read(case, project),
                 facts=[whole_read_fact(case.read)],
             )
-        for file in item_files_of(project).of(module):
+        for file in project.shared(ItemFiles).of(module):
             read, part = " ".join(module.code(file.read.node).split()), " ".join(file.module.code(file.part).split())
             message = Message(f"`{short(read)}` reads the same whole file for each sample", f"only `{short(part)}` of it is used", _ONCE)
             used = file.module.place(file.part, "what is used of it")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import ON_RANKS
 from oomlint.memory.facts import ranks_fact
-from oomlint.memory.ranks.gathers import GATHER, gathers_of, to_one
+from oomlint.memory.ranks.gathers import GATHER, Gathers, to_one
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.rule import Rule
@@ -112,7 +112,7 @@ class GatheredOnEveryRank(Rule):
         if holds_tests(module):
             return
         together: dict[object, list[Gather]] = {}
-        for one in gathers_of(project).of(module):
+        for one in project.shared(Gathers).of(module):
             together.setdefault(one.scope, []).append(one)
         for found, *others in together.values():
             who = found.ranks.words if found.ranks is not None else "each rank"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oomlint.memory.arrays.read_calls import FileRead
     from oomlint.memory.datasets.per_sample_code import Context
-    from oomlint.model.project import Module, Project
+    from oomlint.model.project import Module
 
 _KINDS: Final = WHOLE | {KnownRead.NUMBERS, KnownRead.RECORDS}
 _ROWS: Final = frozenset({"iloc", "loc", "iat", "at", "values"})  # what comes between a table and the index of a row
@@ -131,8 +131,3 @@ def _picked(node: cst.CSTNode) -> tuple[list[cst.BaseExpression], cst.BaseExpres
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _PICKS:
         return [arg.value for arg in node.args], node.func.value
     return [], None
-
-
-def item_files_of(project: Project) -> ItemFiles:
-    """The project's files that are read whole for each sample."""
-    return project.shared(ItemFiles)

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.api_names import WRAPPERS
-from oomlint.memory.datasets.serving import Entered, serving_of
+from oomlint.memory.datasets.serving import Entered, Serving
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
@@ -232,7 +232,7 @@ class Keeping(ABC):
         self.project = project
         self.evaluator = evaluator_of(project)
         self.constructions = constructions_of(project)
-        self.serving = serving_of(project)
+        self.serving = project.shared(Serving)
 
     @abstractmethod
     def run(self, search: KeptSearch) -> None:

@@ -55,11 +55,8 @@ class LetGo:
         """Whether nothing but the code that builds the object reads the attribute."""
         if keeper.owner is None or not keeper.attribute:
             return False
-        key = (keeper.owner.scope, keeper.attribute)
-        known = self._building.get(key)
-        if known is None:
-            known = self._building[key] = self._read_by_building(keeper.owner, keeper.attribute)
-        return known
+        owner = keeper.owner
+        return self._building.answer((owner.scope, keeper.attribute), lambda: self._read_by_building(owner, keeper.attribute))
 
     def _read_by_building(self, owner: ClassRef, attribute: str) -> bool:
         building = {method for _, method, _ in self._building_methods(owner)}
@@ -178,8 +175,3 @@ def _runs_behind(module: Module, method: Scope, later: cst.CSTNode, first: Modul
 def _stands_behind(module: Module, later: cst.CSTNode, sooner: cst.CSTNode) -> bool:
     text = Text(module.tree)
     return text.span(later)[0] > text.span(sooner)[0]
-
-
-def let_go_of(project: Project) -> LetGo:
-    """What the classes of a project let go of."""
-    return project.shared(LetGo)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.arrays.said_small import axes_of, owner_of
-from oomlint.memory.datasets.beside_files import beside_files_of
+from oomlint.memory.datasets.beside_files import BesideFiles
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.datasets.sample_uses import one_a_sample
@@ -41,7 +41,7 @@ def _lies_beside(load: Load) -> bool:
     project, keeper = load.module.project, load.keeper
     if load.read is not None and load.read.kind is KnownRead.SAMPLE:
         return False
-    seen, owner, files = axes_of(project, keeper), owner_of(keeper), beside_files_of(project)
+    seen, owner, files = axes_of(project, keeper), owner_of(keeper), project.shared(BesideFiles)
     if seen.windows or seen.least > ROWS or (load.many and load.read is not None and _is_one_a_sample(keeper)):
         return False  # each sample has a file of its own: that may be a map of its picture
     if keeper.attribute:

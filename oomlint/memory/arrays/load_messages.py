@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Consequence, Message, Multiplier, Role, Severity, Weighs, is_apart
 from oomlint.memory.arrays.kept import DataTransform
-from oomlint.memory.arrays.let_go import let_go_of
+from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.little_weight import dataset_of, weighs_little
 from oomlint.memory.arrays.piecewise import Taken
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -147,7 +147,7 @@ def told(load: Load, headline: str) -> Message:
     if load.pooled:
         return Message(headline, f"all of it{much} is in {keeper.words} at once", "process one after the other: that needs the memory of one")
     stays = f"it {'stays in' if keeper.owner is not None or keeper.live else 'goes into'} {keeper.words}{much}"
-    if let_go_of(load.module.project).is_for_building(keeper):
+    if load.module.project.shared(LetGo).is_for_building(keeper):
         return Message(headline, f"{stays}, which nothing reads once that is built", f"`del self.{keeper.attribute}` at the end of `__init__`")
     what = "evaluation" if keeper.evaluated else "training"
     return Message(headline, f"as long as the {what} runs, {stays}" if keeper.live else f"{stays}{_workers(load)}")

@@ -12,12 +12,12 @@ from oomlint.api_names import TENSOR_TYPES
 from oomlint.memory.arrays.first_asked import filled_when_asked
 from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import DataTransform, kept_of
-from oomlint.memory.arrays.let_go import let_go_of
+from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
 from oomlint.memory.arrays.said_small import axes_of, said_small
 from oomlint.memory.arrays.small_files import of_small_file
-from oomlint.memory.arrays.whole_passes import whole_passes_of
+from oomlint.memory.arrays.whole_passes import WholePasses
 from oomlint.memory.arrays.written_over import written_over
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -95,8 +95,8 @@ class Arrays:
         self.kept = kept_of(project)
         self.reads = read_calls_of(project)
         self.constructions = constructions_of(project)
-        self.let_go = let_go_of(project)
-        self.whole = whole_passes_of(project)
+        self.let_go = project.shared(LetGo)
+        self.whole = project.shared(WholePasses)
         self._memo: AnswerMemory[Module, tuple[Load, ...]] = AnswerMemory(project.readings)
         self._handed: AnswerMemory[Module, tuple[Load, ...]] = AnswerMemory(project.readings)
         self._h5: AnswerMemory[Module, tuple[Load, ...]] = AnswerMemory(project.readings)
@@ -106,10 +106,7 @@ class Arrays:
 
     def h5(self, module: Module) -> tuple[Load, ...]:
         """Whole reads of HDF5 and zarr datasets that stand in the module and that a dataset keeps."""
-        known = self._h5.get(module)
-        if known is None:
-            known = self._h5[module] = tuple(self._h5_of(module))
-        return known
+        return self._h5.answer(module, lambda: tuple(self._h5_of(module)))
 
     def _h5_of(self, module: Module) -> Iterator[Load]:
         reads = whole_reads_of(self.project)
@@ -187,17 +184,11 @@ class Arrays:
 
     def files(self, module: Module) -> tuple[Load, ...]:
         """Other reads that stand in the module and that a dataset keeps."""
-        known = self._memo.get(module)
-        if known is None:
-            known = self._memo[module] = tuple(self._files_of(module))
-        return known
+        return self._memo.answer(module, lambda: tuple(self._files_of(module)))
 
     def handed_on(self, module: Module) -> tuple[Load, ...]:
         """Reads of one file each in functions whose callers are told of what is read: what such a function does with it stands here."""
-        known = self._handed.get(module)
-        if known is None:
-            known = self._handed[module] = tuple(load for load in self._files_of(module, handed=True) if not any(k.many for k in load.keepers))
-        return known
+        return self._handed.answer(module, lambda: tuple(load for load in self._files_of(module, handed=True) if not any(k.many for k in load.keepers)))
 
     def _files_of(self, module: Module, *, handed: bool = False) -> Iterator[Load]:
         if holds_tests(module):
@@ -347,10 +338,7 @@ class Arrays:
 
     def _slices(self, owner: ClassRef) -> frozenset[tuple[str, bool]]:
         """The attributes of which a sample is a slice, from one index to another: then they hold the samples. With whether a tensor is made of it."""
-        known = self._sliced.get(owner.scope)
-        if known is None:
-            known = self._sliced[owner.scope] = frozenset(self._sliced_by(owner))
-        return known
+        return self._sliced.answer(owner.scope, lambda: frozenset(self._sliced_by(owner)))
 
     def _sliced_by(self, owner: ClassRef) -> Iterator[tuple[str, bool]]:
         for cls in self.evaluator.lineage(owner):

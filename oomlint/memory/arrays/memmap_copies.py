@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
-from oomlint.memory.arrays.reads_per_sample import item_reads_of
+from oomlint.memory.arrays.reads_per_sample import ItemReads
 from oomlint.memory.arrays.said_small import said_small
 from oomlint.memory.arrays.small_files import small_file
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -36,7 +36,7 @@ def map_copies(module: Module, project: Project) -> Iterator[tuple[WholeRead, Ke
             if read.what.store is not ArrayPlace.MEMMAP or _is_made_here(read) or _is_small(read, project):
                 continue
             keepers = [k for k in kept.of(module, read.node) if not said_small(project, k)]
-            if keepers and not any(one.read.node is read.node for one in item_reads_of(project).of(module)):
+            if keepers and not any(one.read.node is read.node for one in project.shared(ItemReads).of(module)):
                 yield read, keepers[0]
 
 

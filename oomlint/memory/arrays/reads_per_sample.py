@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.arrays.full_reads import WholeRead
-    from oomlint.model.project import Module, Project
+    from oomlint.model.project import Module
     from oomlint.syntax.scopes import Effect, Scope
 
 # Calls and methods whose result has the same elements: an index behind them is an index of what they were given.
@@ -359,8 +359,3 @@ def _is_read(module: Module, node: cst.Name) -> bool:
     """Whether a name is used: not bound, not the name of an attribute or of a keyword."""
     declared = isinstance(module.walk.parents.get(node), cst.Param | cst.AsName | cst.ImportAlias)
     return not declared and not module.walk.is_word(node) and not module.walk.is_target(node)
-
-
-def item_reads_of(project: Project) -> ItemReads:
-    """The project's reads of whole arrays for each sample."""
-    return project.shared(ItemReads)

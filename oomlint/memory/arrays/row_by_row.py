@@ -11,7 +11,7 @@ from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.full_reads import ArrayPlace, FullReadForm, whole_reads_of
 from oomlint.memory.arrays.loads import arrays_of
-from oomlint.memory.arrays.reads_per_sample import item_reads_of
+from oomlint.memory.arrays.reads_per_sample import ItemReads
 from oomlint.memory.fixes.rewrites import imported_as
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.model import names
@@ -51,7 +51,7 @@ def row_reads(module: Module, project: Project) -> Iterator[RowRead]:
             if case is None or read.what.store is not ArrayPlace.H5 or _is_small(read) or _is_small_target(module, case.node):
                 continue
             if told is None:
-                told = {one.read.node for one in item_reads_of(project).of(module)} | {load.node for load in arrays_of(project).h5(module)}
+                told = {one.read.node for one in project.shared(ItemReads).of(module)} | {load.node for load in arrays_of(project).h5(module)}
             if read.node not in told:
                 yield case
 

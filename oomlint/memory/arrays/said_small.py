@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_name
-from oomlint.memory.shared.seen_axes import Axes, of_name, seen_axes_of
+from oomlint.memory.shared.seen_axes import Axes, SeenAxes, of_name
 from oomlint.model.values import ClassRef
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def axes_of(project: Project, keeper: Keeper) -> Axes:
     if not keeper.attribute:
         return of_name(keeper.module, keeper.module.walk.scope_at(keeper.node), keeper.names[-1]) if keeper.names else Axes()
     owner = owner_of(keeper)
-    return seen_axes_of(project).of_attribute(evaluator_of(project).lineage(owner), keeper.attribute) if owner is not None else Axes()
+    return project.shared(SeenAxes).of_attribute(evaluator_of(project).lineage(owner), keeper.attribute) if owner is not None else Axes()
 
 
 def said_small(project: Project, keeper: Keeper, asked: Sequence[str] | None = None) -> bool:

@@ -39,8 +39,3 @@ class WholePasses:
             batches = {event.node for event in events if any(loop.batches for loop in event.loops)}
             known = self._networks[module] = frozenset(event.node for event in events) - batches
         return known
-
-
-def whole_passes_of(project: Project) -> WholePasses:
-    """The whole passes of a project."""
-    return project.shared(WholePasses)

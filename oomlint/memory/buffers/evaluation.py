@@ -263,8 +263,3 @@ def _trains(what: str) -> bool:
     """Whether the function that a value was given to trains by its name."""
     word = what.rpartition(" ")[2].lower()
     return what.startswith("given to") and any(part in word for part in ("backward", "optim", "train", "update_param"))
-
-
-def evaluations_of(project: Project) -> Evaluations:
-    """The evaluation loops of a project."""
-    return project.shared(Evaluations)

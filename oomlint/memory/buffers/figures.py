@@ -260,8 +260,3 @@ def _targets(node: cst.CSTNode, module: Module) -> list[cst.BaseExpression]:
         return []
     target = holder.targets[0].target
     return parts_of(target)
-
-
-def figures_of(project: Project) -> UnclosedFigures:
-    """The figures of a project."""
-    return project.shared(UnclosedFigures)

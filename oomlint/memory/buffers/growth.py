@@ -77,10 +77,7 @@ class Buffers:
 
     def of(self, module: Module) -> list[Growth]:
         """All that grows in a module, one entry for each loop and rule."""
-        known = self._found.get(module.path)
-        if known is None:
-            known = self._found[module.path] = [] if holds_tests(module) else list(self._judge_all(module))
-        return known
+        return self._found.answer(module.path, lambda: [] if holds_tests(module) else list(self._judge_all(module)))
 
     def told_as(self, code: str, module: Module) -> Iterator[Growth]:
         """What grows in a module and belongs to one rule."""

@@ -99,10 +99,7 @@ class Hooks:
 
     def of(self, module: Module) -> tuple[Hooked, ...]:
         """What a pass of a module puts aside by the hooks of a file."""
-        known = self._filled.get(module.path)
-        if known is None:
-            known = self._filled[module.path] = tuple(self._find(module)) if _FORWARD in module.source.text else ()
-        return known
+        return self._filled.answer(module.path, lambda: tuple(self._find(module)) if _FORWARD in module.source.text else ())
 
     def _find(self, module: Module) -> Iterator[Hooked]:
         for call, scope, given in registrations(module):
@@ -113,11 +110,6 @@ class Hooks:
                     if hook.module is module and home is not None and home.is_class == bool(stored.path) and len(stored.path) < _DEEPEST_PLACE:
                         name = stored.attribute or stored.root
                         yield Hooked(home, name, detached=bool(words & {"detach", "data"}), on_host=bool(words & {"cpu", "numpy"}))
-
-
-def hooks_in(project: Project) -> Hooks:
-    """The hooks of a project."""
-    return project.shared(Hooks)
 
 
 def _home(hook: Scope, root: str) -> Scope | None:

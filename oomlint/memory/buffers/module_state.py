@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.datasets.serving import serving_of
+from oomlint.memory.datasets.serving import Serving
 from oomlint.memory.fixes.growth_fixes import suffixed
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
@@ -139,7 +139,7 @@ def _stores(cls: ClassRef, forward: Scope, project: Project) -> Iterator[tuple[s
         if (
             isinstance(name, str)
             and not _spared(store)
-            and (store.tests or serving_of(project).project_trains(cls.module))
+            and (store.tests or project.shared(Serving).project_trains(cls.module))
             and _is_state(store, name, project)
             and not _cut(cls, name, project)
             and not _of_frozen(cls, store, record, project)

@@ -47,11 +47,7 @@ class BesideFiles:
 
     def lies_beside(self, cls: ClassRef, attribute: str) -> bool:
         """Whether no method of an object that is built uses the attribute without reading a file for the same sample."""
-        key = (cls, attribute)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._judge(Instance(cls, None), attribute)
-        return known
+        return self._known.answer((cls, attribute), lambda: self._judge(Instance(cls, None), attribute))
 
     def round_reads(self, module: Module, use: cst.CSTNode) -> bool:
         """Whether the rounds of the innermost loop around an expression read a file whenever they come to it."""
@@ -129,8 +125,3 @@ def _opens_first(condition: Condition, attribute: str) -> bool:
         for one in asked
     )
     return wanted and missing and not any(isinstance(part, cst.Attribute) and part.attr.value == attribute for part in descend(test))
-
-
-def beside_files_of(project: Project) -> BesideFiles:
-    """The answers of a project."""
-    return project.shared(BesideFiles)

@@ -119,8 +119,3 @@ def _gives(effect: Effect, name: str) -> bool:
 def _is_other(node: cst.BaseExpression, name: str) -> bool:
     """Whether what ``setattr`` is given is the name of another attribute."""
     return isinstance(node, cst.SimpleString) and node.evaluated_value != name
-
-
-def flags_of(project: Project) -> Flags:
-    """The project's flags."""
-    return project.shared(Flags)

@@ -14,7 +14,7 @@ from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
 from oomlint.memory.shared.content_kinds import IN_MEMORY, NOTHING, Content, Form, PayloadKind, worst
 from oomlint.memory.shared.known_libraries import COCO_DATASETS, COCO_INDEX
-from oomlint.memory.shared.seen_axes import seen_axes_of
+from oomlint.memory.shared.seen_axes import SeenAxes
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
@@ -122,7 +122,7 @@ class Datasets:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self.contents = Contents(self.evaluator)
-        self.seen = seen_axes_of(project)
+        self.seen = project.shared(SeenAxes)
         self._memo: AnswerMemory[object, Dataset | None] = AnswerMemory(project.readings)
         self._active: set[object] = set()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.datasets.constant_flags import flags_of
+from oomlint.memory.datasets.constant_flags import Flags
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
@@ -48,7 +48,7 @@ class SampleBody:
     def __init__(self, evaluator: Evaluator, instance: Instance, start: FunctionRef | None) -> None:
         self.evaluator = evaluator
         self.instance = instance
-        self._flags = flags_of(evaluator.project)
+        self._flags = evaluator.project.shared(Flags)
         self.attributes: set[str] = set()
         self.reads_files = False
         self.works = False

@@ -193,11 +193,6 @@ def _computed(node: cst.BaseExpression) -> bool:
     return not (isinstance(node, cst.BaseNumber | cst.BaseString | cst.Ellipsis | cst.Comparison | cst.BooleanOperation) or names.adds_axis(node))
 
 
-def serving_of(project: Project) -> Serving:
-    """The answers of a project."""
-    return project.shared(Serving)
-
-
 @finder
 def _trains(path: str, data: bytes) -> str:
     """Whether a file goes backward, or has an optimizer or a trainer of a library do it."""

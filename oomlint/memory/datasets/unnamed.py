@@ -36,10 +36,7 @@ class Unnamed:
 
         Not where a decorator may register it, nor where the project finds classes by a text.
         """
-        known = self._known.get(cls.scope)
-        if known is None:
-            known = self._known[cls.scope] = self._judge(cls)
-        return known
+        return self._known.answer(cls.scope, lambda: self._judge(cls))
 
     def _judge(self, cls: ClassRef) -> bool:
         node, module = cls.scope.node, cls.module
@@ -81,8 +78,3 @@ def _finds_by_text(path: str, data: bytes, own: str, *ways: str) -> str:
         return ""
     bound = any(module.rpartition(".")[2] in ways for module, _ in index.stars)
     return FOUND if not asked.isdisjoint(index.taken) or (by_own_name and bound) else ""
-
-
-def unnamed_of(project: Project) -> Unnamed:
-    """The answers of a project."""
-    return project.shared(Unnamed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.arrays.let_go import let_go_of
+from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.load_messages import STREAMS
 from oomlint.memory.fixes.path_stability import PATH_CALLS
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -41,7 +41,7 @@ def filled() -> Fix:
 
 def per_sample(load: Load) -> Fix | None:
     """Advice for a dataset that is read whole."""
-    if not load.many or let_go_of(load.module.project).is_for_building(load.keeper):
+    if not load.many or load.module.project.shared(LetGo).is_for_building(load.keeper):
         return None
     return _STREAMED if load.keeper.saver else _PER_SAMPLE
 

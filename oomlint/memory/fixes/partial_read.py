@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.full_reads import ArrayPlace, FullReadForm, whole_reads_of
-from oomlint.memory.arrays.reads_per_sample import entries_of, item_reads_of
+from oomlint.memory.arrays.reads_per_sample import ItemReads, entries_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
@@ -100,7 +100,7 @@ def _takes_the_object(node: cst.BaseExpression) -> bool:
 
 def _of_entry(entry: cst.BaseSlice, case: ItemRead, project: Project) -> Safety | None:
     """How sure it is for the index of one axis."""
-    reads = item_reads_of(project)
+    reads = project.shared(ItemReads)
     if isinstance(entry, cst.Slice):
         stepped = entry.step is not None and not (isinstance(entry.step, cst.Integer) and entry.step.value != "0")
         return None if stepped or case.read.form is FullReadForm.LIST else Safety.SAFE

@@ -32,11 +32,9 @@ _LAZY = ("torch.utils.data", "dask", "xarray", "zarr", "tensorflow", "anndata")
 
 def trail_of(opening: Opening, project: Project) -> Trail:
     """The trail of a file from its opening call; it covers the function that opens it."""
-    key = ("trail", opening.call)
-    known = project.memo.get(key)
-    if known is None:
-        known = project.memo[key] = _Follower(opening.module, opening.scope, evaluator_of(project), opening.kind).from_node(opening.call)
-    return known  # type: ignore[return-value]
+    return project.memo.answer(
+        ("trail", opening.call), lambda: _Follower(opening.module, opening.scope, evaluator_of(project), opening.kind).from_node(opening.call)
+    )  # type: ignore[return-value]
 
 
 def trail_from(node: cst.BaseExpression, module: Module, scope: Scope, kind: Opens, project: Project) -> Trail:

@@ -201,10 +201,7 @@ class Loaders:
 
     def reached_from(self, module: Module) -> list[Loader]:
         """Loaders of other modules that a call of this one configures (``get_loaders(num_workers=0)``)."""
-        known = self._reached.get(module.path)
-        if known is None:
-            known = self._reached[module.path] = self._reached_from(module)
-        return known
+        return self._reached.answer(module.path, lambda: self._reached_from(module))
 
     def _reached_from(self, module: Module) -> list[Loader]:
         found: dict[int, Loader] = {}
@@ -273,11 +270,7 @@ class Loaders:
 
     def argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
         """What an argument can be in a frame; ``ABSENT`` where it is left out, unknown where nobody can tell."""
-        key = (loader.call, name, frame)
-        known = self._arguments.get(key)
-        if known is None:
-            known = self._arguments[key] = self._argument(loader, name, frame)
-        return known
+        return self._arguments.answer((loader.call, name, frame), lambda: self._argument(loader, name, frame))
 
     def _argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
         if name in loader.ignores:

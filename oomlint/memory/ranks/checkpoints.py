@@ -11,7 +11,7 @@ from msgspec import Struct
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.kept_forms import branches_beside, stands_in
 from oomlint.memory.arrays.torch_load import is_section, loaded
-from oomlint.memory.datasets.serving import serving_of
+from oomlint.memory.datasets.serving import Serving
 from oomlint.memory.ranks.checkpoint_devices import goes_to_host
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.qualified_names import library_name
@@ -206,7 +206,7 @@ class _Life:
 
     def _training(self) -> cst.CSTNode | None:
         """What trains after the file was read, in the function that read it."""
-        serving = serving_of(self.project)
+        serving = self.project.shared(Serving)
         for loop in self.scope.loops:
             if self._comes_to(loop) and serving.trains(self.module, loop):
                 return loop

@@ -10,7 +10,7 @@ from msgspec import Struct
 from oomlint.finding import Fix, Safety
 from oomlint.memory.fixes.add_argument import added_argument
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.ranks.gathers import gathers_of
+from oomlint.memory.ranks.gathers import Gathers
 from oomlint.memory.ranks.ranks import Ranks, ranks_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall
@@ -61,7 +61,7 @@ def _of_scope(module: Module, scope: Scope, project: Project) -> Iterator[FullSt
         ranks = ranks_of(project).at(module, scope, node)
         if not isinstance(target, cst.Name) or (ranks is None and config is None) or ranks_of(project).on_one(module, scope, node):
             continue
-        reads = gathers_of(project).reads(module, scope, statement, target.value)
+        reads = project.shared(Gathers).reads(module, scope, statement, target.value)
         if reads is not None:
             yield FullState(module, node, target.value, reads.first, ranks, config)
 

@@ -325,8 +325,3 @@ def _to_one(found: Gather) -> Edit | None:
     out, what = code(given[0]).strip(), code(given[1]).strip()
     text = Text(found.module.tree)
     return text.replaced(*text.span(found.node), f"{library}.gather_object({what}, {out} if {library}.get_rank() == 0 else None)")
-
-
-def gathers_of(project: Project) -> Gathers:
-    """The gathers of a project."""
-    return project.shared(Gathers)

@@ -46,10 +46,7 @@ class Constructions:
 
     def is_dataset(self, cls: ClassRef) -> bool:
         """Whether a loader reads objects of the class, by what it derives from or by what it defines."""
-        known = self._is.get(cls.scope)
-        if known is None:
-            known = self._is[cls.scope] = self._judge(cls)
-        return known
+        return self._is.answer(cls.scope, lambda: self._judge(cls))
 
     def _judge(self, cls: ClassRef) -> bool:
         for base in self.evaluator.lineage(cls):
@@ -107,10 +104,9 @@ class Constructions:
 
     def datasets(self, cls: ClassRef) -> list[ClassRef]:
         """The class, where it is a dataset; else the datasets that derive from it."""
-        known = self._datasets.get(cls.scope)
-        if known is None:
-            known = self._datasets[cls.scope] = [cls] if self.is_dataset(cls) else [one for one in self.evaluator.calls.subclasses(cls) if self.is_dataset(one)]
-        return known
+        return self._datasets.answer(
+            cls.scope, lambda: [cls] if self.is_dataset(cls) else [one for one in self.evaluator.calls.subclasses(cls) if self.is_dataset(one)]
+        )
 
     def builds(self, cls: ClassRef, method: Scope) -> bool:
         """Whether a method of the class runs while an object is built, or once before its samples are read."""

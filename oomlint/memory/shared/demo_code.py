@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from oomlint.ast_trees import tree_of
 from oomlint.finding import Resource, Severity
 from oomlint.frameworks import BACKWARDS, RUNS, RUNS_TRAINING
-from oomlint.memory.datasets.unnamed import unnamed_of
+from oomlint.memory.datasets.unnamed import Unnamed
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
@@ -75,7 +75,7 @@ def weighed(finding: Finding, module: Module) -> Finding:
 
 def _in_idle_dataset(finding: Finding, module: Module) -> bool:
     """Whether it stands in the class of a dataset that the project never makes."""
-    unnamed = unnamed_of(module.project)
+    unnamed = module.project.shared(Unnamed)
     around = ((scope, module.place(scope.node)) for scope in module.root.children if scope.is_class)
     return any(
         spot.cell == finding.place.cell and spot.row <= finding.place.row <= spot.end_row and unnamed.is_idle(ClassRef(module, scope)) for scope, spot in around
@@ -145,10 +145,7 @@ class Drivers:
         text = module.source.text
         if module.source.cells or "backward(" in text or not _MAY_SHOW.search(text):
             return False
-        known = self._shown.get(module.path)
-        if known is None:
-            known = self._shown[module.path] = self._visualises(module)
-        return known
+        return self._shown.answer(module.path, lambda: self._visualises(module))
 
     def _visualises(self, module: Module) -> bool:
         done = self._done(module, module.walk.calls, 0, set())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.frameworks import LIBRARIES, LOSS_METHODS, TRAINING_METHOD
-from oomlint.memory.buffers.hooks import hooks_in
+from oomlint.memory.buffers.hooks import Hooks
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import batch_loader, is_epoch_loop, loader_like
 from oomlint.model import names
@@ -46,7 +46,7 @@ class Runs:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self.gradients = Gradients(self.evaluator)
-        self._known = SharedRuns(project.readings, hooks_in(project).of)
+        self._known = SharedRuns(project.readings, project.shared(Hooks).of)
         self._steps: AnswerMemory[object, Record] = AnswerMemory(project.readings)
         self._records: AnswerMemory[Scope, list[Record]] = AnswerMemory(project.readings)
         self._roots: AnswerMemory[str, list[Scope]] = AnswerMemory(project.readings)
@@ -58,10 +58,7 @@ class Runs:
 
     def roots(self, module: Module) -> list[Scope]:
         """Functions of a module that may go through batches."""
-        known = self._roots.get(module.path)
-        if known is None:
-            known = self._roots[module.path] = self._roots_of(module)
-        return known
+        return self._roots.answer(module.path, lambda: self._roots_of(module))
 
     def _roots_of(self, module: Module) -> list[Scope]:
         looping = [
@@ -176,10 +173,7 @@ class Runs:
         return self._speaks_of_torch(module) and (drives or not of_module or _is_decorated_off(scope))
 
     def _speaks_of_torch(self, module: Module) -> bool:
-        known = self._speaking.get(module.path)
-        if known is None:
-            known = self._speaking[module.path] = _speaks_of_torch(module)
-        return known
+        return self._speaking.answer(module.path, lambda: _speaks_of_torch(module))
 
     def is_module(self, module: Module, cls: Scope) -> bool:
         """Whether a class is a module of torch."""

@@ -54,10 +54,7 @@ def _may_be_asked_for(project: Project, node: cst.BaseExpression, module: Module
 def _other_names(project: Project, module: Module) -> frozenset[str]:
     """Names that the files of the project give to such functions."""
     found = project.search(_aliases, (), module.path)
-    known = project.memo.get("other names of functions")
-    if known is None:
-        known = project.memo["other names of functions"] = frozenset(word for words in found.values() for word in words.split())
-    return known  # type: ignore[return-value]
+    return project.memo.answer("other names of functions", lambda: frozenset(word for words in found.values() for word in words.split()))  # type: ignore[return-value]
 
 
 @finder

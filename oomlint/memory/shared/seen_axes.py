@@ -226,8 +226,3 @@ def _makes_picture(module: Module, call: cst.Call) -> bool:
         return False
     found = evaluator_of(module.project).plainly(call.func, module, module.walk.scope_at(call))
     return any(isinstance(alt.value, External) and names.canonical(alt.value.name) == PICTURE_OF_ARRAY for alt in found)
-
-
-def seen_axes_of(project: Project) -> SeenAxes:
-    """The answers of a project."""
-    return project.shared(SeenAxes)
