@@ -172,12 +172,8 @@ def _is_prefix(size: Bytes, keeper: Keeper) -> bool:
 
 def _speaks_large(module: Module) -> bool:
     """Whether the module has a number that could make an array large: the same question that the scout asks."""
-    key = ("large number", module.path)
-    known = module.project.memo.get(key)
-    if known is None:
-        numbers = (node for node in module.walk.root.nodes() if isinstance(node, cst.Integer))
-        known = module.project.memo[key] = any(int(node.evaluated_value) > LARGE_NUMBER for node in numbers)
-    return bool(known)
+    numbers = (node for node in module.walk.root.nodes() if isinstance(node, cst.Integer))
+    return bool(module.project.memo.answer(("large number", module.path), lambda: any(int(node.evaluated_value) > LARGE_NUMBER for node in numbers)))
 
 
 def _each_sample(module: Module, size: Bytes) -> bool:

@@ -98,10 +98,7 @@ class Drivers:
         """Whether it stands in what a file that others import shows when it is started: in its ``if __name__ == "__main__"``, or in what that alone calls."""
         if "__main__" not in module.source.text:
             return False
-        known = self._demos.get(module.path)
-        if known is None:
-            known = self._demos[module.path] = self._demos_of(module)
-        spots = (module.place(node) for node in known)
+        spots = (module.place(node) for node in self._demos.answer(module.path, lambda: self._demos_of(module)))
         return any(spot.cell == finding.place.cell and spot.row <= finding.place.row <= spot.end_row for spot in spots)
 
     def _demos_of(self, module: Module) -> frozenset[cst.CSTNode]:
