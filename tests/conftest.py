@@ -155,6 +155,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(next((code for code in codes if isinstance(code, str) and code.startswith("OOM")), item.path.name)))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where groups are lost, nothing fails, and each process sets up again what is costly."""
+    if session.config.getoption("loadgroup", default=False):
+        lost = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
+        assert not lost, f"this pytest-xdist does not see groups of this pytest: {lost[0]}"
+
+
 @pytest.fixture(autouse=True)
 def nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that the user of this machine has configured or allowed."""
