@@ -449,6 +449,11 @@ def test_version_3_counts_cells_over_all_worksheets() -> None:
         ("%%\nx = 1", ""),
         ("", ""),
         ("x = 1;", "x = 1;\n"),
+        ("cd ../..", "pass\n"),
+        ("rm -r $made\n", "pass\n"),
+        ("cd ..\nx = 1", None),  # IPython looks for magics without a sign in cells of one row
+        ("ls -l", None),  # Python, too
+        ("print $made", None),  # no magic
         ("  # note\nx = 1\nif x:\n    y = 2\n%cd ..", "  # note\nx = 1\nif x:\n    y = 2\npass\n"),
     ],
 )
@@ -487,6 +492,10 @@ def test_commands_of_a_shell_cell(magic: str) -> None:
 
 def test_line_magics_that_run_commands() -> None:
     assert [line.text for line in notebook("!! ls\n%sx ls -l\n%run  a.py -x\n%time f()\n!\n%").shell] == ["ls", "ls -l", "run a.py -x"]
+
+
+def test_a_magic_without_its_sign_runs_a_command() -> None:
+    assert [line.text for line in notebook("run train.py --num_workers 4").shell] == ["run train.py --num_workers 4"]
 
 
 def test_lone_surrogates_become_one_character_each() -> None:

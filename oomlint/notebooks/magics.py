@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
 _PYTHON_CELL_MAGICS = frozenset({"capture", "prun", "python", "python3", "time", "timeit"})
 _SHELL_CELL_MAGICS = frozenset({"!", "bash", "sh", "shell", "sx", "system", "script bash", "script sh"})
 _SHELL_LINE_MAGICS = frozenset({"sx", "system"})  # the long names of `!!` and `!`
+# Magics and aliases that IPython runs without their `%` where they are all of a cell and no variable has the name.
+_AUTOMATIC_MAGICS = frozenset(
+    "alias bookmark cat cd conda config cp debug edit env gui history ldir less lf lk ll load loadpy ls lx magic man mamba matplotlib micromamba mkdir more mv "
+    "notebook pdb pinfo pip precision prun psearch pwd pylab recall rehashx reload_ext rerun reset rm rmdir run save sc set_env store sx system tb time "
+    "timeit uv who whos xdel xmode".split()
+)
+_AUTOMATIC = re.compile(r"([a-z_]+)[ \t]+[^\s!=()<>,+*/%^&|].*(?:\r?\n|\r)?")  # what an operator follows is Python for IPython, too
 _FIRST_INDENT = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))*([ \t]+)[^\s#]")
 _MASKABLE = re.compile(r"(?:^|[\r\n])[ \t]*[%!?,;/]|=[ \t]*[%!]|\?[ \t]*(?:[\r\n]|\Z)")
 _ASSIGNED = re.compile(r"""([ \t]*[^\W\d](?:[\w.,* \t]|\[(?:"[^"\\]*"|'[^'\\]*'|[\w.]+)\])*=[ \t]*)([%!].*)""")
@@ -41,6 +49,9 @@ class CellProgram(NamedTuple):
 
 def as_python(source: str) -> CellProgram:
     """The program of a cell's source."""
+    if _is_automatic(source):
+        command = _shell_command(f"%{source.strip()}")
+        return CellProgram("pass\n" if source[-1] in "\r\n" else "pass", masks=(Mask(1, 0),), commands=((1, command),) if command else ())
     match = _FIRST_INDENT.match(source)
     indent = match[1] if match else ""
     if not indent and not _MASKABLE.search(source):
@@ -60,6 +71,21 @@ def as_python(source: str) -> CellProgram:
     commands = _mask(rows, masks)
     # What is masked may be empty: a carriage return in front of it and a line feed behind it would be one row end.
     return CellProgram("".join(f"{row}\n" if end else row for row, end in rows), indent, name, tuple(masks), tuple(commands))
+
+
+def _is_automatic(source: str) -> bool:
+    """Whether the one row of a cell is a magic without its ``%``, as in ``cd ..``, and no Python.
+
+    Source: ``InteractiveShell.transform_cell`` of IPython asks for such magics only in cells of one row.
+    """
+    match = _AUTOMATIC.fullmatch(source)
+    if match is None or match[1] not in _AUTOMATIC_MAGICS:
+        return False
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        return True
+    return False
 
 
 def _script(rows: list[tuple[str, str]], start: int) -> Iterator[tuple[int, str]]:
