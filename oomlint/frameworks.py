@@ -49,3 +49,11 @@ FITS: Final = frozenset({"fit", "train"})  # of these, the ones that go backward
 CALLS_BACK: Final = re.compile(r"^(torch|lightning|pytorch_lightning|transformers|ignite)\.")
 # Libraries of modules and tensors of torch: a file that imports one of them may run a model.
 LIBRARIES: Final = frozenset("torch pytorch_lightning lightning transformers torchvision accelerate torch_geometric timm monai fairseq dgl".split())
+
+# Objects that give back the models, optimizers and loaders that they are handed, made ready for a device and for ranks; and the methods that do.
+# Source: `prepare*` of accelerate's `Accelerator`, `setup*` of Lightning's `Fabric`.
+PREPARERS: Final = {
+    "accelerate.Accelerator": frozenset("prepare prepare_data_loader prepare_model prepare_optimizer prepare_scheduler".split()),
+    **dict.fromkeys(("lightning.Fabric", "lightning.fabric.Fabric"), frozenset("setup setup_dataloaders setup_module setup_optimizers".split())),
+}
+PREPARES: Final = frozenset().union(*PREPARERS.values())

@@ -8,6 +8,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import H5_FILES, PARTIALS, SAME_GRAPHS, SAME_MODEL
+from oomlint.frameworks import PREPARERS, PREPARES
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, Questions, is_cpu_count, trim, written
@@ -388,6 +389,8 @@ class Results(Questions):
             found = self.values(func.value, frame)
             if any(self.gives_itself(a.value, attr) for a in found):
                 return [a if self.gives_itself(a.value, attr) else written(node, frame, a.picks) for a in found]
+        if attr in PREPARES:
+            return self._prepared(node, func, frame)
         if attr in {"copy", "items"} and not node.args:
             found = self.values(func.value, frame)
             if any(isinstance(a.value, Display | SettingsNode | Merged | Instance | ParsedOptions) for a in found):
@@ -396,6 +399,18 @@ class Results(Questions):
         if attr in {"parse_args", "parse_known_args", "parse_args_and_config"}:
             return [Alternative(ParsedOptions(*_parses(func.value, node, frame), "argparse"))]
         return None
+
+    def _prepared(self, node: cst.Call, func: cst.Attribute, frame: Frame) -> Alternatives | None:
+        """What an accelerator makes ready: what it is handed, several in a tuple."""
+        makers = [names.canonical(alt.value.name) for alt in self.values(func.value, frame) if isinstance(alt.value, ExternalCall)]
+        if not any(func.attr.value in PREPARERS.get(maker, ()) for maker in makers):
+            return None
+        given = arguments.positionals(node)
+        if not given or arguments.has_stars(node):
+            return None
+        if len(given) == 1:
+            return self.values(given[0].value, frame)
+        return [Alternative(Display(cst.Tuple([cst.Element(one.value) for one in given]), frame))]
 
     def _registered(self, base: cst.BaseExpression, key: object, frame: Frame) -> Alternatives:
         """Classes that a registry of fvcore gives under a key."""
