@@ -14,6 +14,7 @@ from oomlint.memory.shared.byte_size import ITEM_BYTES, Size, allocates, item_by
 from oomlint.model import arguments, names
 from oomlint.model.values import Display, External
 from oomlint.scout.telling_names import MAKERS, PAIRS
+from oomlint.syntax.nodes import constant_key
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _SHAPE: Final = re.compile(r"[\(\[]\s*(\w+(?:\s*(?:,|\bx\b|\u00d7|\*)\s*\w+)+)\s
 _FEW: Final = re.compile(r"\(\s*[A-Za-z]\w*\s*,\s*(\d*)\s*\)")
 _MOST_NUMBERS: Final = 16
 _DTYPE: Final = re.compile(r"\b(u?int(?:8|16|32|64)|b?float(?:16|32|64)|bool)\b")
+_LAST: Final = -1  # of the axes
 _LONGEST: Final = 40  # characters of one dimension in a formula
 
 
@@ -124,6 +126,37 @@ def known_size(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
     else:
         made = allocation(name, call, evaluator, frame, sure=True)
     return Size(made.exact) if made is not None else Size()
+
+
+def along_columns(name: str, call: cst.Call, frame: Frame) -> bool:
+    """Whether a call makes an array of one axis that is as long as an axis of another array after its first: ``np.zeros(rows.shape[1])``."""
+    shape, _, _ = allocates(name, call)
+    if len(shape) == 1 and isinstance(shape[0], cst.Tuple | cst.List):
+        shape = [element.value for element in shape[0].elements]
+    return len(shape) == 1 and _is_later_axis(shape[0], frame)
+
+
+def _is_later_axis(node: cst.BaseExpression, frame: Frame) -> bool:
+    """``x.shape[1]``, ``x.size(-1)``, or the name that ``rows, columns = x.shape`` gives it."""
+    match node:
+        case (
+            cst.Subscript(value=cst.Attribute(attr=cst.Name(value="shape")), slice=[cst.SubscriptElement(slice=cst.Index(value=axis))])
+            | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[cst.Arg(value=axis)])
+        ):
+            place = constant_key(axis)
+            return isinstance(place, int) and (place > 0 or place == _LAST)
+        case cst.Name(value=name):
+            given = [effect for effect in frame.scope.effects.get(name, ()) if not effect.path]
+            return bool(given) and all(effect.index and effect.index[0] > 0 and _gives_lengths(effect.value) for effect in given)
+    return False
+
+
+def _gives_lengths(node: cst.BaseExpression | None) -> bool:
+    """``x.shape``, ``x.size()``."""
+    match node:
+        case cst.Attribute(attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[]):
+            return True
+    return False
 
 
 def _all_pairs(name: str, call: cst.Call, frame: Frame) -> Bytes | None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.archives import loads_archive, maps_file
-from oomlint.memory.shared.array_bytes import known_size
+from oomlint.memory.shared.array_bytes import along_columns, known_size
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed, is_computing
 from oomlint.memory.shared.content_kinds import NOTHING, Content, Form, PayloadKind, whole_hdf5, worst
@@ -139,6 +139,8 @@ class Libraries:
         if name in {"torch.from_numpy", "torch.as_tensor"} and call.args and self.contents.of(call.args[0].value, frame).kind is PayloadKind.MEMMAP:
             return Content(PayloadKind.SHARED, "a tensor of a mapped file", module, call)
         if name.startswith("torch.") and last in _TORCH_MAKERS:
+            if along_columns(name, call, frame):
+                return Content(PayloadKind.SMALL, "a number for each column", module, call)
             return Content(PayloadKind.TENSOR, "a tensor", module, call, size=self._tensor_size(name, last, call, frame))
         if name in _ITERATED:
             return self._iterated(name, call, frame)
@@ -188,6 +190,8 @@ class Libraries:
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call, count=inner.count)
         if last in STACKS:
             return Content(PayloadKind.ARRAY, "a NumPy array", module, call)
+        if along_columns(name, call, frame):
+            return Content(PayloadKind.SMALL, "a number for each column", module, call)
         size = known_size(name, call, self.evaluator, frame)
         shape = call.args[0].value if call.args and last in ALLOCATORS else None
         plain = not isinstance(arguments.named(call, "dtype"), cst.Tuple)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.computed import Computed, computed
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.values import External
@@ -42,7 +43,7 @@ def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpres
             content = datasets_of(project).contents.of(node, frame)
         if content.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME}:
             return content
-    kind = annotated(module, scope, node)
+    kind = annotated(module, scope, node) if content.kind not in {PayloadKind.SMALL, PayloadKind.SCALAR} else None
     if kind is None:
         return None
     return replace(content, kind=kind, words="a parameter")
@@ -68,9 +69,7 @@ def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int
         effects = [e for e in scope.effects.get(node.value, ()) if not e.path and e.kind == "assign" and e.value is not None and not e.index]
         if len(effects) == 1 and isinstance(effects[0].value, cst.Call | cst.Subscript) and not _same(effects[0].value, node.value):
             value = effects[0].value
-            inner = (
-                value.args[0].value if isinstance(value, cst.Call) and value.args and names.dotted(value.func).startswith(("np.", "numpy.", "torch.")) else None
-            )
+            inner = value.args[0].value if isinstance(value, cst.Call) and value.args and _is_as_large(value) else None
             inner = value if isinstance(value, cst.Subscript) else inner
             return annotated(module, scope, inner, depth + 1) if inner is not None else _returned(module, value)
         return None
@@ -81,6 +80,12 @@ def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int
             if effect.path == (("attr", node.attr.value),) and isinstance(effect.value, cst.Name) and init is not None:
                 return annotated(module, init, effect.value, depth + 1)
     return None
+
+
+def _is_as_large(call: cst.Call) -> bool:
+    """Whether a function of NumPy or torch gives an array of an array: not its smallest values, of each column or of all."""
+    dotted = names.dotted(call.func)
+    return dotted.startswith(("np.", "numpy.", "torch.")) and computed(dotted.rpartition(".")[2], call, before=1) is Computed.ARRAY
 
 
 def _same(node: cst.CSTNode, name: str) -> bool:
