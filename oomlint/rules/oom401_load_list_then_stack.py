@@ -33,8 +33,8 @@ class LoadListThenStack(Rule):
     What an evaluation joins of all that it has kept is reported where it is kept (OOM219, OOM220).
 
     It is silent where the list is one sample (in `__getitem__`), where the array is proven small or has only references (`dtype=object`, rows of an
-    array and a number), for labels and the like, for what a loop computes of the numbers that it counts through, and in scripts that write each file on
-    its own.
+    array and a number), for labels and the like, for what a loop computes of the numbers that it counts through, for random numbers along one axis, and
+    in scripts that write each file on its own.
 
     ## Why is this bad
 

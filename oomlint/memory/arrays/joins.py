@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.api_names import PUTS_IN
+from oomlint.api_names import DRAWS, PUTS_IN
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import MAKES
@@ -165,6 +165,8 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             held = contents.of(rows, evaluator.calls.plain_frame(module, scope))
             if held.kind not in _LISTS or not may_be_large(project, held) or (held.element is not None and gives_places(held.element.node)):
                 continue
+            if _draws_numbers(project, held):
+                continue
             size = _size_of_each(project, held, loops)
             if size is None and (names.last_name(call.func) in MAKES or all(_counts_only(project, module, loop) for loop in loops)):
                 continue  # of arrays that differ in length `np.array` makes references
@@ -193,6 +195,15 @@ def _size_of_each(project: Project, held: Content, loops: list[cst.CSTNode | Non
     used = {name for arg in made.args for name in names_in(arg.value)} if size is not None else set()
     inside = (effect.statement for name in used for effect in scope.effects.get(name, ()))
     return size if not any(not set(loops).isdisjoint(module.walk.ancestors(statement)) for statement in inside) else None
+
+
+def _draws_numbers(project: Project, held: Content) -> bool:
+    """Whether each array of a list has random numbers along one axis, of which nobody says that they are many: steps of a schedule, and no data."""
+    made, module = (held.element.node, held.element.module) if held.element is not None else (None, None)
+    if module is None or not isinstance(made, cst.Call) or names.last_name(made.func) not in DRAWS:
+        return False
+    size = allocated(made, evaluator_of(project), evaluator_of(project).calls.plain_frame(module, module.walk.scope_at(made)))
+    return size is not None and len(size.dimensions) == 1 and (size.exact is None or size.exact < project.settings.small_bytes)
 
 
 def _counts_only(project: Project, module: Module, loop: cst.CSTNode | None) -> bool:
