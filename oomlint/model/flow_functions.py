@@ -12,7 +12,8 @@ from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, Output, State, joined
 from oomlint.model.tensor_state import NOWHERE, PLAIN, UNKNOWN, Graph, Mode, TensorState, ValueKind, join_all, pack, tags_of
 from oomlint.model.values import Bound, Const, Frame, Instance
-from oomlint.syntax.nodes import block_of, constant_key
+from oomlint.scout.telling_names import MODES
+from oomlint.syntax.nodes import block_of, constant_key, descend, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,9 @@ class FlowFunctions(FlowLibraries):
         cls = method.this.cls if method.this is not None else None
         switches = self._switches(method, call, given) if call is not None and not arguments.has_stars(call) else None
         bound = Bound(tuple(call.args), self.act.frame, call) if call is not None and switches is not None else None
-        key = (method.scope, cls, mode, shape, switches)
+        frame = Frame(method.module, method.scope, (bound,) if bound is not None else None, method.this)
+        flags = self._flags(method, frame)
+        key = (method.scope, cls, mode, shape, switches, frozenset(flags.items()))
         if key in self.known.outputs:
             return self.known.outputs[key]
         self.known.outputs.assume(key, Output())  # a module that calls itself
@@ -108,8 +111,8 @@ class FlowFunctions(FlowLibraries):
             return Output()
         inner = type(self)(self.evaluator, self.gradients, self.loader_of, self.known)
         inner.recording = False
-        frame = Frame(method.module, method.scope, (bound,) if bound is not None else None, method.this)
         inner.act = Activation(0, frame, (), ())
+        inner.act.decided.update(flags)
         own = names.self_name(method.scope)
         inner.act.params = {name: held.having(home=NOWHERE, tags=frozenset(), sources=frozenset()) for name, held in given.items()}
         inner.act.this = inner.act.path(own or "self")
@@ -128,6 +131,16 @@ class FlowFunctions(FlowLibraries):
         off = inner.modes == {Mode.OFF} or self._is_switched_off(method, frame)
         output = self.known.outputs[key] = Output(found, off and found is not None and found.carries is Graph.NO)
         return output
+
+    def _flags(self, method: FunctionRef, frame: Frame) -> dict[cst.CSTNode, frozenset[bool]]:
+        """What the constructor has set that a method tests which may switch gradients off: ``if self.frozen: with torch.no_grad():``."""
+        own, nodes = names.self_name(method.scope), list(method.scope.nodes(inner=False))
+        if method.this is None or own is None or not any(isinstance(node, cst.Name) and node.value in MODES for node in nodes):
+            return {}
+        tests = [test for node in nodes for test in _tests(node)]
+        asked = (part for test in tests for part in (test, *descend(test)) if is_attribute_of(part, own))
+        told = ((part, frozenset(verdict for verdict, _, _ in self.evaluator.truth(part, frame))) for part in asked)
+        return {part: verdicts for part, verdicts in told if len(verdicts) == 1}
 
     def _switches(self, method: FunctionRef, call: cst.Call, given: dict[str, TensorState]) -> frozenset[tuple[str, object]]:
         """What the arguments of a call are that are no tensors, by parameter: tests of the method come out by them."""
@@ -164,6 +177,11 @@ class FlowFunctions(FlowLibraries):
                 return here
             here = here.outer
         return None
+
+
+def _tests(node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """The test of an ``if``, the context managers of a ``with``."""
+    return [node.test] if isinstance(node, cst.If) else [item.item for item in node.items] if isinstance(node, cst.With) else []
 
 
 def record_of(made: cst.Call, node: cst.Call, args: list[TensorState]) -> TensorState:
