@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import WRAPPERS
-from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, evaluator_of, loaders_of
+from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, Loaders, evaluator_of, loaders_of
 from oomlint.model import names
 from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unknown
 from oomlint.scout.telling_names import LOADER_NAME
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _EPOCH = re.compile(r"(?<!per_)epoch", re.IGNORECASE)
+_MOST_CALLERS = 4
 
 
 class LoaderLike(Struct, frozen=True):
@@ -54,14 +55,14 @@ def loader_like(project: Project, node: cst.BaseExpression, module: Module, scop
     code = _plain_name(node)
     named = LOADER_NAME.search(code) is not None
     # Who calls the function matters only where the name lets one think of a loader; to look for callers is not cheap.
-    frames = evaluator.calls.frames(module, scope, most=4) if named else [evaluator.calls.plain_frame(module, scope)]
+    frames = evaluator.calls.frames(module, scope, most=_MOST_CALLERS) if named else [evaluator.calls.plain_frame(module, scope)]
     for frame in frames:
         unknown = False
         for alt in evaluator.values(node, frame):
             value = alt.value
             if isinstance(value, ExternalCall) and names.canonical(value.name) in LOADER_CLASSES:
                 loader = next((x for x in loaders.of(value.frame.module) if x.call is value.call), None)
-                workers = tuple(loaders.workers(loader, value.frame)) if loader is not None else ()
+                workers = _workers(loaders, loader, value.frame) if loader is not None else ()
                 return LoaderLike(code, known=True, loader=loader, frame=value.frame, workers=workers)
             if isinstance(value, Instance) and evaluator.derives(value.cls, *LOADER_CLASSES):
                 return LoaderLike(code, known=True, loader=None, frame=frame, workers=())
@@ -72,6 +73,15 @@ def loader_like(project: Project, node: cst.BaseExpression, module: Module, scop
         if unknown and named:
             return LoaderLike(code, known=False, loader=None, frame=frame, workers=())
     return None
+
+
+def _workers(loaders: Loaders, loader: Loader, frame: Frame) -> tuple[Alternative, ...]:
+    """How many workers a loader has; where a parameter says it, all that the callers give."""
+    found = loaders.workers(loader, frame)
+    if frame.bound is None and any(isinstance(alt.value, Unknown) for alt in found):
+        frames = loaders.evaluator.calls.frames(frame.module, frame.scope, most=_MOST_CALLERS)
+        found = [alt for outer in frames for alt in loaders.workers(loader, outer)]
+    return tuple(found)
 
 
 def _plain_name(node: cst.BaseExpression) -> str:
