@@ -29,6 +29,7 @@ _VIEWS: Final = frozenset({"view", "reshape"})
 _JOINS: Final = frozenset({"cat", "concat", "concatenate"})
 _PADS: Final = frozenset({"pad", "pad_sequence"})
 _ONE: Final = frozenset({"int", "float"})
+_COUNTS: Final = frozenset({"range"})
 _MAKES_PICTURE: Final = PICTURE_OF_ARRAY.rpartition(".")[2]
 
 
@@ -131,6 +132,8 @@ def of_use(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 
 def _indexed(module: Module, scope: Scope, node: cst.Subscript, depth: int) -> Axes:
     """An index of two parts counts axes where it cuts one that is no table's column: at a bound that is computed, or from the end."""
     parts = [one.slice for one in node.slice if not (isinstance(one.slice, cst.Index) and _adds_axis(one.slice.value))]
+    if len(parts) == ROWS and isinstance(parts[0], cst.Slice) and not _cuts(parts[0]) and _unpacks_numbers(module, scope, node):
+        return Axes(single=True)  # `rows, columns = x[:, i]`: a few numbers for each
     if len(parts) > 1:
         cut = any(isinstance(part, cst.Slice) and _cuts(part) for part in parts[1:])
         return Axes(len(parts)) if cut or len(parts) > ROWS else NONE
@@ -143,7 +146,7 @@ def _indexed(module: Module, scope: Scope, node: cst.Subscript, depth: int) -> A
     if not isinstance(first, cst.Index) or isinstance(first.value, cst.BaseNumber | cst.BaseString | cst.Tuple):
         return NONE
     row = of_use(module, scope, node, depth)
-    return Axes(single=True) if _is_number(module, node) else row.outer
+    return Axes(single=True) if _is_number(module, scope, node) else row.outer
 
 
 def _adds_axis(node: cst.BaseExpression) -> bool:
@@ -155,13 +158,40 @@ def _cuts(part: cst.Slice) -> bool:
     return any(not isinstance(bound, cst.BaseNumber) for bound in bounds)
 
 
-def _is_number(module: Module, node: cst.Subscript) -> bool:
-    """Whether a row is taken for one number: ``x[i].item()``, ``int(x[i])``."""
+def _is_number(module: Module, scope: Scope, node: cst.Subscript) -> bool:
+    """Whether a row is taken for one number: ``x[i].item()``, ``int(x[i])``, ``count = x[i]`` and ``y[:count]`` then."""
     parent = module.walk.parents.get(node)
     if isinstance(parent, cst.Attribute):
         return parent.attr.value == "item"
+    if isinstance(parent, cst.Assign) and parent.value is node and isinstance(parent.targets[0].target, cst.Name):
+        return _counts_with(module, scope, parent.targets[0].target)
+    return _is_given(module, node, _ONE) or _is_count(module, node)
+
+
+def _unpacks_numbers(module: Module, scope: Scope, node: cst.Subscript) -> bool:
+    """Whether the parts of a value get names of their own, one of which is taken for a number."""
+    parent = module.walk.parents.get(node)
+    target = parent.targets[0].target if isinstance(parent, cst.Assign) and parent.value is node else None
+    found = [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+    return all(isinstance(one, cst.Name) for one in found) and any(isinstance(one, cst.Name) and _counts_with(module, scope, one) for one in found)
+
+
+def _counts_with(module: Module, scope: Scope, name: cst.Name) -> bool:
+    """Whether a name that is bound once stands where only a number can."""
+    bound = [effect for effect in scope.effects.get(name.value, ()) if not effect.path]
+    same = (node for node in scope.nodes() if isinstance(node, cst.Name) and node.value == name.value)
+    return len(bound) == 1 and any(_is_count(module, node) for node in same)
+
+
+def _is_count(module: Module, node: cst.BaseExpression) -> bool:
+    """Whether an expression is a bound of a slice, or what ``range`` is given: of an array, that is one number, and of a list no text."""
+    return isinstance(module.walk.parents.get(node), cst.Slice) or _is_given(module, node, _COUNTS)
+
+
+def _is_given(module: Module, node: cst.BaseExpression, functions: frozenset[str]) -> bool:
+    parent = module.walk.parents.get(node)
     call = module.walk.parents.get(parent) if isinstance(parent, cst.Arg) else None
-    return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value in _ONE and len(call.args) == 1
+    return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value in functions and len(call.args) == 1
 
 
 def _asked(module: Module, scope: Scope, node: cst.Attribute, depth: int) -> Axes:
