@@ -203,6 +203,52 @@ def test_a_few_workers_copy_little_of_records_that_stand_beside_files(wave: str,
     assert only(check(tmp_path, {"train.py": text}, "OOM110")).severity == severity
 
 
+CALLS = """
+import json
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Calls(Dataset):
+    def __init__(self, path):
+        self.calls = [[one["file"], one["words"]] for one in json.load(open(path))]
+
+    def __len__(self):
+        return len(self.calls)
+
+    def __getitem__(self, index):
+        return self.calls[index]
+
+
+def together(rows):
+    return torch.stack([READ for row in rows])
+
+
+class CallLoader(DataLoader):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.collate_fn = together
+
+
+loader = MADE
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "made", "severity"),
+    [
+        ("torch.from_numpy(np.load(row[0]))", 'DataLoader(Calls("calls.json"), num_workers=2, collate_fn=together)', "note"),
+        ("torch.from_numpy(np.load(row[0]))", 'CallLoader(Calls("calls.json"), num_workers=2)', "note"),
+        ("torch.from_numpy(np.load(row[0]))", 'CallLoader(Calls("calls.json"), num_workers=4)', "warning"),
+        ("torch.tensor(len(row[1]))", 'CallLoader(Calls("calls.json"), num_workers=2)', "warning"),
+    ],
+)
+def test_records_whose_files_are_read_as_they_are_put_together_stand_beside_files(read: str, made: str, severity: str, tmp_path: Path) -> None:
+    text = CALLS.replace("READ", read).replace("MADE", made)
+    assert only(check(tmp_path, {"train.py": text}, "OOM110")).severity == severity
+
+
 @pytest.mark.parametrize(
     ("made", "more", "severity"),
     [("", "", "note"), ("", ", persistent_workers=True", "warning"), ("dataset = Songs('songs.json')", "", "warning")],

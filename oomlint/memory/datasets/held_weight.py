@@ -8,12 +8,15 @@ from msgspec.structs import replace
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
+from oomlint.memory.datasets.sample_body import SampleBody
 from oomlint.memory.datasets.sample_uses import holds_containers, is_looked_into, is_numpy
 from oomlint.memory.datasets.samples import held_bytes
 from oomlint.memory.facts import items_of
+from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import IN_MEMORY, PAYLOAD, Form, PayloadKind
 from oomlint.memory.shared.seen_axes import ROWS
+from oomlint.model.values import ClassRef, FunctionRef, Instance
 
 if TYPE_CHECKING:
     from oomlint.config import Settings
@@ -101,10 +104,21 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
 
 
-def is_aside(holding: Holding, dataset: Dataset) -> bool:
+def is_aside(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     """Whether records of unknown number describe samples that are read from files: what a few workers copy of them is little beside those."""
     content = holding.content
-    return dataset.opens_files and content.count is None and not content.size.known and content.form is not Form.ANNOTATIONS
+    of_files = content.count is None and not content.size.known and content.form is not Form.ANNOTATIONS
+    return of_files and (dataset.opens_files or _collates_files(dataset, loader))
+
+
+def _collates_files(dataset: Dataset, loader: Loader) -> bool:
+    """Whether the function that puts samples together reads their files: what the loader is given for it, or what its own class sets."""
+    loaders = loaders_of(loader.module.project)
+    found = loaders.argument(loader, "collate_fn", loaders.evaluator.calls.plain_frame(loader.module, loader.scope))
+    if loader.inherited and loader.scope.parent is not None:
+        found = [*found, *loaders.evaluator.attribute(Instance(ClassRef(loader.module, loader.scope.parent), None), "collate_fn", ())]
+    functions = [alt.value for alt in found if isinstance(alt.value, FunctionRef)]
+    return dataset.instance is not None and any(SampleBody(loaders.evaluator, dataset.instance, function).reads_files for function in functions)
 
 
 def is_beside(content: Content, dataset: Dataset, name: str, evaluator: Questions) -> bool:

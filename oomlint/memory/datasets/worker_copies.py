@@ -280,7 +280,7 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     copied = [h for h in copied if not may_hold_arrays(h.content) or h not in arrays]
     headers = [h for h in arrays if h.content.kind is PayloadKind.BLOB and not methods.only_pickles]  # what is large in it stays shared
     few = 0 < _many(workers) < settings.workers_over_memory
-    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader) or (few and is_aside(h, dataset))] + [
+    light = [h for h in copied if h in headers or is_light(h, owner_of(dataset, h), loader) or (few and is_aside(h, dataset, loader))] + [
         h for h in held if h.read and h.content.kind is PayloadKind.PATHS
     ]
     heavy = [h for h in copied if h not in light]
