@@ -1017,3 +1017,40 @@ def test_what_each_rank_holds_is_multiplied_by_the_ranks(tmp_path: Path) -> None
     assert by_both.weight == Weight(Consequence.MULTIPLIED, Resource.ARRAYS, rows, (Factor(Multiplier.WORKERS, 8), Factor(Multiplier.RANKS, 4)))
     assert by_both.weight.total == 16 << 30
     assert by_both.message.endswith("; about 512.0 MiB each; again on each of 4 ranks")
+
+
+MIDDLE = """
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset
+
+
+class Scans(Dataset):
+    def __init__(self, root, count):
+        self.root, self.count = root, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.from_numpy(np.load(f"{self.root}/{index}.npy"))
+
+    def drawn(self, number):
+        return Subset(self, np.random.randint(0, self.count, number).tolist())
+
+
+def middle(scans):
+    loader = DataLoader(READ, batch_size=4, num_workers=2)
+    kept = []
+    for scan in loader:
+        kept.append(scan)
+    return torch.cat(kept).median()
+
+
+print(middle(Scans("scans", 40_000)))
+"""
+
+
+@pytest.mark.parametrize(("read", "severity"), [("scans", "error"), ("scans.drawn(256)", "warning")])
+def test_descriptors_of_picked_samples_need_not_run_out(read: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": MIDDLE.replace("READ", read)}, "OOM207")).severity == severity

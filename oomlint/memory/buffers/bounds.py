@@ -30,6 +30,7 @@ _TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
     cst.GreaterThan: cst.LessThan,
     cst.GreaterThanEqual: cst.LessThanEqual,
 }
+_MOST_CALLERS: Final = 4
 _SUBSET: Final = "torch.utils.data.Subset"
 _FEW: Final = 256  # samples
 
@@ -106,6 +107,17 @@ def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
                 if rows is not None:
                     return rows <= _FEW and value.frame.scope is loop.scope
     return False
+
+
+def picked_samples(loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether the loader reads a part of a dataset that somebody has picked by indices, of which nobody knows how many there are."""
+    like = loop.loader
+    given = like.loader.explicit("dataset") if isinstance(like, LoaderLike) and like.loader is not None else None
+    if given is None or not isinstance(like, LoaderLike):
+        return False
+    frames = [like.frame] if like.frame.bound is not None else evaluator.calls.frames(like.frame.module, like.frame.scope, most=_MOST_CALLERS)
+    found = [alt for frame in frames for alt in evaluator.values(given.value, frame)]
+    return bool(found) and all(isinstance(alt.value, ExternalCall) and names.canonical(alt.value.name) == _SUBSET for alt in found)
 
 
 def _picks_few(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:

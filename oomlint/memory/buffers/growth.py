@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Severity
 from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
-from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, stops
+from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, picked_samples, stops
 from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, thrown_away, used_as_tensor, used_on_device
 from oomlint.memory.buffers.carried import MANY, keeps_each_state, states_kept
 from oomlint.memory.buffers.collated import gives_tensor
@@ -347,9 +347,10 @@ class Buffers:
         if not tensor and not (store.expression is not None and gives_tensor(self.project, inside, store.expression)):
             return None
         like = loop.loader
-        if not isinstance(like, LoaderLike):
+        if not isinstance(like, LoaderLike) or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
             return None
-        known = like.known and bool(like.workers) and all(isinstance(alt.value, Const) and alt.value.value not in {0, None} for alt in like.workers)
+        counted = like.known and bool(like.workers) and all(isinstance(alt.value, Const) and alt.value.value not in {0, None} for alt in like.workers)
+        known = counted and not picked_samples(loop, self.runs.evaluator)  # of as few as may be, descriptors need not run out
         severity = Severity.ERROR if known else Severity.WARNING
         return Growth("OOM207", severity, Confidence.HIGH if known else Confidence.MEDIUM, node, loop, (store,), record)
 
