@@ -132,7 +132,7 @@ class FlowFunctions(FlowLibraries):
         output = self.known.outputs[key] = Output(found, off and found is not None and found.carries is Graph.NO)
         return output
 
-    def _flags(self, method: FunctionRef, frame: Frame) -> dict[cst.CSTNode, frozenset[bool]]:
+    def _flags(self, method: FunctionRef, frame: Frame) -> dict[object, frozenset[bool]]:
         """What the constructor has set that a method tests which may switch gradients off: ``if self.frozen: with torch.no_grad():``."""
         own, nodes = names.self_name(method.scope), list(method.scope.nodes(inner=False))
         if method.this is None or own is None or not any(isinstance(node, cst.Name) and node.value in MODES for node in nodes):
