@@ -26,8 +26,9 @@ class KeepsLoaderTensors(Rule):
     Checks for a loop over a `DataLoader` with workers that stores a batch, a part of it or a view of it beyond the step: `labels.append(y)`,
     `y.numpy()`, `y.cpu()`, `y.detach().cpu()`, `y[0]`, `batch["label"].view(-1)`, `np.asarray(y)`.
 
-    It is an error where the loader has workers, and a warning where their number is not known. What makes a copy says nothing: `y.to(device)`
-    on another device, `pin_memory=True`, `.clone()`, `.tolist()`, `.item()`, `np.array(y)`. Nor does a loader without workers.
+    It is an error where the loader has workers, and a warning where their number is not known, or where it reads a `Subset` of samples that are
+    picked by indices. What makes a copy says nothing: `y.to(device)` on another device, `pin_memory=True`, `.clone()`, `.tolist()`, `.item()`,
+    `np.array(y)`. Nor does a loader without workers, or one of a few samples.
 
     ## Why is this bad
 
