@@ -20,16 +20,19 @@ def stands_in_for_missing(owner: Scope, attribute: str) -> bool:
 
 
 def _has_entry_for_missing(method: Scope, table: str) -> bool:
-    asked = fallback = False
+    """Whether a method asks for a key that it was given, and takes an entry that it names; one that fills the table asks what is in it already."""
+    asked = fallback = filled = False
     for node in method.nodes():
-        if isinstance(node, cst.ComparisonTarget) and isinstance(node.operator, cst.In | cst.NotIn):
-            asked = asked or names.dotted(node.comparator) == table
+        if isinstance(node, cst.Comparison) and not isinstance(node.left, cst.SimpleString):  # else it asks which columns there are
+            asked = asked or any(isinstance(one.operator, cst.In | cst.NotIn) and names.dotted(one.comparator) == table for one in node.comparisons)
         elif isinstance(node, cst.Subscript) and names.dotted(node.value) == table:
             index = node.slice[0].slice
             fallback = fallback or (isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString))
+        elif isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript) and names.dotted(node.target.value) == table:
+            filled = True
         elif isinstance(node, cst.Call) and names.dotted(node.func) == f"{table}.get" and _gives_default(node):
             return True
-    return asked and fallback
+    return asked and fallback and not filled
 
 
 def _gives_default(call: cst.Call) -> bool:
