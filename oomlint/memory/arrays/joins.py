@@ -295,8 +295,9 @@ def _is_there(element: cst.BaseExpression) -> bool:
 
 
 def joined(load: Load) -> bool:
-    """Whether a list of it becomes one array in the same module: that is where the finding is."""
-    return any(done.does is DataTransform.JOINS and done.module is load.module for keeper in load.keepers for done in keeper.passed)
+    """Whether a list of it becomes one array in the same module, in code that runs once: that is where the finding is."""
+    done = (one for keeper in load.keepers for one in keeper.passed if one.does is DataTransform.JOINS and one.module is load.module)
+    return any(not kept_of(load.module.project).repeats(one.module, one.node) for one in done)
 
 
 def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) -> bool:
