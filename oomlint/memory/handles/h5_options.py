@@ -6,46 +6,41 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import arguments
 from oomlint.model.values import is_usual
 
 if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Project
-    from oomlint.model.values import Alternative
+    from oomlint.model.values import Alternative, Frame
 
 LARGE_CACHE: Final = 64_000_000  # bytes; the default of HDF5 2.0 is 8 MiB, of earlier versions 1 MiB
 
 
-def _option(opening: Opening, project: Project, name: str) -> object:
-    """A keyword of the opening call, where it is one constant."""
+def _given(opening: Opening, project: Project, name: str, frame: Frame) -> list[Alternative]:
+    """What a keyword of the opening call may be, by itself or in what is spread into the call."""
     evaluator = evaluator_of(project)
-    frame = evaluator.calls.plain_frame(opening.module, opening.scope)
     found: list[Alternative] = []
     for arg in opening.call.args:
         if arg.keyword is not None and arg.keyword.value == name:
-            found = evaluator.values(arg.value, frame)
-            break
+            return evaluator.values(arg.value, frame)
         if arg.star == "**":
             found = evaluator.access(arg.value, (("item", name),), frame)
-    known = {alt.const for alt in found if isinstance(alt.const, str | int)}
-    return known.pop() if len(known) == 1 else None
+    return found
 
 
 def in_core(opening: Opening, project: Project) -> bool:
     """Whether the whole file is read into memory when it is opened: always, or where options have their defaults."""
     if opening.kind is not Opens.H5 or not opening.reads_only:
         return False
-    return _option(opening, project, "driver") == "core" or any(alt.const == "core" and is_usual(alt.picks) for alt in _drivers(opening, project))
+    return any(alt.const == "core" and is_usual(alt.picks) for alt in _drivers(opening, project))
 
 
 def _drivers(opening: Opening, project: Project) -> list[Alternative]:
     """What the driver may be, by all who call the code that opens the file."""
-    evaluator = evaluator_of(project)
-    given = arguments.named(opening.call, "driver")
-    if opening.kind is not Opens.H5 or given is None:
+    if opening.kind is not Opens.H5:
         return []
-    return [alt for frame in evaluator.calls.frames(opening.module, opening.scope) for alt in evaluator.values(given, frame)]
+    frames = evaluator_of(project).calls.frames(opening.module, opening.scope)
+    return [alt for frame in frames for alt in _given(opening, project, "driver", frame)]
 
 
 def driver_chosen(opening: Opening, project: Project) -> bool:
@@ -57,5 +52,7 @@ def chunk_cache(opening: Opening, project: Project) -> int | None:
     """Bytes of the chunk cache of each object of the file, where they are given and large."""
     if opening.kind is not Opens.H5:
         return None
-    given = _option(opening, project, "rdcc_nbytes")
+    frame = evaluator_of(project).calls.plain_frame(opening.module, opening.scope)
+    known = {alt.const for alt in _given(opening, project, "rdcc_nbytes", frame) if isinstance(alt.const, str | int)}
+    given = known.pop() if len(known) == 1 else None
     return given if isinstance(given, int) and given >= LARGE_CACHE else None
