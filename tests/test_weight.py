@@ -44,6 +44,30 @@ def test_a_number_of_workers_that_the_code_states_is_a_note(count: str, severity
     assert only(check(tmp_path, {"train.py": text}, "OOM120")).severity == severity
 
 
+IN_CORE = """\
+import h5py
+from torch.utils.data import DataLoader, Dataset
+
+class Clips(Dataset):
+    def __init__(self, path):
+        self.file = h5py.File(path, "r", driver="core")
+
+    def __len__(self):
+        return len(self.file["frames"])
+
+    def __getitem__(self, index):
+        return self.file["frames"][index]
+
+loader = DataLoader(Clips("clips.h5"), num_workers=WORKERS)
+"""
+
+
+@pytest.mark.parametrize(("workers", "consequence"), [("0", Consequence.ONCE), ("4", Consequence.MULTIPLIED)])
+def test_a_whole_file_in_memory_is_a_warning_however_many_processes_have_it(workers: str, consequence: Consequence, tmp_path: Path) -> None:
+    found = only(check(tmp_path, {"train.py": IN_CORE.replace("WORKERS", workers)}, "OOM309"))
+    assert (found.severity, found.weight and found.weight.consequence) == ("warning", consequence)
+
+
 SCENES = """\
 import os
 import numpy as np

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class OversizedChunkCache(Rule):
-    """A large HDF5 cache is filled in every worker.
+    """A whole HDF5 file is in memory, or a large cache of it in every worker.
 
     ## What it does
 
-    Checks for `h5py.File(...)` with `rdcc_nbytes` of 64 MiB or more, or with `driver="core"`, in a dataset whose loaders have workers or may have
-    them. Files that one function opens whole for one class are one finding.
+    Checks for `h5py.File(...)` with `driver="core"` that a dataset keeps, and with `rdcc_nbytes` of 64 MiB or more in one whose loaders have workers or
+    may have them. Files that one function opens whole for one class are one finding.
 
-    It is silent where there are no workers, where the file is written, with `driver="core", backing_store=False` for a file that is only made in
-    memory, and about `rdcc_nbytes` where only the file is kept: the cache of an object that is looked up for each sample goes with it.
+    It is silent where the file is written, and with `driver="core", backing_store=False` for a file that is only made in memory. About `rdcc_nbytes` it is
+    silent where there are no workers, and where only the file is kept: the cache of an object that is looked up for each sample goes with it.
 
     ## Why is this bad
 
@@ -41,8 +41,8 @@ class OversizedChunkCache(Rule):
     | `rdcc_nbytes=256 * 2**20`, `file["x"]` looked up for each row | +1 MiB | +2 MiB: the cache goes with the object |
     | `driver="core"` | +287 MiB | +295 MiB |
 
-    All of it is there once for each worker that opens the file. A core file that is opened before a fork is shared, but it cannot be sent to workers
-    under spawn and forkserver, where every worker has to open and read it again.
+    All of it is there once for each process that opens the file, the main process among them. A core file that is opened before a fork is shared, but it
+    cannot be sent to workers under spawn and forkserver, where every worker has to open and read it again.
 
     A chunk cache helps where neighbouring samples come from the same chunk. Under a shuffling sampler they do not, and the cache holds chunks that no one
     asks for again.
@@ -126,6 +126,6 @@ class OversizedChunkCache(Rule):
     measured_as = Measurement(dataset=(DatasetSign.CHUNK_CACHE,), command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.OWN_SIZE, Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the calls that open a file with a large cache, or whole into memory, for workers."""
+        """Yield the calls that open a file whole into memory, or with a large cache for workers."""
         for cache in held_in_memory(module, project):
-            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related, facts=cache.facts)
+            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related, facts=cache.facts, weighs=cache.weighs)

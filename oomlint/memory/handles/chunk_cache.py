@@ -1,4 +1,4 @@
-"""HDF5 files that are opened with a large cache, or whole into memory, where workers each have their own."""
+"""HDF5 files that are opened whole into memory, or with a large cache of which workers each have their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.amounts import readable
-from oomlint.finding import Confidence, Message, Place
+from oomlint.finding import Confidence, Consequence, Message, Place, Resource, Weighs
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.facts import class_fact, handle_facts, loader_fact, opening_fact
@@ -17,6 +17,7 @@ from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.h5_options import chunk_cache, in_core
 from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.memory.loaders.loader_calls import confidence_of
+from oomlint.memory.shared.array_bytes import commented
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Instance
 
@@ -30,21 +31,23 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _CORE: Final = '`driver="core"` reads the whole HDF5 file into memory'
+_ONCE: Final = Weighs(Consequence.ONCE, Resource.HANDLE)
 _PLAIN: Final = 'open the file without `driver="core"`, and read each sample from disk'
 
 
 class ChunkCacheOpening(Struct, frozen=True):
-    """One opening that costs memory in each worker."""
+    """One opening that costs memory, most often in each worker."""
 
     place: Place
     message: Message
     confidence: Confidence
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
+    weighs: Weighs | None = None  # where it is not what the rule says
 
 
 def held_in_memory(module: Module, project: Project) -> Iterator[ChunkCacheOpening]:
-    """Openings of the module with a large chunk cache or the core driver, in a dataset that may have workers.
+    """Openings of the module with the core driver, in a dataset, or a large chunk cache, in one that may have workers.
 
     Files that one function opens for one class, each with the core driver, are one finding.
     """
@@ -67,7 +70,7 @@ def _openings(module: Module, project: Project) -> Iterator[tuple[object, ChunkC
     for opening in openings_of(project).of(module):
         if opening.kind is not Opens.H5:
             continue
-        core, size = in_core(opening, project), chunk_cache(opening, project)
+        core, size = in_core(opening, project) and not _said_small(opening, project), chunk_cache(opening, project)
         if not core and size is None:
             continue
         handle = kept.get(opening.call)
@@ -86,19 +89,28 @@ def _openings(module: Module, project: Project) -> Iterator[tuple[object, ChunkC
                 facts = (opening_fact(opening, size, in_core=core), class_fact(cls))
                 yield None, ChunkCacheOpening(module.place(opening.call), message, Confidence.HIGH, (), facts)
             continue
-        if handle.readers.alone or (not core and not handle.objects):
+        if not core and (handle.readers.alone or not handle.objects):
             continue
         message = _whole(handle) if core or size is None else _cache(handle, size)
         place = module.place(opening.call)
         confidence = confidence_of(handle.doubt + (0 if handle.readers.helped is not None else 1))
         key = (opening.scope, handle.owner) if core else None
-        yield key, ChunkCacheOpening(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
+        weighs = _ONCE if handle.readers.alone else None
+        yield key, ChunkCacheOpening(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core), weighs)
+
+
+def _said_small(opening: Opening, project: Project) -> bool:
+    """Whether the comment behind it says that what the file holds is too small to speak of."""
+    size = commented(opening.module, opening.call)
+    return size is not None and size.exact is not None and size.exact < project.settings.small_bytes
 
 
 def _whole(handle: Handle) -> Message:
     who = f"`{handle.owner.scope.name}.{handle.attribute}`"
     pickled = handle.readers.pickled
-    if not handle.at_first:
+    if handle.readers.alone:
+        how = f"{who} keeps all of it for as long as the dataset is there"
+    elif not handle.at_first:
         how = f"each of {handle.readers.workers} opens it, and {who} keeps it"
     elif handle.spared or not pickled:
         how = f"{who} keeps it in every process that opens the file"
