@@ -192,14 +192,20 @@ class ReadersOf:
                         yield DatasetReader(loader, use.frame, one.instance, workers, methods)
 
     def is_dataset(self, cls: ClassRef) -> bool:
-        """Whether a loader reads objects of the class: by what it derives from, or because one is seen to."""
+        """Whether a loader reads objects of the class: by what it derives from, or because one is seen to, of it or of another class of its kind.
+
+        A base of the project that has samples, of which a loader reads another class, says as much as one of torch.
+        """
         for base in self.evaluator.lineage(cls):
             if isinstance(base, External):
                 library, _, name = base.name.rpartition(".")
                 if base.name in _OWN_BASES or (name.endswith("Dataset") and library.partition(".")[0] not in _OTHER_LIBRARIES):
                     return True
-        has = {scope.name for base in self.evaluator.lineage(cls) if isinstance(base, ClassRef) for scope in base.scope.children}
-        return ({"__getitem__", "__len__"} <= has or "__iter__" in has) and bool(self.of(cls).readings)
+        lineage = [base for base in self.evaluator.lineage(cls) if isinstance(base, ClassRef)]
+        has = {scope.name for base in lineage for scope in base.scope.children}
+        if not ({"__getitem__", "__len__"} <= has or "__iter__" in has):
+            return False
+        return any(self.of(base).readings for base in lineage if base == cls or base.scope.child("__getitem__") is not None)
 
 
 def _flat(dataset: Dataset) -> list[Dataset]:
