@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _GROWING = frozenset({"append", "extend", "augment"})
 _SETTING = frozenset({"assign", "setdefault", "update"})
 _MANY_AT_ONCE = frozenset({"extend", "augment", "update"})
+_PUTS_ONE = frozenset({"append", "add", "appendleft"})
 
 
 _WORDS: dict[type, str] = {
@@ -211,6 +212,9 @@ class Containers:
             if one.form is Form.FIELD and len(deeper) > 1:
                 return NOTHING  # one of several containers under names: which of them is taken out, nobody follows
             return self.container("list", one, None, frame.module, effect.node)
+        put = _put_at_once(effect, frame) if effect.kind == "setdefault" else None
+        if put is not None:
+            return self.container("list", self.contents.of(put.args[0].value, frame), None, frame.module, put)
         content = self.contents.of(effect.value, frame)
         if effect.kind in _MANY_AT_ONCE:
             if isinstance(effect.value, cst.List | cst.Tuple) and effect.value.elements:
@@ -368,6 +372,14 @@ def _came_before(effect: Effect, where: Frame, node: cst.CSTNode, frame: Frame) 
         and effect.statement is not bound
         and not any(one in again for one in _until(where, effect.statement))
     )
+
+
+def _put_at_once(effect: Effect, frame: Frame) -> cst.Call | None:
+    """The call that puts something into the container that a key has by then: ``x.setdefault(key, []).append(one)``."""
+    parents = frame.module.walk.parents
+    method = parents.get(effect.node)
+    call = parents.get(method) if isinstance(method, cst.Attribute) and method.attr.value in _PUTS_ONE else None
+    return call if isinstance(call, cst.Call) and call.func is method and len(call.args) == 1 else None
 
 
 def _limit_of(test: cst.BaseExpression) -> cst.BaseExpression | None:
