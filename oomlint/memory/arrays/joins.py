@@ -295,9 +295,17 @@ def _is_there(element: cst.BaseExpression) -> bool:
 
 
 def joined(load: Load) -> bool:
-    """Whether a list of it becomes one array in the same module, in code that runs once: that is where the finding is."""
-    done = (one for keeper in load.keepers for one in keeper.passed if one.does is DataTransform.JOINS and one.module is load.module)
-    return any(not kept_of(load.module.project).repeats(one.module, one.node) for one in done)
+    """Whether a list of it becomes one array in the same module: that is where the finding is, or what a round reads is gone with it."""
+    walk = load.module.walk
+    done = [one.node for keeper in load.keepers for one in keeper.passed if one.does is DataTransform.JOINS and one.module is load.module]
+    own = [node for node in done if walk.scope_at(node) is load.scope]
+    return any(not _column_by_column(load, node) for node in own) if own else bool(done)
+
+
+def _column_by_column(load: Load, join: cst.CSTNode) -> bool:
+    """Whether the rounds of a loop behind the one that reads make one array each: of one of the lists that hold all that was read."""
+    loop = kept_of(load.module.project).gathering(load.module, join)
+    return loop is not None and loop not in load.module.walk.ancestors(load.node)
 
 
 def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) -> bool:
