@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.api_names import PUTS_IN, WRAPPERS
 from oomlint.memory.facts import items_of
-from oomlint.memory.shared.content_kinds import PayloadKind
+from oomlint.memory.shared.content_kinds import Form, PayloadKind
 from oomlint.model import names
 from oomlint.syntax.nodes import is_attribute_of, names_in
 
@@ -44,7 +44,10 @@ def _each(content: Content) -> int:
     if _refers(content):
         return 0
     if content.element is not None and _is_row(content.element):
-        return _one(content.element)
+        # What a dictionary has in a list under a key is of several samples: as much as a record, unless it is references.
+        return max(_one(content.element), _RECORD if content.words.startswith("a dict") and not _refers(content.element) else 0)
+    if content.element is not None and content.element.form is Form.FIELD:  # a text, or a list of such
+        return _LIST + _INNER * (_REFERENCE + _STRING)
     return _RECORD if _is_record(content) else _one(content.element) if content.element is not None else _flat(content)
 
 
