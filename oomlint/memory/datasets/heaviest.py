@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SAMPLES: Final = 100_000
 _INNER: Final = 8
 _NESTED: Final = 2  # loops around what puts one object in again and again
-_ROWS: Final = ("a list", "a tuple")
+_ROWS: Final = frozenset({Form.LIST, Form.TUPLE})
 _PLAIN: Final = frozenset({PayloadKind.UNKNOWN, PayloadKind.TEXT, PayloadKind.SCALAR, PayloadKind.PATHS})
 # Bytes of one object (CPython 3.11, `sys.getsizeof`, rounded): a list or tuple without its elements, a reference, a number, a short string, and a
 # dictionary with texts, as a line of a file has one.
@@ -45,7 +45,7 @@ def _each(content: Content) -> int:
         return 0
     if content.element is not None and _is_row(content.element):
         # What a dictionary has in a list under a key is of several samples: as much as a record, unless it is references.
-        return max(_one(content.element), _RECORD if content.words.startswith("a dict") and not _refers(content.element) else 0)
+        return max(_one(content.element), _RECORD if content.form is Form.DICT and not _refers(content.element) else 0)
     if content.element is not None and content.element.form is Form.FIELD:  # a text, or a list of such
         return _LIST + _INNER * (_REFERENCE + _STRING)
     return _RECORD if _is_record(content) else _one(content.element) if content.element is not None else _flat(content)
@@ -58,7 +58,7 @@ def _is_record(content: Content) -> bool:
 
 def _is_row(content: Content) -> bool:
     """Whether it is a list or tuple in a container, whatever is in it."""
-    return content.kind is PayloadKind.OBJECTS and content.element is not None and content.words.startswith(_ROWS)
+    return content.kind is PayloadKind.OBJECTS and content.element is not None and content.form in _ROWS
 
 
 def _one(content: Content) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _GROWING = frozenset({"append", "extend", "augment"})
 _SETTING = frozenset({"assign", "setdefault", "update"})
 _MANY_AT_ONCE = frozenset({"extend", "augment", "update"})
+_FORMS: dict[str, Form] = {"list": Form.LIST, "tuple": Form.TUPLE, "dict": Form.DICT}
 _PUTS_ONE = frozenset({"append", "add", "appendleft"})
 
 
@@ -137,7 +138,8 @@ class Containers:
             kind, words = inner, f"a {word} of {_plural(element.words)}"
         strings = kind is PayloadKind.OBJECTS and inner is PayloadKind.TEXT and element.form not in _FIELDS
         numbers = inner is PayloadKind.SCALAR and element.numbers
-        return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=element.dataset)
+        form, dataset = _FORMS.get(word), element.dataset
+        return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=dataset, form=form)
 
     def _is_record(self, value: Instance) -> bool:
         """Whether an object is one of a plain class: nothing that gives samples itself, no module, no transform."""

@@ -55,7 +55,9 @@ class Form(Enum):
     ARCHIVE = "an archive of arrays"
     CELL = "a value of a table"  # a string or a number: a Python object
     COLUMN = "a column of a table, or the names of all"
+    DICT = "a dictionary"
     FIELD = "a field of a record"  # of a JSON file: the same, or a container of such
+    LIST = "a list"
     NUMBERED_ROWS = "rows of a table, each behind its number"
     PICKLED = "objects of a pickle"
     RANGE = "numbers that are counted, and not kept"
@@ -64,6 +66,7 @@ class Form(Enum):
     ROWS = "rows of a table"
     TENSORS = "tensors of a file"
     TEXT_OF_FILE = "the text of a file"
+    TUPLE = "a tuple"
     WHOLE_HDF5 = "all of an array in an HDF5 file"
 
 
