@@ -43,7 +43,8 @@ class Net(nn.Module):
 model = Net()
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-data = TensorDataset(torch.randn(32, 4), torch.randint(3, (32,)))
+samples = sum(range(9)) - 4  # 32, which a check does not compute: of a known few, workers keep no descriptors that count
+data = TensorDataset(torch.randn(samples, 4), torch.randint(3, (samples,)))
 train_loader = DataLoader(data, batch_size=8, shuffle=True)
 val_loader = DataLoader(data, batch_size=8)
 worker_loader = DataLoader(data, batch_size=8, num_workers=2)
