@@ -662,6 +662,7 @@ def test_any_source_is_found_and_changed_alone(raw: str, data: st.DataObject) ->
         fixed[number] = text
         for start, end, content in reversed(wanted[number]):
             fixed[number] = fixed[number][:start] + content + fixed[number][end:]
+        fixed[number] = json.loads(json.dumps(fixed[number]))  # two halves of a character that come to stand side by side are one
     after = edited(raw, [], wanted)
     assert_only_sources_differ(raw, after, fixed)
     after.encode()
