@@ -29,7 +29,7 @@ class EagerDataset(Rule):
 
     Checks for a `Dataset` whose `__init__` reads the samples themselves and keeps them: a loop or a comprehension of `np.load`, `Image.open`,
     `cv2.imread`, `torch.load`, `pickle.load`, `nib.load`, `pd.read_csv` and the like, one file with all samples (`np.load("train.npy")`,
-    `dict(np.load("train.npz"))`, `pickle.load`), a corpus that is read line by line into lists. The read may be in a method or a function that
+    `dict(np.load("train.npz"))`, `pickle.load`), a text of which each sample is a line. The read may be in a method or a function that
     `__init__` calls, in another file, or in a factory that passes the result to the dataset. No `Dataset` is needed:
     an array that a training loop indexes itself or draws from (`random.choice`), that a generator of batches slices, or that a `Dataset` finds in
     a global variable is there as long; so are the decoded files that any other object of a project that trains keeps.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -12,23 +11,21 @@ from oomlint.api_names import WRAPPERS
 from oomlint.memory.arrays.joins import joined
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.load_messages import proven_small
-from oomlint.memory.arrays.loads import Load, arrays_of
+from oomlint.memory.arrays.loads import Load, arrays_of, has_a_text_each
 from oomlint.memory.arrays.padded import padded
 from oomlint.memory.arrays.torch_load import loaded
-from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import DECODERS, KnownRead
 from oomlint.model import names
-from oomlint.model.values import ClassRef, ExternalCall, Instance
+from oomlint.model.values import ClassRef, ExternalCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
 
-_CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
 _IN_MEMORY: Final = ("torch_geometric.data.InMemoryDataset", "torch_geometric.data.in_memory_dataset.InMemoryDataset")
 _THROUGH: Final = WRAPPERS | {"readlines", "splitlines", "list"}
 
@@ -42,8 +39,6 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     for load in arrays_of(project).files(module):
         if load.read is None or (load.read.kind is KnownRead.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
             continue
-        if load.read.kind is KnownRead.TEXT and _lists_files(load, project):
-            continue
         groups.setdefault(told_with(load), []).append(load)
     for group in groups.values():
         first, *others = _gravest_first(group)
@@ -54,14 +49,8 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
             words = f"`{name}` {each}"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
-    yield from _corpora(module, project)
+    yield from _lines(module, project)
     yield from padded(module, project)
-
-
-def _lists_files(load: Load, project: Project) -> bool:
-    """Whether the lines of a text are names of files: each sample is read from one."""
-    keeper = load.keeper
-    return keeper.owner is not None and names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project), records=True)
 
 
 def told_with(load: Load) -> tuple[object, ...]:
@@ -145,10 +134,8 @@ def _restores(load: Load, project: Project) -> bool:
     return any(loaded(site.module, site.scope, site.call).restores for site in evaluator_of(project).calls.sites(load.module, load.scope))
 
 
-def _corpora(module: Module, project: Project) -> Iterator[Load]:
-    """Text corpora that a dataset keeps line by line."""
-    if _CORPUS.search(module.words) is None:
-        return
+def _lines(module: Module, project: Project) -> Iterator[Load]:
+    """Files of text of which a dataset keeps a line for each sample, and not the name of its file."""
     evaluator = evaluator_of(project)
     kept = kept_of(project)
     for scope in module.walk.scopes:
@@ -168,9 +155,9 @@ def _corpora(module: Module, project: Project) -> Iterator[Load]:
                 else:
                     break
             opened = next((a.value for a in evaluator.values(inner, frame) if isinstance(a.value, ExternalCall) and a.value.name.endswith("open")), None)
-            if opened is None or not opened.call.args or not _CORPUS.search(opened.frame.module.code(opened.call.args[0].value)):
+            if opened is None or not opened.call.args:
                 continue
-            keepers = tuple(k for k in kept.of(module, iterated) if k.owner is not None)
+            keepers = tuple(keeper for keeper in kept.of(module, iterated) if has_a_text_each(keeper))
             if keepers:
                 node = loop if isinstance(loop, cst.ListComp) else iterated
-                yield Load(module, scope, node, "Every line of the corpus becomes Python objects", keepers, many=False)
+                yield Load(module, scope, node, "Every line of the file becomes Python objects", keepers, many=False)

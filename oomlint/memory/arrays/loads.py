@@ -21,6 +21,8 @@ from oomlint.memory.arrays.whole_passes import WholePasses
 from oomlint.memory.arrays.written_over import written_over
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.name_uses import names_files
+from oomlint.memory.datasets.sample_uses import takes_index
 from oomlint.memory.datasets.serving import picks_some
 from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import Opens, openings_of
@@ -28,6 +30,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import few_a_sample
 from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.test_suites import holds_tests
@@ -324,6 +327,8 @@ class Arrays:
             return read.kind is not KnownRead.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
             return False
+        if read.kind is KnownRead.TEXT:
+            return has_a_text_each(keeper)
         if read.kind not in WHOLE or (keeper.collected and read.kind is KnownRead.OBJECT):
             return False
         if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
@@ -416,3 +421,17 @@ def _computed(bound: cst.BaseExpression | None) -> bool:
 def arrays_of(project: Project) -> Arrays:
     """The arrays of a project."""
     return project.shared(Arrays)
+
+
+def has_a_text_each(keeper: Keeper) -> bool:
+    """Whether a dataset has texts for each sample, under the sample's index, and not the name of its file."""
+    if keeper.owner is None:
+        return False
+    instance = Instance(keeper.owner, None)
+    datasets = datasets_of(keeper.module.project)
+    dataset, evaluator = datasets.of_value(instance), datasets.evaluator
+    held = [one.content for one in dataset.every() if one.name == keeper.attribute] if dataset is not None else []
+    texts = any(content.kind is PayloadKind.OBJECTS and not content.numbers for content in held)
+    if dataset is None or not texts or not takes_index(dataset, keeper.attribute, evaluator):
+        return False
+    return not names_files(instance, keeper.attribute, evaluator, records=True)
