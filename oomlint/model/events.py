@@ -178,4 +178,6 @@ class Record(Struct):
     returns: dict[cst.Return, TensorState] = field(default_factory=dict)  # what each statement of the root gives
     frame: Frame | None = None
     proven: set[tuple[Scope, str]] = field(default_factory=set)  # expressions that are used as only tensors can be
+    recorded: set[int] = field(default_factory=set)  # passes whose result carries their graph
+    handed: set[int] = field(default_factory=set)  # passes whose result, with its graph, a module or a function of the project was given
     complete: bool = True  # False where the budget ran out

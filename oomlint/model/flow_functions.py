@@ -10,7 +10,7 @@ from oomlint.model import arguments, names
 from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, Output, State, joined
-from oomlint.model.tensor_state import NOWHERE, PLAIN, UNKNOWN, Graph, Mode, TensorState, ValueKind, join_all, pack, tags_of
+from oomlint.model.tensor_state import NOWHERE, PLAIN, UNKNOWN, Graph, Mode, TensorState, ValueKind, join_all, pack, sources_of, tags_of
 from oomlint.model.values import Bound, Const, Frame, Instance
 from oomlint.scout.telling_names import MODES
 from oomlint.syntax.nodes import block_of, constant_key, descend, is_attribute_of
@@ -36,7 +36,9 @@ class FlowFunctions(FlowLibraries):
         found = join_all([self.run_function(one, node, args, bound_arguments(one.scope, node, args), this, state) for one in ways])
         if found.kind is ValueKind.UNKNOWN:
             live = any(held.carries for held in args)
-            return found.having(graph=max(found.graph, Graph.MAYBE if live else Graph.NO), tags=found.tags | tags_of(args))
+            return found.having(
+                graph=max(found.graph, Graph.MAYBE if live else Graph.NO), sources=found.sources | sources_of(args), tags=found.tags | tags_of(args)
+            )
         return found
 
     def run_function(
@@ -47,6 +49,7 @@ class FlowFunctions(FlowLibraries):
         if scope in self.stack or len(self.stack) > DEEPEST or self.spent > self.limit:
             return UNKNOWN
         outer = self.act
+        self.record.handed |= sources_of(args)
         receiver = function.this
         enclosing = self._enclosing(function)
         key = (scope, node, id(outer.frame), id(receiver), id(enclosing))  # all of them live as long as the frame

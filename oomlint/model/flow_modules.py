@@ -30,6 +30,7 @@ from oomlint.model.tensor_state import (
     join_all,
     mixed,
     pack,
+    sources_of,
     tags_of,
     tensor,
 )
@@ -53,6 +54,9 @@ class FlowModules(FlowLayers):
         """A module's call, or that of a method which is known to run it, ``by`` name: its output carries a graph where the mode records one."""
         given = self.arguments(node, state) if args is None else args
         found = self._pass(node, module, state, given, by)
+        self.record.handed |= sources_of(given)
+        if found.carries is Graph.YES and id(node) in found.all_sources:
+            self.record.recorded.add(id(node))
         if found.sources:
             self._fill_hooked(state, found)
         looks_up = isinstance(module.value, External) and ".Embedding" in module.value.name  # it is given numbers
@@ -165,7 +169,7 @@ class FlowModules(FlowLayers):
             device,
             Storage.OWN,
             size,
-            sources=frozenset({id(node)}).union(*(held.all_sources for held in given)),
+            sources=sources_of(given) | {id(node)},
             tags=tags_of(given),
             dims=dims,
         )
@@ -297,7 +301,7 @@ class FlowModules(FlowLayers):
         if method == "generate":
             return TensorState(ValueKind.OPAQUE, size=SampleSize.SMALL, device=Device.UNKNOWN)  # Hugging Face and its like generate without gradients
         self.used(node, state, f"module.{method}")
-        return UNKNOWN.having(graph=Graph.MAYBE, tags=tags_of(args))
+        return UNKNOWN.having(graph=Graph.MAYBE, sources=sources_of(args), tags=tags_of(args))
 
     def metric_call(self, node: cst.Call, func: cst.BaseExpression, base: TensorState, args: list[TensorState], state: State) -> TensorState | None:
         """A metric of a library: `update` and the call itself hand it a batch."""

@@ -13,7 +13,7 @@ from oomlint.api_names import SAME_MODEL, SCALARS
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, Const, Display, ExternalCall, FunctionRef
-from oomlint.syntax.nodes import block_of, constant_key, descend, path_of
+from oomlint.syntax.nodes import block_of, constant_key, descend, parts_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,10 +59,17 @@ def frozen_by(node: cst.CSTNode, given: Mapping[str, str] = _NOTHING) -> cst.Bas
         return _whose_parameters(node.for_in.iter) if switches(node.elt) and not node.for_in.ifs else None
     if isinstance(node, cst.For):
         all_of_them = not any(isinstance(one, cst.BaseCompoundStatement) for one in block_of(node.body))  # a test picks some
-        return _whose_parameters(node.iter) if all_of_them and any(map(switches, descend(node.body))) else None
+        freezes = all_of_them and any(switches(step) or _leaves_graph(step, node.target) for step in descend(node.body))
+        return _whose_parameters(node.iter) if freezes else None
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and switches(node):
         return node.func.value
     return None
+
+
+def _leaves_graph(node: cst.CSTNode, target: cst.BaseExpression) -> bool:
+    """``p.detach_()`` of what a loop goes through: a parameter asks for no gradients from then on."""
+    func = node.func if isinstance(node, cst.Call) else None
+    return isinstance(func, cst.Attribute) and func.attr.value == "detach_" and names.dotted(func.value) in map(names.dotted, parts_of(target))
 
 
 def _whose_parameters(node: cst.BaseExpression) -> cst.BaseExpression | None:

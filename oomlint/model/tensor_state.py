@@ -357,6 +357,11 @@ def join_all(parts: Iterable[TensorState]) -> TensorState:
     return found or UNKNOWN
 
 
+def sources_of(parts: Iterable[TensorState]) -> Ids:
+    """The calls whose graph hangs on one of several values."""
+    return NONE.union(*(held.all_sources for held in parts))
+
+
 def tags_of(parts: Iterable[TensorState]) -> Ids:
     """Tags of several values."""
     return NONE.union(*(held.all_tags for held in parts))

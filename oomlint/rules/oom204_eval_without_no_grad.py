@@ -28,6 +28,7 @@ _MOST_PLACES: Final = 6  # of the passes of a round, and the calls that lead to 
 
 
 _WAITS: Final = "each step stores activations for a backward that never runs"
+_BESIDE: Final = "its activations stay in memory beside those of the pass that is trained"
 _MODE: Final = "even after `.eval()`"
 _EACH: Final = Weighs(Consequence.ONCE, Resource.GRAPH)  # its graph goes when the next step begins
 
@@ -44,6 +45,9 @@ class EvalWithoutNoGrad(Rule):
     nothing in the file goes backward and nobody gets what carries the graph. So does a function that calls `.eval()`, runs the model at once outside of
     its loops (a whole split, a graph) and is called in a loop, also where it trains first: the finding is at the model's call. In
     `for phase in ["train", "val"]` each round is judged by itself.
+
+    In a training loop it is the pass of a network that gets a name with its graph, while nothing of it goes backward: pseudo-labels, the output of a
+    teacher, a fake that only the discriminator sees. What is detached in the same expression says nothing: its graph goes at once.
 
     `torch.no_grad()` and `torch.inference_mode()` are looked for around the loop, in the function, in its decorators, in the model and in all
     callers. An evaluation that needs gradients says nothing: attacks, saliency maps, adaptation at test time, forces as derivatives of an
@@ -156,11 +160,14 @@ class EvalWithoutNoGrad(Rule):
             fix = without_gradients(found, module, project)
             weighs = None if found.keeps_graph else _EACH
             yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts, weighs=weighs)
-        for one in (*project.shared(Evaluations).at_once(module), *project.shared(Evaluations).between_steps(module)):
+        evaluations = project.shared(Evaluations)
+        for one in (*evaluations.at_once(module), *evaluations.between_steps(module), *evaluations.beside_steps(module)):
             message = Message(f"Evaluation runs `{one.forward.name}` without `torch.no_grad()`", f"{_WAITS}, {_MODE}")
+            if one.training:
+                message = Message(f"A pass of `{one.forward.name}` that never goes backward runs without `torch.no_grad()`", _BESIDE)
             facts = [loop_fact(one.caller, one.loop)]
-            place = module.place(one.forward.node)
-            yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts, weighs=_EACH)
+            place, related = module.place(one.forward.node), [one.call] if one.call is not None else []
+            yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=related, facts=facts, weighs=_EACH)
 
 
 def _not_heard(loop: Loop, module: Module) -> Iterator[Place]:

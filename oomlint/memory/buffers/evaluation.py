@@ -12,7 +12,7 @@ from oomlint.api_names import PUTS_IN
 from oomlint.finding import Confidence
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.loop_kinds import LoaderLike, is_nth
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
@@ -51,10 +51,11 @@ class Pass(Struct, frozen=True):
     """A network that a function evaluates at once, in grad mode, each time that a loop calls the function."""
 
     forward: Forward
-    call: Place  # of the function, in the loop
+    call: Place | None  # of the function, in the loop
     caller: Module  # where the loop is
     loop: cst.For | cst.While
     confidence: Confidence
+    training: bool = False  # the rounds train with what other passes give, while the graph of this one is alive
 
 
 class Evaluations:
@@ -120,6 +121,26 @@ class Evaluations:
                     seen.add(event.node)
                     confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
                     yield Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
+
+    def beside_steps(self, module: Module) -> Iterator[Pass]:
+        """Passes whose graph a training loop keeps under a name, and of which it only ever uses numbers: pseudo-labels, the output of a teacher."""
+        if holds_tests(module):
+            return
+        seen: set[cst.CSTNode] = set()
+        for record in self.runs.of(module):
+            kept = frozenset().union(*(store.value.all_sources for store in (*record.stores, *record.writes)))
+            used = _needed(record) | record.returned.all_sources | kept | record.handed
+            for event in record.forwards:
+                loop = event.loops[-1] if event.loops else None
+                here = loop is not None and loop.batches and loop.steps and not event.via and event.module is module and event.node not in seen
+                if loop is None or not here or not record.complete or not isinstance(loop.node, cst.For | cst.While):
+                    continue
+                idle = id(event.node) in record.recorded - used and event.trainable and event.network and event.mode is Mode.ON and _is_named(event, module)
+                idle = idle and not any(is_nth(above.test) for above in module.walk.ancestors(event.node) if isinstance(above, cst.If))  # a sample now and then
+                trained = any(id(other.node) in used for other in record.forwards if loop in other.loops)
+                if idle and trained and _turned(loop.node, event) is None and not self._caller_switches_off(record):
+                    seen.add(event.node)
+                    yield Pass(event, None, module, loop.node, Confidence.HIGH if event.known else Confidence.MEDIUM, training=True)
 
     def _unused(self, record: Record, module: Module) -> Forward | None:
         """A forward pass of which nothing in its function, nor what that gives back, can need the graph."""
@@ -221,6 +242,15 @@ def _records(event: Forward) -> bool:
 def _called(event: Forward, module: Module) -> str:
     """The network that a pass runs, as it is written."""
     return module.code(event.node.func) if isinstance(event.node, cst.Call) else ""
+
+
+def _is_named(event: Forward, module: Module) -> bool:
+    """Whether what a call of a network gives, or a part of it, gets a local name as it is, with its graph."""
+    statement = module.walk.statement_of(event.node)
+    value = statement.value if isinstance(statement, cst.Assign) else None
+    while isinstance(value, cst.Subscript | cst.Attribute):
+        value = value.value
+    return value is event.node and _stays(event, module.walk.scope_at(event.node), module)
 
 
 def _stays(event: Forward, scope: Scope, module: Module) -> bool:
