@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.memory.datasets.sample_body import SampleBody, item_of
+from oomlint.memory.datasets.sample_uses import gives_records
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
 from oomlint.memory.shared.content_classifier import Contents
@@ -361,7 +362,7 @@ class Datasets:
                 content = self._content(effect, frame)
                 if content is None:
                     continue
-                content = self._conventional(value.cls, name, content)
+                content = self._conventional(value, name, content)
                 if content.kind in IN_MEMORY:
                     likely = self._likely(effect, frame)
                     if likely is None:
@@ -420,7 +421,7 @@ class Datasets:
             return worst([self.contents.of_value(a.value, a) for a in found[:8]])
         return self.contents.of(effect.value, frame)
 
-    def _conventional(self, cls: ClassRef, name: str, content: Content) -> Content:
+    def _conventional(self, value: Instance, name: str, content: Content) -> Content:
         """The same, or what is small where it is one number a sample, or where nothing is seen of it and its name says so."""
         if content.size.known or content.count is not None:
             return content
@@ -434,8 +435,8 @@ class Datasets:
             PayloadKind.TENSORS,
             PayloadKind.FRAME,
         }:
-            seen = self.seen.of_attribute(self.evaluator.lineage(cls), name)
-            if seen.one_number or (small_by_name(name) and not seen.has_rows):
+            seen = self.seen.of_attribute(self.evaluator.lineage(value.cls), name)
+            if seen.one_number or (small_by_name(name) and not seen.has_rows and not gives_records(value, name, self.evaluator)):
                 return replace(content, kind=PayloadKind.SMALL)
             if paths_by_name(name) and content.kind in {PayloadKind.OBJECTS, PayloadKind.OBJECT_ARRAY, PayloadKind.BLOB}:
                 return replace(content, kind=PayloadKind.PATHS)

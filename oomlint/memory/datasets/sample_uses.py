@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
-from oomlint.api_names import OF_ARRAYS
+from oomlint.api_names import OF_ARRAYS, TENSOR_TYPES
 from oomlint.memory.datasets.sample_body import item_of
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
-from oomlint.model.values import External, FunctionRef, Instance
-from oomlint.syntax.nodes import descend, is_attribute_of
+from oomlint.model.values import Const, External, FunctionRef, Instance
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +172,59 @@ def holds_containers(dataset: Dataset, attribute: str, evaluator: Questions) -> 
         for way in _ways(instance, evaluator)
         for node in way.function.scope.nodes()
     )
+
+
+def gives_records(instance: Instance, attribute: str, evaluator: Questions) -> bool:
+    """Whether a sample is made of a record in an attribute: one that has the sample's own index, or a field of which is a sequence."""
+    for way in _ways(instance, evaluator):
+        index = _same_number(way)
+        named = {
+            node.targets[0].target.value: node.value
+            for node in way.function.scope.nodes()
+            if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and isinstance(node.value, cst.Subscript)
+        }
+        for node in way.function.scope.nodes():
+            if not isinstance(node, cst.Subscript) or not _is_field(node, way.function, evaluator):
+                continue
+            record = named.get(node.value.value) if isinstance(node.value, cst.Name) else node.value
+            if isinstance(record, cst.Subscript) and _is_attribute(record.value, way.this, attribute):
+                key = record.slice[0].slice
+                chosen = key.value if isinstance(key, cst.Index) else None
+                if chosen is None or _is_text(chosen, way.function, evaluator):
+                    continue
+                if _is_number(chosen, index) or _is_sequence(node, way.function):
+                    return True
+    return False
+
+
+def _is_field(node: cst.Subscript, function: FunctionRef, evaluator: Questions) -> bool:
+    part = node.slice[0].slice
+    return isinstance(part, cst.Index) and _is_text(part.value, function, evaluator)
+
+
+def _is_text(node: cst.BaseExpression, function: FunctionRef, evaluator: Questions) -> bool:
+    """Whether an index is a text that is written down, here or where its name is set."""
+    if not isinstance(node, cst.Name | cst.Attribute):
+        return isinstance(constant_key(node), str)
+    found = evaluator.values(node, evaluator.calls.plain_frame(function.module, function.scope))[:1]
+    return any(isinstance(alt.value, Const) and isinstance(alt.value.value, str) for alt in found)
+
+
+def _is_sequence(node: cst.BaseExpression, function: FunctionRef) -> bool:
+    """Whether a value has elements: one is taken by a number that is not written there, a loop goes through it, or a tensor is made of it alone."""
+    parents = function.module.walk.parents
+    above = parents.get(node)
+    if isinstance(above, cst.Assign) and above.value is node and isinstance(above.targets[0].target, cst.Name):
+        name = above.targets[0].target.value
+        uses = (one for one in function.scope.nodes() if isinstance(one, cst.Name) and one.value == name)
+        return any(not isinstance(parents.get(one), cst.Assign) and _is_sequence(one, function) for one in uses)
+    if isinstance(above, cst.Subscript) and above.value is node:
+        part = above.slice[0].slice
+        return isinstance(part, cst.Slice) or (isinstance(part, cst.Index) and constant_key(part.value) is UNKNOWN_KEY)
+    if isinstance(above, cst.For | cst.CompFor):
+        return above.iter is node
+    call = parents.get(above) if isinstance(above, cst.Arg) else None
+    return isinstance(call, cst.Call) and len(call.args) == 1 and names.last_name(call.func) in TENSOR_TYPES  # a number would be how long it is to be
 
 
 def _unpacked(node: cst.CSTNode, function: FunctionRef) -> set[str]:
