@@ -535,6 +535,41 @@ def test_outputs_weigh_by_their_axes_wherever_they_are_kept(network: str, severi
     assert only(check(tmp_path, {"train.py": program}, code)).severity == severity
 
 
+JOINED = """\
+    import torch
+    from torch.utils.data import DataLoader
+
+    def gates_of(network, dataset):
+        network.cuda().eval()
+        kept = [[] for _ in range(3)]
+        for batch in DataLoader(dataset, batch_size=8):
+            with torch.no_grad():
+                out = network(batch.cuda())
+                for j in range(3):
+                    kept[j].append(out["gates"][j])
+        for j in range(3):
+            kept[j] = torch.JOIN(kept[j])
+            found = kept[j].cpu().numpy()
+            SHOWN
+            print(found)
+    """
+
+
+@pytest.mark.parametrize(
+    ("join", "shown", "severity"),
+    [
+        ("cat", "samples, steps, width = found.shape", "warning"),
+        ("cat", "found = found[:, 3, :]", "warning"),
+        ("cat", "samples, width = found.shape", "note"),
+        ("stack", "rounds, samples, width = found.shape", "note"),
+        ("stack", "rounds, samples, steps, width = found.shape", "warning"),
+    ],
+)
+def test_outputs_weigh_by_the_axes_of_the_array_that_they_are_joined_to(join: str, shown: str, severity: str, tmp_path: Path) -> None:
+    program = textwrap.dedent(JOINED).replace("JOIN", join).replace("SHOWN", shown)
+    assert only(check(tmp_path, {"gates.py": program}, "OOM220")).severity == severity
+
+
 REPEATED = """\
     import argparse
     import torch

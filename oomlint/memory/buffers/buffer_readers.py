@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import STACKS, WRITES
+from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
 from oomlint.syntax.nodes import constant_key, descend, names_in
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _METRICS: Final = ("sklearn.", "pyhealth.metrics.", "torcheval.metrics.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.
 _STACKS: Final = frozenset({"stack", "array", "asarray"})
+_ADDS_AXIS: Final = frozenset({"stack"})
 AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = WRITES | {"array", "asarray", "concatenate"}
 _PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
@@ -59,6 +61,20 @@ def joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
                 if any(isinstance(alt.value, External) and alt.value.name.startswith("torch.") for alt in evaluator.values(call.func, frame)[:1]):
                     return True
     return False
+
+
+def axes_once_joined(store: Store, loop: Loop, evaluator: Evaluator) -> int:
+    """How many axes each of what is collected has at least, by what is done with the array that it is joined to."""
+    least = 0
+    for scope, module, words in _readers(store, loop, evaluator, 0):
+        for call in scope.calls:
+            word = names.last_name(call.func)
+            given = call.args[0].value if word in STACKS and call.args else None
+            while isinstance(given, cst.Subscript):
+                given = given.value
+            if isinstance(given, cst.Name | cst.Attribute) and mentions(given, words):
+                least = max(least, of_use(module, scope, call).least - (word in _ADDS_AXIS))
+    return least
 
 
 def used_on_device(store: Store, record: Record, loop: Loop, evaluator: Evaluator) -> bool:

@@ -12,7 +12,17 @@ from msgspec.structs import replace
 from oomlint.finding import Confidence, Severity
 from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
 from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, picked_samples, stops
-from oomlint.memory.buffers.buffer_readers import averaged, class_scores, feeds_metric, joined_later, read_on_host, thrown_away, used_as_tensor, used_on_device
+from oomlint.memory.buffers.buffer_readers import (
+    averaged,
+    axes_once_joined,
+    class_scores,
+    feeds_metric,
+    joined_later,
+    read_on_host,
+    thrown_away,
+    used_as_tensor,
+    used_on_device,
+)
 from oomlint.memory.buffers.carried import MANY, keeps_each_state, states_kept
 from oomlint.memory.buffers.collated import gives_tensor
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
@@ -293,7 +303,8 @@ class Buffers:
         returned = id(store.node) in record.returned.all_tags
         few = few or (chunks_of_one(loop) and (returned or joined_later(store, loop, self.runs.evaluator))) or all(map(self._usually_few, growing))
         # One row of numbers a sample weighs little: what has two axes or more, a map or a sequence, is told of.
-        large = maps or (bool(dense) and store.expression is not None and of_same(store.module, store.scope, store.expression).least >= MAP)
+        shown = of_same(store.module, store.scope, store.expression).least if store.expression is not None else 0
+        large = maps or (bool(dense) and max(shown, axes_once_joined(store, loop, self.runs.evaluator)) >= MAP)
         severity = Severity.WARNING if large and not few else Severity.NOTE
         if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
             if thrown_away(store, loop) is not None:

@@ -123,10 +123,22 @@ def of_use(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 
         case cst.Element():
             return _in_list(module, parent)
         case cst.Assign(value=value) if value is node and depth < _DEEPEST:
-            target = parent.targets[0].target
-            same = isinstance(target, cst.Name) and isinstance(node, cst.Subscript | cst.Call)
-            return of_name(module, scope, target.value, depth + 1) if same and isinstance(target, cst.Name) else NONE
+            if isinstance(node, cst.Subscript | cst.Call):
+                return _of_target(module, scope, parent.targets[0].target, depth + 1)
     return NONE
+
+
+def _of_target(module: Module, scope: Scope, target: cst.BaseExpression, depth: int) -> Axes:
+    """What a function shows of what it puts under a name, or in a place that it writes in the same way where it reads: ``parts[i] = torch.cat(parts[i])``."""
+    if isinstance(target, cst.Name):
+        return of_name(module, scope, target.value, depth)
+    found = NONE
+    if isinstance(target, cst.Subscript | cst.Attribute):
+        code = module.code(target)
+        for node in scope.nodes():
+            if type(node) is type(target) and node is not target and module.code(node) == code:
+                found = found.joined(of_use(module, scope, node, depth))
+    return found
 
 
 def _indexed(module: Module, scope: Scope, node: cst.Subscript, depth: int) -> Axes:
