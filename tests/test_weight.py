@@ -570,6 +570,37 @@ def test_outputs_weigh_by_the_axes_of_the_array_that_they_are_joined_to(join: st
     assert only(check(tmp_path, {"gates.py": program}, "OOM220")).severity == severity
 
 
+STATES = """\
+    import torch
+    from torch.utils.data import DataLoader
+    from transformers import AutoModel
+
+    @torch.no_grad()
+    def embed(dataset, path):
+        model = AutoModel.from_pretrained("encoder").cuda().eval()
+        kept = []
+        for batch in DataLoader(dataset, batch_size=8):
+            out = model(batch.cuda())
+            kept.append(TAKEN)
+        torch.save(torch.cat(kept).cpu(), path)
+    """
+
+
+@pytest.mark.parametrize(
+    ("taken", "code", "severity"),
+    [
+        ("out.last_hidden_state.cpu()", "OOM219", "warning"),
+        ('out["last_hidden_state"].cpu()', "OOM219", "warning"),
+        ("out.hidden_states[-1].cpu()", "OOM219", "warning"),
+        ("out.last_hidden_state", "OOM220", "warning"),
+        ("out.last_hidden_state[:, 0].cpu()", "OOM219", "note"),
+        ("out.pooler_output.cpu()", "OOM219", "note"),
+    ],
+)
+def test_the_states_of_all_tokens_have_two_axes_for_each_sample(taken: str, code: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"embed.py": textwrap.dedent(STATES).replace("TAKEN", taken)}, code)).severity == severity
+
+
 REPEATED = """\
     import argparse
     import torch

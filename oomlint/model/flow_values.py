@@ -29,7 +29,17 @@ from oomlint.model.tensor_state import (
     mixed,
     pack,
 )
-from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
+from oomlint.model.torch_tables import (
+    DENSE_NAME,
+    FROZEN_NAME,
+    INTEGRAL_NAME,
+    MODULE_NAME,
+    PLAIN_ATTRIBUTES,
+    SCALAR_NAME,
+    SMALL_NAME,
+    STATES,
+    STATES_OF_LAYERS,
+)
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling_names import LOADER_NAME
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
@@ -276,7 +286,7 @@ class FlowValues(FlowDefinitions):
                 return PLAIN
             if word in {"data", "grad"}:
                 return base.without_graph()
-            return base.having(size=_size_by_name(word, base.size), home=path)
+            return _field_of_output(base, word, path)
         if base.kind is ValueKind.PLAIN:
             return PLAIN
         if base.kind is ValueKind.MODULE and word == "module":
@@ -321,8 +331,7 @@ class FlowValues(FlowDefinitions):
         if base.kind is ValueKind.OPAQUE and (picks_places(indices) or any(held.kind in {ValueKind.TENSOR, ValueKind.ARRAY} for held in index)):
             return part(node, base.having(kind=ValueKind.TENSOR, sure=True), indices, index)
         if base.kind is ValueKind.OPAQUE:
-            word = key if isinstance(key, str) else ""
-            return base.having(size=_size_by_name(word, base.size), home=path)
+            return _field_of_output(base, key if isinstance(key, str) else "", path)
         if base.kind in {ValueKind.TENSOR, ValueKind.ARRAY}:
             return part(node, base, indices, index)
         if base.kind is ValueKind.PLAIN:
@@ -429,6 +438,14 @@ def _arithmetic(left: TensorState, right: TensorState) -> TensorState:
         if other.kind is ValueKind.UNKNOWN:
             return packs[0].having(home=(), sure=False)
     return mixed([left, right])
+
+
+def _field_of_output(base: TensorState, word: str, path: Path) -> TensorState:
+    """A field of what a network gives: as large as that, but for those whose names are known or say that they are small."""
+    if word in STATES or word in STATES_OF_LAYERS:
+        found = base.having(kind=ValueKind.TENSOR, size=SampleSize.DENSE, dims=MAP, sure=True, home=())
+        return found if word in STATES else TensorState(ValueKind.PACK, inside=found)
+    return base.having(size=_size_by_name(word, base.size), home=path)
 
 
 def _size_by_name(word: str, otherwise: SampleSize) -> SampleSize:

@@ -43,6 +43,9 @@ AXES: Final = re.compile(
 SEQUENCES: Final = frozenset(
     {"RNN", "LSTM", "GRU", "MultiheadAttention", "Transformer", *(f"Transformer{part}{one}" for part in ("Encoder", "Decoder") for one in ("", "Layer"))}
 )
+# Fields of what networks of transformers give that are such an array, and those that are a tuple of them, one for each layer.
+STATES: Final = frozenset({"last_hidden_state", "encoder_last_hidden_state"})
+STATES_OF_LAYERS: Final = frozenset({"hidden_states", "encoder_hidden_states", "decoder_hidden_states"})
 # Layers of torch that keep their parameters as attributes of these names.
 WEIGHTED: Final = re.compile(r"^torch\.nn\.(?:Lazy)?(?:Conv(?:Transpose)?[123]d|Linear|Bilinear|Embedding(?:Bag)?|(?:Batch|Instance|Layer|Group|RMS)Norm\w*)$")
 WEIGHTS: Final = frozenset({"weight", "bias"})
