@@ -10,7 +10,7 @@ from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
 from oomlint.model.tensor_shapes import measured_by
-from oomlint.model.tensor_state import MAP, PLAIN, UNKNOWN, Graph, SampleSize, TensorState, ValueKind, join, mixed
+from oomlint.model.tensor_state import MAP, PLAIN, UNKNOWN, Graph, SampleSize, TensorState, ValueKind, join, mixed, pack
 from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import External, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, parts_of, uses_name
@@ -235,6 +235,8 @@ class FlowBindings(FlowCalls):
                 return False
             self.value(other, state)
             return True
+        if isinstance(value, cst.List | cst.Tuple):
+            return self._repeats_itself(node, target, value, state)
         summands = _summands(value)
         if len(summands) == 1:
             return False
@@ -251,10 +253,24 @@ class FlowBindings(FlowCalls):
         added = mixed(parts) if len(parts) > 1 else parts[0]
         lengthens = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)
         if lengthens and len(parts) == 1 and added.kind is ValueKind.PACK and before.kind in {ValueKind.PACK, ValueKind.UNKNOWN}:
-            self._lengthen(node, target, before, added, others[0], state)
+            self._lengthen(node, target, before, added, _alone(others[0]), state)
             return True
         kind = "concat" if before.kind is ValueKind.PACK else "augment"
         self._accumulate(node, target, kind, before, added, others[0] if len(others) == 1 else None, state)
+        return True
+
+    def _repeats_itself(self, node: cst.CSTNode, target: cst.BaseExpression, value: cst.List | cst.Tuple, state: State) -> bool:
+        """``rows = [*rows, x]``: a list that gets longer."""
+        code = self.code(target)
+        own = [one for one in value.elements if isinstance(one, cst.StarredElement) and self.code(one.value) == code]
+        others = [one for one in value.elements if one not in own]
+        if len(own) != 1 or not others:
+            return False
+        before = self.value(target, state)
+        held = [self.row_of(found) if isinstance(one, cst.StarredElement) else found for one in others for found in [self.value(one.value, state)]]
+        if before.kind not in {ValueKind.PACK, ValueKind.UNKNOWN}:
+            return False
+        self._lengthen(node, target, before, pack(enumerate(held)), others[0].value if len(others) == 1 else None, state)
         return True
 
     def _joins_to_itself(self, node: cst.CSTNode, target: cst.BaseExpression, value: cst.BaseExpression, state: State) -> bool:
@@ -301,7 +317,7 @@ class FlowBindings(FlowCalls):
         added = self.value(node.value, state)
         if isinstance(node.operator, cst.AddAssign | cst.SubtractAssign):
             if added.kind is ValueKind.PACK and (before.kind in {ValueKind.PACK, ValueKind.UNKNOWN}):
-                self._lengthen(node, node.target, before, added, node.value, state)
+                self._lengthen(node, node.target, before, added, _alone(node.value), state)
                 return
             if before.kind is ValueKind.PACK and isinstance(node.operator, cst.AddAssign):
                 self._extend(node, before, added, state)
@@ -311,10 +327,9 @@ class FlowBindings(FlowCalls):
         self.assign(node.target, mixed([before, added]), state, None, node)
 
     def _lengthen(
-        self, node: cst.CSTNode, target: cst.BaseExpression, before: TensorState, added: TensorState, expression: cst.BaseExpression, state: State
+        self, node: cst.CSTNode, target: cst.BaseExpression, before: TensorState, added: TensorState, shown: cst.BaseExpression | None, state: State
     ) -> None:
-        """Note that a list got longer: ``rows += [x]``, ``rows = rows + [x]``."""
-        shown = expression if isinstance(expression, cst.List) and len(expression.elements) == 1 else None
+        """Note that a list got longer: ``rows += [x]``, ``rows = rows + [x]``; what is ``shown`` is all that was added."""
         path = self._home_of(target, before, state)
         self.stored(node, state, "append", path, added.any(), shown, before)
         if path:
@@ -397,6 +412,11 @@ def _builds(name: str, held: TensorState, expression: cst.BaseExpression | None)
     if held.kind is not ValueKind.MODULE or not isinstance(expression, cst.Call) or names.last_name(expression.func) in {"deepcopy", "copy"}:
         return False
     return not uses_name(expression, (name,))
+
+
+def _alone(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The list that is written, where it has one element."""
+    return node if isinstance(node, cst.List) and len(node.elements) == 1 else None
 
 
 def _summands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
