@@ -163,9 +163,13 @@ class FlowFunctions(FlowLibraries):
         return block is not None and any(self.gradients.context(item.item, frame) is Mode.OFF for item in block.items)
 
     def construct(self, cls: ClassRef, node: cst.Call, args: list[TensorState]) -> TensorState:
-        """A new object of a class of the project; that of a dataclass or named tuple holds what it is given."""
+        """A new object of a class of the project, which holds what it is given: a dataclass or named tuple, or one that puts its arguments into attributes."""
         value = Instance(cls, (Bound(tuple(node.args), self.act.frame, node),), node, self.act.frame)
         found = self.object_of(value)
+        own = self.evaluator.method(value, _OWN_CONSTRUCTION[0]) if found.kind is ValueKind.OBJECT else None
+        if own is not None:
+            given = {name: held for name, held in bound_arguments(own.scope, node, args).items() if held.tensorlike}
+            return found.having(items=pack(_put(own.scope, given)).items) if given else found
         fields = self.evaluator.fields(cls) if found.kind is ValueKind.OBJECT else None
         if not fields or any(self.evaluator.method(value, name) for name in _OWN_CONSTRUCTION):
             return found
@@ -201,6 +205,15 @@ def _holding(made: TensorState, fields: Iterator[str], node: cst.Call, args: lis
         return made
     given = ((arg.keyword.value if arg.keyword is not None else next(fields, ""), held) for arg, held in zip(node.args, args, strict=True))
     return made.having(items=pack((name, held.having(home=NOWHERE)) for name, held in given if name).items)
+
+
+def _put(scope: Scope, given: dict[str, TensorState]) -> Iterator[tuple[object, TensorState]]:
+    """The attributes that a constructor puts its arguments into as they are, each written once."""
+    for effect in scope.effects.get(names.self_name(scope) or "", ()):
+        held = given.get(effect.value.value) if isinstance(effect.value, cst.Name) else None
+        plain = effect.kind == "assign" and len(effect.path) == 1 and not effect.index
+        if held is not None and plain and isinstance(effect.value, cst.Name) and not scope.sets(effect.value.value):
+            yield effect.path[0][1], held.having(home=NOWHERE)
 
 
 def _defaults(scope: Scope, given: dict[str, TensorState]) -> dict[str, TensorState]:
