@@ -8,8 +8,8 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
+from oomlint.model.lifetime import says_first
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import is_attribute_of

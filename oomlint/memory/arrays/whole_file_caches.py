@@ -20,8 +20,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import WHOLE
-from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
+from oomlint.model.lifetime import says_first
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef
 

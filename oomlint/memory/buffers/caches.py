@@ -17,8 +17,8 @@ from oomlint.memory.datasets.sample_callers import SampleReader, readers
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
-from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import arguments, names
+from oomlint.model.lifetime import says_first
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, orders

@@ -17,8 +17,9 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import batch_loader, loops_around
-from oomlint.memory.shared.training_loops import SHORT, along_axis, made_anew, rounds, says_first, within
+from oomlint.memory.shared.training_loops import SHORT, along_axis, rounds, within
 from oomlint.model import names
+from oomlint.model.lifetime import ended_in, says_first
 from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
@@ -27,8 +28,8 @@ from oomlint.syntax.nodes import descend, names_in, orders, path_of, uses_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.shared.training_loops import Loop, Path
     from oomlint.model.calls import CallSite
+    from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -186,7 +187,7 @@ def _loop(
     growing = {statement, *_other_growing(scope, path, module)}
     of_module = _of_module(project, module, scope)
     for loop in loops_around(statement, module, scope):
-        if made_anew(path, loop, module, scope, growing):
+        if ended_in(path, loop, module, scope, growing):
             return None
         if _bounded(statement, loop, path, module):
             return None

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.training_loops import made_anew, sets_at_first
 from oomlint.model import arguments, names
+from oomlint.model.lifetime import ended_in, endings, endings_of, only_at_first
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.shared.training_loops import Loop, Path
     from oomlint.model.calls import CallSite
+    from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
-
-_SETS: Final = frozenset({"assign", "unknown", "clear", "pop", "delete"})
 
 
 def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], module: Module, scope: Scope) -> Iterator[tuple[CallSite, Loop]]:
@@ -30,8 +28,8 @@ def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], modul
     if cls is None or names.self_name(scope) != path[0] or len(path[1]) != 1 or _starts_anew(scope, path, growing, module):
         return
     attribute = path[1]
-    lineage = (base.scope for base in evaluator_of(project).lineage(ClassRef(module, cls)) if isinstance(base, ClassRef))
-    restarts = {method.name for base in lineage for method in base.children if method is not scope and _sets(method, attribute)}
+    ended = endings_of(ClassRef(module, cls), str(attribute[0][1]), evaluator_of(project))
+    restarts = {ending.scope.name for ending in ended if ending.scope is not scope and ending.scope.name != "__init__"}
     if any(isinstance(call.func, cst.Attribute) and call.func.attr.value in restarts for call in scope.calls):
         return  # each call cuts it, or lets go of it, as well
     for site in evaluator_of(project).calls.sites(module, scope):
@@ -39,7 +37,7 @@ def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], modul
         if owner is None:
             continue
         for loop in loops_around(site.call, site.module, site.scope):
-            if made_anew(owner, loop, site.module, site.scope, set()) or _asks(loop, str(attribute[0][1]), restarts):
+            if ended_in(owner, loop, site.module, site.scope) or _asks(loop, str(attribute[0][1]), restarts):
                 break
             yield site, loop
 
@@ -56,16 +54,10 @@ def given_at(project: Project, site: CallSite, node: cst.BaseExpression, scope: 
 
 def _starts_anew(scope: Scope, path: Path, growing: set[cst.CSTNode], module: Module) -> bool:
     """Whether the method sets the attribute otherwise, too, or uses what it has grown."""
-    for effect in scope.effects.get(path[0], ()):
-        if effect.path == path[1] and effect.kind in _SETS and effect.statement not in growing and not sets_at_first(effect, scope.node, path, module):
-            return True
+    if any(one.statement not in growing and not only_at_first(one.statement, scope.node, path, module) for one in endings(path, module, scope)):
+        return True
     read = [node for node in descend(scope.node) if isinstance(node, cst.Attribute) and path_of(node) == path]
     return any(isinstance(module.walk.statement_of(node), cst.Return | cst.Expr) for node in read)
-
-
-def _sets(method: Scope, attribute: tuple[object, ...]) -> bool:
-    this = names.self_name(method)
-    return method.name != "__init__" and this is not None and any(e.path == attribute and e.kind in _SETS for e in method.effects.get(this, ()))
 
 
 def _asks(loop: Loop, attribute: str, restarts: set[str]) -> bool:

@@ -14,8 +14,9 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, within
+from oomlint.memory.shared.training_loops import SHORT, rounds, within
 from oomlint.model import names
+from oomlint.model.lifetime import ended_in
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS
 from oomlint.model.values import External, FunctionRef
 from oomlint.syntax.nodes import descend
@@ -24,7 +25,7 @@ from oomlint.syntax.scopes import REBINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oomlint.memory.shared.training_loops import Loop, Path
+    from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -128,6 +129,6 @@ def in_groups(project: Project, path: Path, loop: Loop, growing: set[cst.CSTNode
     """Whether a loop around makes again what grows, so that it ends with one group of many: the objects of a room, the slices of a patient."""
     for outer in loops_around(loop, module, scope):
         most = rounds(project, outer, module, scope)
-        if (most is None or most > SHORT) and made_anew(path, outer, module, scope, growing):
+        if (most is None or most > SHORT) and ended_in(path, outer, module, scope, growing):
             return True
     return False

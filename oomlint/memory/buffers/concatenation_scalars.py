@@ -18,7 +18,7 @@ from oomlint.model.torch_tables import CASTS, TO_DEVICE, VIEWS
 from oomlint.syntax.nodes import parts_of
 
 if TYPE_CHECKING:
-    from oomlint.memory.shared.training_loops import Path
+    from oomlint.model.lifetime import Path
     from oomlint.model.project import Module, Project
     from oomlint.model.tensor_state import TensorState
     from oomlint.syntax.scopes import Scope

@@ -24,8 +24,8 @@ from oomlint.syntax.nodes import descend, names_in, parts_of, uses_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.shared.training_loops import Loop
     from oomlint.model.calls import CallSite
+    from oomlint.model.lifetime import Loop
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 

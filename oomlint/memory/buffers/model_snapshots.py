@@ -13,15 +13,16 @@ from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
-from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, trains, within
+from oomlint.memory.shared.training_loops import SHORT, rounds, trains, within
 from oomlint.model import names
+from oomlint.model.lifetime import ended_in
 from oomlint.model.values import Const, External, ExternalCall, Instance
 from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.shared.training_loops import Loop, Path
+    from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -217,7 +218,7 @@ def _loop(module: Module, project: Project, effect: Effect, path: Path, copied: 
         return None
     for loop in loops_around(effect.statement, module, scope):
         # A population has a model of its own in each round.
-        if made_anew(path, loop, module, scope, {effect.statement}) or _cut(loop, path, module) or _another_model(copied, loop, module, scope):
+        if ended_in(path, loop, module, scope, {effect.statement}) or _cut(loop, path, module) or _another_model(copied, loop, module, scope):
             return None
         most = rounds(project, loop, module, scope)
         if most is not None and most <= SHORT:

@@ -15,8 +15,8 @@ from oomlint.memory.buffers.recurrent_state import steps_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
+from oomlint.model.lifetime import says_first
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend, uses_name
 

@@ -11,16 +11,17 @@ from oomlint.memory.buffers.concatenation import resolved, role
 from oomlint.memory.buffers.concatenation_scalars import scalars
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.training_loops import SHORT, made_anew, rounds, says_first, within
+from oomlint.memory.shared.training_loops import SHORT, rounds, within
 from oomlint.model import names
 from oomlint.model.displays import is_empty_list, unpacked
+from oomlint.model.lifetime import ended_in, says_first
 from oomlint.scout.forms import JOINS
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.memory.shared.training_loops import Loop, Path
+    from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -57,7 +58,7 @@ def _rejoin(module: Module, project: Project, call: cst.Call, path: Path, scope:
         if not added or _sometimes(module, call, loop, path):
             return None
         grows = {effect.statement for effect in added}
-        if made_anew(path, loop, module, scope, grows) or not _is_list(scope, path) or resolved(project, call, module, scope) is None:
+        if ended_in(path, loop, module, scope, grows) or not _is_list(scope, path) or resolved(project, call, module, scope) is None:
             return None
         most = rounds(project, loop, module, scope)
         values = tuple(effect.value for effect in added if effect.value is not None)

@@ -9,8 +9,9 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.shared.training_loops import says_first, within
+from oomlint.memory.shared.training_loops import within
 from oomlint.model import names
+from oomlint.model.lifetime import says_first
 from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.nodes import block_of, descend, names_in
 

@@ -1,8 +1,7 @@
-"""Loops that training code goes through: what they go over, how often, and what they make again each round."""
+"""Loops that training code goes through: what they go over, and how often."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -14,19 +13,14 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
 from oomlint.model.values import Display, greatest
-from oomlint.syntax.nodes import descend, is_attribute_of, names_in, uses_name
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
+    from oomlint.model.lifetime import Loop
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.scopes import Effect, Scope
+    from oomlint.syntax.scopes import Scope
 
-Loop = cst.For | cst.While
-Path = tuple[str, tuple["Accessor", ...]]
-
-_SETS = frozenset({"assign", "for", "with", "unknown", "import", "from", "clear", "pop", "delete"})
-_ONLY_AT_FIRST = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
 SHORT = 10  # rounds that are few enough
 RANGES = frozenset({"range", "trange"})
 _MOST_FRAMES = 4  # calls of a function
@@ -113,90 +107,3 @@ def trains(loop: Loop, module: Module, *, itself: bool = False) -> bool:
 def within(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
     """Whether ``node`` stands inside ``holder``."""
     return node is holder or any(here is holder for here in module.walk.ancestors(node))
-
-
-def made_anew(path: Path, loop: Loop, module: Module, scope: Scope, growing: set[cst.CSTNode]) -> bool:
-    """Whether a round of the loop empties, cuts or replaces what ``path`` names, other than by the ``growing`` statements and on its first round."""
-    root, accessors = path
-    for effect in scope.effects.get(root, ()):
-        if effect.kind not in _SETS or effect.statement in growing:
-            continue
-        cut = effect.kind == "delete" and effect.path[: len(accessors)] == accessors  # `del x[0]`
-        if not cut and effect.path != accessors[: len(effect.path)]:
-            continue
-        if effect.statement is not loop and not within(effect.statement, loop, module):
-            continue
-        if not sets_at_first(effect, loop, path, module):
-            return True
-    return accessors[:1] != () and accessors[0][0] == "attr" and _reset_by_method(path, loop, scope)
-
-
-def _reset_by_method(path: Path, loop: Loop, scope: Scope) -> bool:
-    """Whether a method of the same object that the loop calls sets the attribute."""
-    owner = scope.parent
-    if owner is None or not owner.is_class or path[0] != names.self_name(scope):
-        return False
-    for call in descend(loop.body, into_scopes=False):
-        if isinstance(call, cst.Call) and is_attribute_of(call.func, path[0]):
-            method = owner.child(call.func.attr.value)
-            this = names.self_name(method) if method is not None else None
-            if method is not None and this is not None and any(e.path == path[1][:1] and e.kind in _SETS for e in method.effects.get(this, ())):
-                return True
-    return False
-
-
-def sets_at_first(effect: Effect, loop: cst.CSTNode, path: Path, module: Module) -> bool:
-    """Whether a statement in a loop, or a function, sets the thing only where there is none yet: ``if x is None: x = y``."""
-    child: cst.CSTNode = effect.statement
-    for here in module.walk.ancestors(effect.statement):
-        if here is loop:
-            return False
-        if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
-            if child is here.body and _says_later(here.test):
-                child = here
-                continue
-            return not _settled(here.test, loop, path, module)
-        if isinstance(here, cst.ExceptHandler):
-            return True
-        child = here
-    return False
-
-
-def _settled(test: cst.BaseExpression, loop: cst.CSTNode, path: Path, module: Module) -> bool:
-    """Whether a test compares a name with ``None`` that a loop does not bind: what it says is the same in each round."""
-    if not isinstance(loop, cst.For | cst.While) or not isinstance(test, cst.Comparison) or not isinstance(test.left, cst.Name) or test.left.value == path[0]:
-        return False
-    bound = module.walk.scope_at(loop).effects.get(test.left.value, ())
-    return isinstance(test.comparisons[0].operator, cst.Is | cst.IsNot) and not any(within(effect.statement, loop, module) for effect in bound)
-
-
-def _says_later(test: cst.BaseExpression) -> bool:
-    """Whether a test holds only after the first round: ``i > 0``, also beside other tests."""
-    if isinstance(test, cst.BooleanOperation):
-        return isinstance(test.operator, cst.And) and (_says_later(test.left) or _says_later(test.right))
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return False
-    operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
-    counts = isinstance(other, cst.Integer) and other.evaluated_value == (1 if isinstance(operator, cst.GreaterThanEqual) else 0)
-    return counts and isinstance(test.left, cst.Name) and isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual)
-
-
-def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
-    """Whether a test asks for the first round, or for something empty."""
-    if isinstance(test, cst.UnaryOperation):
-        return says_first(test.expression, path, module)
-    if isinstance(test, cst.BooleanOperation):
-        return says_first(test.left, path, module) or says_first(test.right, path, module)
-    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
-        if isinstance(operator, cst.Is | cst.IsNot):
-            return True
-        if isinstance(operator, cst.In | cst.NotIn):
-            return path[0] in module.code(other) or "locals()" in module.code(other) or "globals()" in module.code(other)
-        if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
-            return isinstance(test.left, cst.Name | cst.Attribute) or uses_name(test.left, (path[0],))
-        return False
-    if isinstance(test, cst.Name | cst.Attribute | cst.Call):
-        code = module.code(test)
-        return uses_name(test, (path[0],)) or _ONLY_AT_FIRST.search(code) is not None
-    return False

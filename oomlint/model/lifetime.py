@@ -1,0 +1,175 @@
+"""When a container ends: by which statements it is emptied, cut or bound again, in which rounds, the first time only, or never."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+from msgspec import Struct
+
+from oomlint.api_names import TAKES_OUT
+from oomlint.model import names
+from oomlint.syntax.nodes import descend, is_attribute_of, path_of, uses_name
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module
+    from oomlint.model.values import ClassRef
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.scopes import Effect, Scope
+
+Loop = cst.For | cst.While
+Path = tuple[str, tuple["Accessor", ...]]
+
+_BINDS: Final = frozenset({"assign", "for", "with", "unknown", "import", "from"})
+_ONLY_AT_FIRST: Final = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
+
+
+class How(Enum):
+    """What becomes of a container at a statement."""
+
+    EMPTIED = auto()  # `x.clear()`, `del x[:]`, `x[:] = []`
+    CUT = auto()  # some of it is taken out: `x.pop()`, `del x[0]`
+    BOUND = auto()  # its name stands for another one: `x = []`, `for x in rows`
+    DELETED = auto()  # its name is gone: `del x`
+
+
+class Ending(Struct, frozen=True, eq=False):
+    """A statement that ends a container, or a part of it."""
+
+    how: How
+    path: Path  # as the code there calls it, or what holds it
+    statement: cst.CSTNode
+    module: Module
+    scope: Scope
+    value: cst.BaseExpression | None = None  # what its name stands for from then on
+
+
+# -- what ends it --------------------------------------------------------------------------------------------------------
+
+
+def endings(path: Path, module: Module, scope: Scope) -> Iterator[Ending]:
+    """The statements of a function, or a file, that end what a path names: itself, or what holds it."""
+    root, accessors = path
+    for effect in scope.effects.get(root, ()):
+        how = _how(effect, accessors)
+        if how is not None:
+            yield Ending(how, (root, effect.path), effect.statement, module, scope, effect.value if how is How.BOUND else None)
+    for call in scope.calls:
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in TAKES_OUT - {"pop", "clear"} and path_of(func.value) == path:  # those two are effects
+            yield Ending(How.CUT, path, module.walk.statement_of(call), module, scope)
+
+
+def endings_of(cls: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator[Ending]:
+    """The statements of methods of a class, of those above it and those below it, that end an attribute of their object."""
+    for one in evaluator.line(cls):
+        for method in one.scope.children:
+            this = names.self_name(method)
+            if this is not None:
+                yield from endings((this, (("attr", attribute),)), one.module, method)
+
+
+def _how(effect: Effect, accessors: tuple[Accessor, ...]) -> How | None:
+    """What an effect does to what lies at the accessors behind its root; ``None`` where it ends nothing."""
+    node = effect.node
+    whole = isinstance(node, cst.Subscript) and isinstance(part := node.slice[0].slice, cst.Slice) and part.lower is None and part.upper is None
+    if whole and effect.path[:-1] == accessors[: len(effect.path) - 1]:
+        return How.EMPTIED if effect.kind in {"assign", "delete"} else None
+    if effect.kind == "delete" and effect.path[: len(accessors)] == accessors and len(effect.path) > len(accessors):
+        return How.CUT
+    if effect.path != accessors[: len(effect.path)]:
+        return None
+    return {"clear": How.EMPTIED, "pop": How.CUT, "delete": How.DELETED}.get(effect.kind, How.BOUND if effect.kind in _BINDS else None)
+
+
+# -- how often -----------------------------------------------------------------------------------------------------------
+
+
+def ended_in(path: Path, loop: Loop, module: Module, scope: Scope, but: Container[cst.CSTNode] = ()) -> bool:
+    """Whether a round of a loop ends what a path names, by another statement than some, and not in its first round alone."""
+    for ending in endings(path, module, scope):
+        if _stands_in(ending.statement, loop, module) and ending.statement not in but and not only_at_first(ending.statement, loop, path, module):
+            return True
+    return path[1][:1] != () and path[1][0][0] == "attr" and _ended_by_method(path, loop, module, scope)
+
+
+def _stands_in(node: cst.CSTNode, loop: cst.CSTNode, module: Module) -> bool:
+    return node is loop or loop in module.walk.ancestors(node)
+
+
+def _ended_by_method(path: Path, loop: Loop, module: Module, scope: Scope) -> bool:
+    """Whether a method of the same object that the loop calls ends the attribute."""
+    owner = scope.parent
+    if owner is None or not owner.is_class or path[0] != names.self_name(scope):
+        return False
+    for call in descend(loop.body, into_scopes=False):
+        method = owner.child(call.func.attr.value) if isinstance(call, cst.Call) and is_attribute_of(call.func, path[0]) else None
+        this = names.self_name(method) if method is not None else None
+        if method is not None and this is not None and any(True for _ in endings((this, path[1][:1]), module, method)):
+            return True
+    return False
+
+
+# -- the first time only -------------------------------------------------------------------------------------------------
+
+
+def only_at_first(statement: cst.CSTNode, around: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a statement in a loop, or a function, runs only where there is nothing at the path yet: ``if x is None: x = y``."""
+    child = statement
+    for here in module.walk.ancestors(statement):
+        if here is around:
+            return False
+        if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
+            if child is here.body and _says_later(here.test):
+                child = here
+                continue
+            return not _settled(here.test, around, path, module)
+        if isinstance(here, cst.ExceptHandler):
+            return True
+        child = here
+    return False
+
+
+def _settled(test: cst.BaseExpression, loop: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a test compares a name with ``None`` that a loop does not bind: what it says is the same in each round."""
+    if not isinstance(loop, cst.For | cst.While) or not isinstance(test, cst.Comparison) or not isinstance(test.left, cst.Name) or test.left.value == path[0]:
+        return False
+    bound = module.walk.scope_at(loop).effects.get(test.left.value, ())
+    return isinstance(test.comparisons[0].operator, cst.Is | cst.IsNot) and not any(_stands_in(effect.statement, loop, module) for effect in bound)
+
+
+def _says_later(test: cst.BaseExpression) -> bool:
+    """Whether a test holds only after the first round: ``i > 0``, also beside other tests."""
+    if isinstance(test, cst.BooleanOperation):
+        return isinstance(test.operator, cst.And) and (_says_later(test.left) or _says_later(test.right))
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
+    counts = isinstance(other, cst.Integer) and other.evaluated_value == (1 if isinstance(operator, cst.GreaterThanEqual) else 0)
+    return counts and isinstance(test.left, cst.Name) and isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual)
+
+
+def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
+    """Whether a test asks for the first round, or for something empty."""
+    if isinstance(test, cst.UnaryOperation):
+        return says_first(test.expression, path, module)
+    if isinstance(test, cst.BooleanOperation):
+        return says_first(test.left, path, module) or says_first(test.right, path, module)
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
+        if isinstance(operator, cst.Is | cst.IsNot):
+            return True
+        if isinstance(operator, cst.In | cst.NotIn):
+            return path[0] in module.code(other) or "locals()" in module.code(other) or "globals()" in module.code(other)
+        if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
+            return isinstance(test.left, cst.Name | cst.Attribute) or uses_name(test.left, (path[0],))
+        return False
+    if isinstance(test, cst.Name | cst.Attribute | cst.Call):
+        code = module.code(test)
+        return uses_name(test, (path[0],)) or _ONLY_AT_FIRST.search(code) is not None
+    return False

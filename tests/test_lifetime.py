@@ -1,0 +1,138 @@
+"""How long a container lives: what the engine says of small programs, in which it is called `kept` and the loop that matters is the first one."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import libcst as cst
+import pytest
+
+from oomlint.config import Settings
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model.lifetime import How, ended_in, endings, endings_of
+from oomlint.model.project import Project
+from oomlint.model.values import ClassRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.model.project import Module
+    from oomlint.syntax.scopes import Scope
+
+    Made = Callable[[str], tuple[Module, Scope]]
+
+KEPT = ("kept", ())
+OF_OBJECT = ("self", (("attr", "kept"),))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Made:
+    """The file, and its function that is called `f`."""
+
+    def make(text: str) -> tuple[Module, Scope]:
+        (tmp_path / "main.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        module = Project(tmp_path, Settings()).module(str(tmp_path / "main.py"))
+        return module, next(scope for scope in module.walk.scopes if scope.name == "f")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("statement", "how"),
+    [
+        ("kept.clear()", How.EMPTIED),
+        ("del kept[:]", How.EMPTIED),
+        ("kept[:] = []", How.EMPTIED),
+        ("kept.pop()", How.CUT),
+        ("kept.popleft()", How.CUT),
+        ("kept.remove(x)", How.CUT),
+        ("del kept[0]", How.CUT),
+        ("del kept[:-9]", How.CUT),
+        ("kept = []", How.BOUND),
+        ("for kept in rows: pass", How.BOUND),
+        ("del kept", How.DELETED),
+        ("kept.append(x)", None),
+        ("kept[0] = x", None),
+        ("kept[2:4] = x", None),
+        ("other.clear()", None),
+        ("kept.rows.clear()", None),
+    ],
+)
+def test_what_a_statement_does_to_a_container(statement: str, how: How | None, program: Made) -> None:
+    module, scope = program(f"def f(kept, x, rows):\n    {statement}\n")
+    assert [ending.how for ending in endings(KEPT, module, scope)] == ([how] if how is not None else [])
+
+
+@pytest.mark.parametrize(
+    ("body", "ends"),
+    [
+        ("kept = []", True),
+        ("kept.clear()", True),
+        ("del kept[:-9]", True),
+        ("if len(kept) > 9: kept.popleft()", True),
+        ("if i == 0: kept = []", False),
+        ("if kept is None: kept = []", False),
+        ("if kept is not None: pass\nelse: kept = []", False),
+        ("if i > 0: kept = []", True),
+        ("kept.append(i)", False),
+        ("def g(): kept.clear()", False),
+    ],
+)
+def test_whether_a_round_ends_a_container(body: str, ends: bool, program: Made) -> None:  # noqa: FBT001 - a parameter
+    module, scope = program("def f(kept, rows):\n    for i, x in enumerate(rows):\n" + textwrap.indent(body, " " * 8) + "\n    kept = []\n")
+    assert ended_in(KEPT, scope.loops[0], module, scope) == ends
+
+
+def test_a_statement_that_makes_it_grow_is_left_out(program: Made) -> None:
+    module, scope = program("def f(kept, rows):\n    for x in rows:\n        kept = kept + [x]\n")
+    grows = next(node for node in scope.nodes() if isinstance(node, cst.Assign))
+    assert ended_in(KEPT, scope.loops[0], module, scope)
+    assert not ended_in(KEPT, scope.loops[0], module, scope, {grows})
+
+
+OBJECT = """
+class Base:
+    def drop(self):
+        self.kept.pop()
+
+
+class Rows(Base):
+    def __init__(self):
+        self.kept = []
+
+    def f(self, rows):
+        for x in rows:
+            self.kept.append(x)
+            self.{call}()
+
+    def look(self):
+        return len(self.kept)
+
+    def flush(self):
+        self.kept = []
+
+
+class More(Rows):
+    def other(self):
+        del self.kept[:]
+"""
+
+
+@pytest.mark.parametrize(("call", "ends"), [("flush", True), ("look", False)])
+def test_a_round_that_calls_a_method_which_ends_an_attribute(call: str, ends: bool, program: Made) -> None:  # noqa: FBT001 - a parameter
+    module, scope = program(OBJECT.format(call=call))
+    assert ended_in(OF_OBJECT, scope.loops[0], module, scope) == ends
+
+
+def test_which_methods_end_an_attribute(program: Made) -> None:
+    module, scope = program(OBJECT.format(call="look"))
+    assert scope.parent is not None
+    found = endings_of(ClassRef(module, scope.parent), "kept", evaluator_of(module.project))
+    assert {(ending.scope.name, ending.how) for ending in found} == {
+        ("__init__", How.BOUND),
+        ("flush", How.BOUND),
+        ("drop", How.CUT),
+        ("other", How.EMPTIED),
+    }
