@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -11,12 +10,13 @@ import pytest
 
 from oomlint.config import Settings
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model.lifetime import How, ended_in, endings, endings_of
+from oomlint.model.lifetime import How, ended_in, endings, endings_by_name, endings_from_outside, endings_of, is_capped, length_tests, runs_once
 from oomlint.model.project import Project
 from oomlint.model.values import ClassRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from oomlint.model.project import Module
     from oomlint.syntax.scopes import Scope
@@ -50,6 +50,12 @@ def program(tmp_path: Path) -> Made:
         ("kept.remove(x)", How.CUT),
         ("del kept[0]", How.CUT),
         ("del kept[:-9]", How.CUT),
+        ("kept[0] = None", How.CUT),
+        ("heapq.heappop(kept)", How.CUT),
+        ("kept['a'].clear()", How.PART),
+        ("kept['a'].popleft()", How.PART),
+        ("kept['a'] = []", How.PART),
+        ("kept.rows.clear()", How.PART),
         ("kept = []", How.BOUND),
         ("for kept in rows: pass", How.BOUND),
         ("del kept", How.DELETED),
@@ -57,7 +63,6 @@ def program(tmp_path: Path) -> Made:
         ("kept[0] = x", None),
         ("kept[2:4] = x", None),
         ("other.clear()", None),
-        ("kept.rows.clear()", None),
     ],
 )
 def test_what_a_statement_does_to_a_container(statement: str, how: How | None, program: Made) -> None:
@@ -136,3 +141,90 @@ def test_which_methods_end_an_attribute(program: Made) -> None:
         ("drop", How.CUT),
         ("other", How.EMPTIED),
     }
+
+
+def test_a_method_that_only_building_calls_runs_once(program: Made) -> None:
+    module, scope = program("""
+        class Rows:
+            def __init__(self):
+                self.start()
+
+            def start(self):
+                self.kept = []
+
+            def f(self):
+                self.flush()
+
+            def flush(self):
+                self.kept = []
+
+            def unused(self):
+                self.kept = []
+    """)
+    assert scope.parent is not None
+    cls = ClassRef(module, scope.parent)
+    once = {method.name for method in scope.parent.children if runs_once(method, cls, module.project)}
+    assert once == {"__init__", "start"}
+
+
+def test_who_ends_a_container_by_its_name(program: Made) -> None:
+    module, scope = program("""
+        def f(rows):
+            kept = []
+            def add(x):
+                kept.append(x)
+            def drop():
+                kept.clear()
+            def other(kept):
+                kept.clear()
+            def own():
+                kept = []
+            return add
+
+        def g(kept):
+            kept.clear()
+    """)
+    found = endings_by_name("kept", scope, module)
+    assert [(ending.scope.name, ending.how) for ending in found] == [("f", How.BOUND), ("drop", How.EMPTIED)]
+
+
+def test_who_ends_an_attribute_of_another_object(program: Made) -> None:
+    module, _ = program("""
+        class Rows:
+            def f(self):
+                self.kept.clear()
+
+        def flush(rows, holder):
+            rows.kept.clear()
+            holder.rows.kept = []
+            rows.kept.popleft()
+            holder.kept.append(1)
+    """)
+    found = endings_from_outside("kept", module.project, module.path)
+    assert [(ending.scope.name, ending.how) for ending in found] == [("flush", How.EMPTIED), ("flush", How.CUT), ("flush", How.BOUND)]
+
+
+@pytest.mark.parametrize(
+    ("made", "capped"),
+    [
+        ("collections.deque(maxlen=9)", True),
+        ("collections.deque([], 9)", True),
+        ("collections.deque(maxlen=None)", False),
+        ("collections.deque()", False),
+        ("[]", False),
+        ("dict()", False),
+        ("cachetools.LRUCache(9)", True),
+        ("Own()", True),
+        ("rows", False),
+    ],
+)
+def test_what_keeps_no_more_than_so_many(made: str, capped: bool, program: Made) -> None:  # noqa: FBT001 - a parameter
+    module, scope = program(f"import cachetools\nimport collections\n\nclass Own: pass\n\ndef f(rows):\n    kept = {made}\n")
+    evaluator = evaluator_of(module.project)
+    values = evaluator.resolve("kept", (), evaluator.calls.plain_frame(module, scope), None)
+    assert [is_capped(alt.value) for alt in values] == [capped]
+
+
+def test_tests_of_a_length(program: Made) -> None:
+    module, scope = program("def f(kept, n):\n    if len(kept) == 0 or len(kept) > 0: pass\n    while n <= len(kept): pass\n    return len(kept)\n")
+    assert [module.code(test).strip() for test in length_tests(KEPT, module, scope)] == ["n <= len(kept)"]

@@ -11,6 +11,7 @@ from oomlint.api_names import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, instance_of, module_of
 from oomlint.model.freezing import ALL, frozen_parts, learns
+from oomlint.model.lifetime import is_bounded
 from oomlint.model.tensor_shapes import pools_all
 from oomlint.model.tensor_state import FEW, MAP, NOWHERE, PLAIN, UNKNOWN, Device, Graph, SampleSize, Storage, TensorState, ValueKind, join_all, pack, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, SEQUENCES, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
@@ -301,14 +302,6 @@ def _likeliest(parts: Iterable[TensorState | None]) -> TensorState:
         if held is not None and (found.kind is ValueKind.UNKNOWN or (found.kind is ValueKind.PLAIN and held.kind is not ValueKind.UNKNOWN)):
             found = held
     return found
-
-
-def is_bounded(call: cst.Call) -> bool:
-    """Whether a ``deque`` has a greatest length."""
-    if len(call.args) > len(arguments.by_name(call)) + 1:
-        return True
-    longest = arguments.named(call, "maxlen")
-    return longest is not None and names.dotted(longest) != "None"
 
 
 def is_metric(held: TensorState) -> bool:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import TAKES_OUT
-from oomlint.model import names
-from oomlint.syntax.nodes import descend, is_attribute_of, path_of, uses_name
+from oomlint.api_names import EMPTY_CONTAINERS, TAKES_OUT
+from oomlint.frameworks import START_HOOKS
+from oomlint.model import arguments, names
+from oomlint.model.displays import is_new
+from oomlint.model.values import ExternalCall, Instance
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from oomlint.model.evaluate import Evaluator
-    from oomlint.model.project import Module
-    from oomlint.model.values import ClassRef
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import ClassRef, Value
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -26,6 +29,8 @@ Loop = cst.For | cst.While
 Path = tuple[str, tuple["Accessor", ...]]
 
 _BINDS: Final = frozenset({"assign", "for", "with", "unknown", "import", "from"})
+_ANY_ATTRIBUTE: Final = (("attr", UNKNOWN_KEY),)  # `setattr(self, name, x)`
+_FROM_HEAPS: Final = frozenset({"heappop", "heappushpop", "heapreplace"})
 _ONLY_AT_FIRST: Final = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
 
 
@@ -33,7 +38,8 @@ class How(Enum):
     """What becomes of a container at a statement."""
 
     EMPTIED = auto()  # `x.clear()`, `del x[:]`, `x[:] = []`
-    CUT = auto()  # some of it is taken out: `x.pop()`, `del x[0]`
+    CUT = auto()  # some of it is taken out: `x.pop()`, `del x[0]`, `x[0] = None`
+    PART = auto()  # something that it holds is emptied, cut or made again: `x["a"].clear()`, `x["a"] = []`
     BOUND = auto()  # its name stands for another one: `x = []`, `for x in rows`
     DELETED = auto()  # its name is gone: `del x`
 
@@ -42,11 +48,10 @@ class Ending(Struct, frozen=True, eq=False):
     """A statement that ends a container, or a part of it."""
 
     how: How
-    path: Path  # as the code there calls it, or what holds it
     statement: cst.CSTNode
     module: Module
     scope: Scope
-    value: cst.BaseExpression | None = None  # what its name stands for from then on
+    value: cst.BaseExpression | None = None  # what its name, or that of a part, stands for from then on
 
 
 # -- what ends it --------------------------------------------------------------------------------------------------------
@@ -58,11 +63,15 @@ def endings(path: Path, module: Module, scope: Scope) -> Iterator[Ending]:
     for effect in scope.effects.get(root, ()):
         how = _how(effect, accessors)
         if how is not None:
-            yield Ending(how, (root, effect.path), effect.statement, module, scope, effect.value if how is How.BOUND else None)
+            yield Ending(how, effect.statement, module, scope, effect.value if effect.kind == "assign" and how in {How.BOUND, How.PART} else None)
     for call in scope.calls:
         func = call.func
-        if isinstance(func, cst.Attribute) and func.attr.value in TAKES_OUT - {"pop", "clear"} and path_of(func.value) == path:  # those two are effects
-            yield Ending(How.CUT, path, module.walk.statement_of(call), module, scope)
+        node = func.value if isinstance(func, cst.Attribute) and func.attr.value in TAKES_OUT - {"pop", "clear"} else None  # those two are effects
+        if names.last_name(func) in _FROM_HEAPS and call.args:
+            node = call.args[0].value
+        found = path_of(node) if node is not None else None
+        if found is not None and found[0] == root and found[1][: len(accessors)] == accessors:
+            yield Ending(How.CUT if found == path else How.PART, module.walk.statement_of(call), module, scope)
 
 
 def endings_of(cls: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator[Ending]:
@@ -74,17 +83,94 @@ def endings_of(cls: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator[
                 yield from endings((this, (("attr", attribute),)), one.module, method)
 
 
+def endings_by_name(name: str, owner: Scope, module: Module) -> Iterator[Ending]:
+    """The statements of a function, or a file, and of those inside it, that end what a name of its own stands for."""
+    for scope in module.walk.scopes:
+        if _sees(scope, name, owner):
+            yield from endings((name, ()), module, scope)
+
+
+def endings_from_outside(attribute: str, project: Project, near: str) -> Iterator[Ending]:
+    """The statements of a project that end an attribute of an object which is not their own: ``module.outputs.clear()``."""
+    for module in project.mentioning((attribute.encode(),), near):
+        for scope in module.walk.scopes:
+            own = (names.self_name(scope), (("attr", attribute),))
+            for path in {path: None for path in _paths_to(attribute, scope) if path != own}:
+                yield from endings(path, module, scope)
+
+
+def _paths_to(attribute: str, scope: Scope) -> Iterator[Path]:
+    """How a function calls attributes of a name that it does something to."""
+    step = ("attr", attribute)
+    done = [(effect.root, effect.path) for effects in scope.effects.values() for effect in effects]
+    calls = (path_of(call.func.value) for call in scope.calls if isinstance(call.func, cst.Attribute) and call.func.attr.value in TAKES_OUT)
+    for root, path in (*done, *(one for one in calls if one is not None)):
+        if step in path:
+            yield root, path[: path.index(step) + 1]
+
+
+def _sees(scope: Scope, name: str, owner: Scope) -> bool:
+    """Whether a name means the same in a function as in one around it."""
+    here: Scope | None = scope
+    while here is not None and here is not owner:
+        own = (here.sets(name) and name not in here.outer | here.enclosing) or name in names.takes(here)
+        here = None if own else here.parent
+    return here is owner
+
+
 def _how(effect: Effect, accessors: tuple[Accessor, ...]) -> How | None:
     """What an effect does to what lies at the accessors behind its root; ``None`` where it ends nothing."""
     node = effect.node
     whole = isinstance(node, cst.Subscript) and isinstance(part := node.slice[0].slice, cst.Slice) and part.lower is None and part.upper is None
     if whole and effect.path[:-1] == accessors[: len(effect.path) - 1]:
         return How.EMPTIED if effect.kind in {"assign", "delete"} else None
-    if effect.kind == "delete" and effect.path[: len(accessors)] == accessors and len(effect.path) > len(accessors):
-        return How.CUT
-    if effect.path != accessors[: len(effect.path)]:
+    if effect.path == accessors[: len(effect.path)] or effect.path == _ANY_ATTRIBUTE:
+        return {"clear": How.EMPTIED, "pop": How.CUT, "delete": How.DELETED}.get(effect.kind, How.BOUND if effect.kind in _BINDS else None)
+    if effect.path[: len(accessors)] != accessors:
         return None
-    return {"clear": How.EMPTIED, "pop": How.CUT, "delete": How.DELETED}.get(effect.kind, How.BOUND if effect.kind in _BINDS else None)
+    if effect.kind == "delete" or (effect.kind == "assign" and names.dotted(effect.value) == "None"):
+        return How.CUT
+    return How.PART if effect.kind in {"clear", "pop"} or (effect.kind == "assign" and is_new(effect.value)) else None
+
+
+def runs_once(method: Scope, cls: ClassRef, project: Project) -> bool:
+    """Whether a method runs before the first round alone: it builds the object, or nothing but what does so calls it."""
+    if method.name in START_HOOKS:
+        return True
+    found = False
+    for module in project.mentioning((method.name.encode(),), cls.module.path):
+        for call, scope in module.walk.calls:
+            if names.last_name(call.func) == method.name:
+                if scope.name not in START_HOOKS or not is_attribute_of(call.func, names.self_name(scope)):
+                    return False
+                found = True
+    return found
+
+
+# -- at most so many ------------------------------------------------------------------------------------------------------
+
+
+def is_capped(value: Value) -> bool:
+    """Whether something keeps no more than so many: ``deque(maxlen=5)``, or an object that decides itself what it keeps, as far as is known."""
+    if isinstance(value, ExternalCall):
+        return is_bounded(value.call) if value.name.rpartition(".")[2] == "deque" else value.name not in EMPTY_CONTAINERS
+    return isinstance(value, Instance)
+
+
+def is_bounded(call: cst.Call) -> bool:
+    """Whether a ``deque`` has a greatest length."""
+    if len(call.args) > len(arguments.by_name(call)) + 1:
+        return True
+    longest = arguments.named(call, "maxlen")
+    return longest is not None and names.dotted(longest) != "None"
+
+
+def length_tests(path: Path, module: Module, scope: Scope) -> Iterator[cst.Comparison]:
+    """Where a function compares the length of what a path names with another number than that of nothing."""
+    for call in scope.calls:
+        if isinstance(call.func, cst.Name) and call.func.value == "len" and len(call.args) == 1 and path_of(call.args[0].value) == path:
+            tests = (here for here in module.walk.between(call, module.walk.statement_of(call)) if isinstance(here, cst.Comparison))
+            yield from (test for test in tests if not says_first(test, path, module))
 
 
 # -- how often -----------------------------------------------------------------------------------------------------------
@@ -93,7 +179,12 @@ def _how(effect: Effect, accessors: tuple[Accessor, ...]) -> How | None:
 def ended_in(path: Path, loop: Loop, module: Module, scope: Scope, but: Container[cst.CSTNode] = ()) -> bool:
     """Whether a round of a loop ends what a path names, by another statement than some, and not in its first round alone."""
     for ending in endings(path, module, scope):
-        if _stands_in(ending.statement, loop, module) and ending.statement not in but and not only_at_first(ending.statement, loop, path, module):
+        if (
+            ending.how is not How.PART
+            and _stands_in(ending.statement, loop, module)
+            and ending.statement not in but
+            and not only_at_first(ending.statement, loop, path, module)
+        ):
             return True
     return path[1][:1] != () and path[1][0][0] == "attr" and _ended_by_method(path, loop, module, scope)
 
@@ -110,7 +201,7 @@ def _ended_by_method(path: Path, loop: Loop, module: Module, scope: Scope) -> bo
     for call in descend(loop.body, into_scopes=False):
         method = owner.child(call.func.attr.value) if isinstance(call, cst.Call) and is_attribute_of(call.func, path[0]) else None
         this = names.self_name(method) if method is not None else None
-        if method is not None and this is not None and any(True for _ in endings((this, path[1][:1]), module, method)):
+        if method is not None and this is not None and any(one.how is not How.PART for one in endings((this, path[1][:1]), module, method)):
             return True
     return False
 

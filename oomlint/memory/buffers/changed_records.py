@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import TAKES_OUT
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import SampleCache, bounded_here
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -14,8 +13,9 @@ from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
+from oomlint.model.lifetime import How, endings
 from oomlint.model.values import Display, ExternalCall
-from oomlint.syntax.nodes import UNKNOWN_KEY, is_attribute_of, uses_name
+from oomlint.syntax.nodes import UNKNOWN_KEY, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,9 @@ def _alias(root: str, own: str, scope: Scope) -> cst.Subscript | None:
 def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module: Module, scope: Scope, project: Project) -> SampleCache | None:
     _, container, inside = held
     evaluator = evaluator_of(project)
-    if effect.value is None or bounded_here(effect, module, scope, evaluator) or _taken_out(effect.root, scope):
+    path = (effect.root, effect.path[:1] if effect.path[:1] and effect.path[0][0] == "attr" else ())
+    ended = any(one.how is not How.BOUND for one in endings(path, module, scope))  # the method takes something out of it again
+    if effect.value is None or ended or bounded_here(effect, module, scope, evaluator):
         return None
     frame = evaluator.calls.plain_frame(module, scope)
     content = datasets_of(project).contents.of(container, frame)
@@ -113,10 +115,3 @@ def _is_list(node: cst.BaseExpression, frame: Frame, project: Project) -> bool:
         (isinstance(value, Display) and isinstance(value.node, cst.List | cst.ListComp)) or (isinstance(value, ExternalCall) and value.name in _LISTS)
         for value in values
     )
-
-
-def _taken_out(root: str, scope: Scope) -> bool:
-    """Whether the method takes something out of the record again."""
-    if any(effect.kind in {"pop", "clear", "delete"} for effect in scope.effects.get(root, ())):
-        return True
-    return any(isinstance(call.func, cst.Attribute) and call.func.attr.value in TAKES_OUT and uses_name(call.func.value, (root,)) for call in scope.calls)

@@ -16,7 +16,7 @@ from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loops_around
 from oomlint.memory.shared.training_loops import trains, within
 from oomlint.model import arguments, names
-from oomlint.model.flow_definitions import is_bounded
+from oomlint.model.lifetime import is_bounded
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.nodes import names_in, path_of, uses_name
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import CONTAINERS, TAKES_OUT
 from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
 from oomlint.memory.shared.training_loops import SHORT, rounds, trains, within
 from oomlint.model import names
-from oomlint.model.lifetime import ended_in
+from oomlint.model.lifetime import ended_in, is_capped, length_tests
 from oomlint.model.values import Const, External, ExternalCall, Instance
 from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
@@ -38,10 +38,7 @@ _CYCLES = re.compile(r"cycle|//|swa|ensemble|milestone|checkpoint_epochs|save_ep
 _DEEPEST = 3
 _COUNTS = frozenset({"range", "trange", "count", "tqdm", "track"})
 _MEMBERS = re.compile(r"task|fold|client|user|member|seed|run|trial|ensemble|worker|agent|subject|split", re.IGNORECASE)
-_ENDLESS = CONTAINERS - {"deque"} | {"get", "getattr"}
-_HEAPS = frozenset({"heappush", "heappop", "heappushpop", "heapreplace", "average", "FedAvg", "fed_avg"})
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
-_TAKE_OUT = TAKES_OUT | {"sort"}
 
 
 class Snapshot(Struct, frozen=True, eq=False):
@@ -214,11 +211,13 @@ class _Copies:
 
 def _loop(module: Module, project: Project, effect: Effect, path: Path, copied: cst.BaseExpression, scope: Scope) -> tuple[Loop, str] | None:
     """The training loop whose rounds each add a copy, and what a round is called."""
-    if _limited(path, scope):
-        return None
     for loop in loops_around(effect.statement, module, scope):
         # A population has a model of its own in each round.
-        if ended_in(path, loop, module, scope, {effect.statement}) or _cut(loop, path, module) or _another_model(copied, loop, module, scope):
+        if (
+            ended_in(path, loop, module, scope, {effect.statement})
+            or _limited(path, loop, module, scope, evaluator_of(project))
+            or _another_model(copied, loop, module, scope)
+        ):
             return None
         most = rounds(project, loop, module, scope)
         if most is not None and most <= SHORT:
@@ -244,45 +243,10 @@ def _per(module: Module, project: Project, loop: Loop, scope: Scope) -> str | No
     return "step" if counted else None
 
 
-def _limited(path: Path, scope: Scope) -> bool:
-    """Whether the container itself has an end: ``deque(maxlen=5)``."""
-    found = [e for e in scope.effects.get(path[0], ()) if e.path == path[1]]
-    owner = scope.parent
-    if path[1] and owner is not None and owner.is_class and path[0] == names.self_name(scope):
-        for method in owner.children:
-            found.extend(e for e in method.effects.get(names.self_name(method) or "", ()) if e.path == path[1])
-    values = [e.value for e in found if e.kind == "assign"]
-    # A table of containers: `{"model": deque(maxlen=5)}`.
-    tables = [e.value for e in scope.effects.get(path[0], ()) if e.kind == "assign" and e.path == path[1][: len(e.path)] and isinstance(e.value, cst.Dict)]
-    if any(isinstance(n, cst.Call) and names.last_name(n.func) == "deque" for table in tables for n in descend(table)):
-        return True
-    return any(isinstance(value, cst.Call) and names.last_name(value.func) not in _ENDLESS for value in values)
-
-
-def _cut(loop: Loop, path: Path, module: Module) -> bool:
-    """Whether the loop tests the length of the container, sorts it or takes something out."""
-    for node in descend(loop.body, into_scopes=False):
-        if not isinstance(node, cst.Call):
-            continue
-        name = names.last_name(node.func)
-        if name in _HEAPS and any(path_of(a.value) == path for a in node.args):
-            return True
-        if name == "len" and node.args and path_of(node.args[0].value) == path and _tested(node, module):
-            return True
-        if name in _TAKE_OUT and isinstance(node.func, cst.Attribute) and path_of(node.func.value) == path:
-            return True
-    return False
-
-
-def _tested(node: cst.CSTNode, module: Module) -> bool:
-    child = node
-    for here in module.walk.ancestors(node):
-        if isinstance(here, cst.If | cst.While | cst.IfExp):
-            return child is here.test
-        if isinstance(here, cst.BaseSmallStatement):
-            return False
-        child = here
-    return False
+def _limited(path: Path, loop: Loop, module: Module, scope: Scope, evaluator: Evaluator) -> bool:
+    """Whether the container itself has an end, ``deque(maxlen=5)``, or a round tests its length."""
+    held = evaluator.resolve(path[0], path[1], evaluator.calls.plain_frame(module, scope), loop)
+    return any(is_capped(alt.value) for alt in held) or any(within(test, loop, module) for test in length_tests(path, module, scope))
 
 
 def _another_model(copied: cst.BaseExpression, loop: Loop, module: Module, scope: Scope) -> bool:

@@ -16,6 +16,7 @@ from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.qualified_names import MODULES
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
+from oomlint.model.lifetime import ended_in
 from oomlint.model.values import ExternalCall, FunctionRef, Instance
 from oomlint.source import FileKind as Source
 from oomlint.syntax.nodes import block_of, descend, path_of
@@ -58,13 +59,15 @@ def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> It
     loop = next(iter(loops_around(node, module, scope)), None) if any(handler.name is not None for handler in node.handlers) else None
     if loop is None or _is_short(module, project, scope, loop):
         return
+    outermost = [loop, *loops_around(loop, module, scope)][-1]
     for handler in node.handlers:
         caught = handler.name.name if handler.name is not None else None
         if not isinstance(caught, cst.Name) or not _goes_on(handler) or _is_cleared(module, handler, caught.value):
             continue
         for statement in block_of(handler.body):
-            container = _stored(module, statement, caught.value)
-            if container is None or _is_made_in(module, scope, loop, container) or _is_raised(module, scope, container):
+            holder = _stored(statement, caught.value)
+            path = path_of(holder) if holder is not None else None
+            if holder is None or path is None or ended_in(path, outermost, module, scope) or _is_raised(module, scope, container := module.code(holder)):
                 continue
             raiser = _runs_a_model(module, project, scope, node.body)
             if raiser is not None:
@@ -90,8 +93,8 @@ def _is_cleared(module: Module, handler: cst.ExceptHandler, name: str) -> bool:
     return f"{name}.__traceback__" in text or "clear_frames" in text or f"{name} = " in text
 
 
-def _stored(module: Module, statement: cst.CSTNode, name: str) -> str | None:
-    """The container that a statement puts the exception into, as it is written."""
+def _stored(statement: cst.CSTNode, name: str) -> cst.BaseExpression | None:
+    """The container that a statement puts the exception into."""
     value: cst.BaseExpression | None = None
     holder: cst.BaseExpression | None = None
     if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call) and isinstance(statement.value.func, cst.Attribute):
@@ -100,19 +103,10 @@ def _stored(module: Module, statement: cst.CSTNode, name: str) -> str | None:
             value, holder = statement.value.args[0].value, method.value
     elif isinstance(statement, cst.Assign) and isinstance(statement.targets[0].target, cst.Subscript):
         value, holder = statement.value, statement.targets[0].target.value
-    if value is None or holder is None or path_of(holder) is None:
+    if value is None:
         return None
     parts = [e.value for e in value.elements] if isinstance(value, cst.Tuple | cst.List | cst.Dict) else [value]
-    return module.code(holder) if any(isinstance(part, cst.Name) and part.value == name for part in parts) else None
-
-
-def _is_made_in(module: Module, scope: Scope, loop: cst.For | cst.While, container: str) -> bool:
-    """Whether the outermost loop of the function makes the container again."""
-    outermost = list(loops_around(loop, module, scope))[-1:] or [loop]
-    return any(
-        effect.kind == "assign" and module.code(effect.node) == container and outermost[0] in module.walk.ancestors(effect.statement)
-        for effect in scope.effects.get(container.partition(".")[0], ())
-    )
+    return holder if any(isinstance(part, cst.Name) and part.value == name for part in parts) else None
 
 
 def _is_raised(module: Module, scope: Scope, container: str) -> bool:
