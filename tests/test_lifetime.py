@@ -90,6 +90,28 @@ def test_whether_a_round_ends_a_container(body: str, ends: bool, program: Made) 
     assert ended_in(KEPT, scope.loops[0], module, scope) == ends
 
 
+@pytest.mark.parametrize(
+    ("body", "inner", "outer"),
+    [
+        ("if i == 0: kept = []", False, True),
+        ("if fresh: kept = []\nfresh = False", False, True),
+        ("if kept is None: kept = []", False, False),
+        ("if once: kept = []\nonce = False", False, False),
+        ("if not hasattr(self, 'kept'): self.kept = []", False, False),
+        ("if 'kept' not in locals(): kept = []", False, False),
+        ("if rows.first: kept = []", True, True),
+        ("if self.train: kept = []", True, True),
+        ("if len(kept) % 50 == 0: kept = []", True, True),
+        ("if kept: kept.clear()", True, True),
+    ],
+)
+def test_whether_it_ends_at_first_alone_in_an_inner_loop_and_in_the_one_around(body: str, inner: bool, outer: bool, program: Made) -> None:  # noqa: FBT001
+    head = "def f(self, kept, rows):\n    once = True\n    for n in range(9):\n        fresh = True\n        for i, x in enumerate(rows):\n"
+    module, scope = program(head + textwrap.indent(body, " " * 12))
+    path = ("self", (("attr", "kept"),)) if "self.kept" in body else KEPT
+    assert [ended_in(path, loop, module, scope) for loop in scope.loops] == [outer, inner]
+
+
 def test_a_statement_that_makes_it_grow_is_left_out(program: Made) -> None:
     module, scope = program("def f(kept, rows):\n    for x in rows:\n        kept = kept + [x]\n")
     grows = next(node for node in scope.nodes() if isinstance(node, cst.Assign))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import EMPTY_CONTAINERS, TAKES_OUT
+from oomlint.api_names import COLLECTIONS, EMPTY_CONTAINERS, TAKES_OUT
 from oomlint.frameworks import START_HOOKS
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_new
 from oomlint.model.values import ExternalCall, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, path_of, uses_name
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, names_in, path_of, texts_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -31,7 +30,6 @@ Path = tuple[str, tuple["Accessor", ...]]
 _BINDS: Final = frozenset({"assign", "for", "with", "unknown", "import", "from"})
 _ANY_ATTRIBUTE: Final = (("attr", UNKNOWN_KEY),)  # `setattr(self, name, x)`
 _FROM_HEAPS: Final = frozenset({"heappop", "heappushpop", "heapreplace"})
-_ONLY_AT_FIRST: Final = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
 
 
 class How(Enum):
@@ -153,7 +151,8 @@ def runs_once(method: Scope, cls: ClassRef, project: Project) -> bool:
 def is_capped(value: Value) -> bool:
     """Whether something keeps no more than so many: ``deque(maxlen=5)``, or an object that decides itself what it keeps, as far as is known."""
     if isinstance(value, ExternalCall):
-        return is_bounded(value.call) if value.name.rpartition(".")[2] == "deque" else value.name not in EMPTY_CONTAINERS
+        last = value.name.rpartition(".")[2]
+        return is_bounded(value.call) if last == "deque" else value.name not in EMPTY_CONTAINERS and last not in COLLECTIONS
     return isinstance(value, Instance)
 
 
@@ -179,12 +178,7 @@ def length_tests(path: Path, module: Module, scope: Scope) -> Iterator[cst.Compa
 def ended_in(path: Path, loop: Loop, module: Module, scope: Scope, but: Container[cst.CSTNode] = ()) -> bool:
     """Whether a round of a loop ends what a path names, by another statement than some, and not in its first round alone."""
     for ending in endings(path, module, scope):
-        if (
-            ending.how is not How.PART
-            and _stands_in(ending.statement, loop, module)
-            and ending.statement not in but
-            and not only_at_first(ending.statement, loop, path, module)
-        ):
+        if ending.how is not How.PART and _stands_in(ending.statement, loop, module) and ending.statement not in but and not is_first_only(ending, path, loop):
             return True
     return path[1][:1] != () and path[1][0][0] == "attr" and _ended_by_method(path, loop, module, scope)
 
@@ -209,17 +203,17 @@ def _ended_by_method(path: Path, loop: Loop, module: Module, scope: Scope) -> bo
 # -- the first time only -------------------------------------------------------------------------------------------------
 
 
-def only_at_first(statement: cst.CSTNode, around: cst.CSTNode, path: Path, module: Module) -> bool:
-    """Whether a statement in a loop, or a function, runs only where there is nothing at the path yet: ``if x is None: x = y``."""
-    child = statement
-    for here in module.walk.ancestors(statement):
+def is_first_only(ending: Ending, path: Path, around: cst.CSTNode) -> bool:
+    """Whether a statement in a loop, or a function, binds what a path names only where there is nothing yet: ``if x is None: x = y``."""
+    child, module = ending.statement, ending.module
+    for here in module.walk.ancestors(ending.statement) if ending.how is How.BOUND else ():
         if here is around:
             return False
         if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
             if child is here.body and _says_later(here.test):
                 child = here
                 continue
-            return not _settled(here.test, around, path, module)
+            return not _settled(here.test, around, path, module) and not _begins_again(here.test, around, module)
         if isinstance(here, cst.ExceptHandler):
             return True
         child = here
@@ -232,6 +226,18 @@ def _settled(test: cst.BaseExpression, loop: cst.CSTNode, path: Path, module: Mo
         return False
     bound = module.walk.scope_at(loop).effects.get(test.left.value, ())
     return isinstance(test.comparisons[0].operator, cst.Is | cst.IsNot) and not any(_stands_in(effect.statement, loop, module) for effect in bound)
+
+
+def _begins_again(test: cst.BaseExpression, around: cst.CSTNode, module: Module) -> bool:
+    """Whether a test asks for the first round of a loop inside the one around, or for a flag that a round of that one sets both ways."""
+    while isinstance(test, cst.UnaryOperation):
+        test = test.expression
+    if isinstance(test, cst.Comparison):
+        inner = (here for here in module.walk.between(test, around) if isinstance(here, cst.For))
+        return isinstance(test.comparisons[0].comparator, cst.Integer) and any(uses_name(test.left, names_in(loop.target)) for loop in inner)
+    if not isinstance(test, cst.Name | cst.Attribute) or not _is_switch(test, module):
+        return False
+    return len({names.dotted(effect.value) for effect in _set_to(test, module) if _stands_in(effect.statement, around, module)}) > 1
 
 
 def _says_later(test: cst.BaseExpression) -> bool:
@@ -256,11 +262,35 @@ def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
         if isinstance(operator, cst.Is | cst.IsNot):
             return True
         if isinstance(operator, cst.In | cst.NotIn):
-            return path[0] in module.code(other) or "locals()" in module.code(other) or "globals()" in module.code(other)
+            return _is_about(test, path)
         if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
-            return isinstance(test.left, cst.Name | cst.Attribute) or uses_name(test.left, (path[0],))
+            every = any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test.left))
+            return isinstance(test.left, cst.Name | cst.Attribute) or (not every and _is_about(test.left, path))
         return False
-    if isinstance(test, cst.Name | cst.Attribute | cst.Call):
-        code = module.code(test)
-        return uses_name(test, (path[0],)) or _ONLY_AT_FIRST.search(code) is not None
-    return False
+    return isinstance(test, cst.Name | cst.Attribute | cst.Call) and (_is_about(test, path) or _is_switch(test, module))
+
+
+def _is_about(test: cst.BaseExpression, path: Path) -> bool:
+    """Whether a test names what a path names, a dictionary that it is an element of, or, as a text, its last word: ``hasattr(self, "rows")``."""
+    root, accessors = path
+    for node in descend(test):
+        found = path_of(node) if isinstance(node, cst.Name | cst.Attribute | cst.Subscript) else None
+        if found is not None and found[0] == root and found[1] == accessors[: len(found[1])] and all(kind == "item" for kind, _ in accessors[len(found[1]) :]):
+            return True
+    return str(accessors[-1][1] if accessors else root) in texts_in(test)
+
+
+def _is_switch(node: cst.BaseExpression, module: Module) -> bool:
+    """Whether a name is one that the code sets from one truth value to the other: ``if fresh:``, with ``fresh = False`` behind it."""
+    return {names.dotted(effect.value) for effect in _set_to(node, module)} == {"True", "False"}
+
+
+def _set_to(node: cst.BaseExpression, module: Module) -> Iterator[Effect]:
+    """What a function gives a name, or the methods of a class an attribute of their object."""
+    found, scope = path_of(node), module.walk.scope_at(node)
+    if found is None:
+        return
+    own = scope.parent is not None and bool(found[1]) and found[0] == names.self_name(scope)
+    for one in scope.parent.children if own and scope.parent is not None else (scope,):
+        root = names.self_name(one) if own else found[0]
+        yield from (effect for effect in one.effects.get(root or "", ()) if effect.path == found[1])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import TAKES_OUT
 from oomlint.finding import DatasetFact, StoreFact, StoreKind
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -18,10 +17,10 @@ from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import arguments, names
-from oomlint.model.lifetime import says_first
+from oomlint.model.lifetime import How, endings, is_first_only, length_tests, runs_once
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, orders
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend, orders
 from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact
     from oomlint.model.evaluate import Evaluator
+    from oomlint.model.lifetime import Path
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
     from oomlint.syntax.scopes import Effect, Scope
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.defaultdict"})
 _BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)
 _PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
-_TAKE_OUT = TAKES_OUT | {"move_to_end"}
 _SMALL = frozenset({PayloadKind.SCALAR, PayloadKind.TEXT, PayloadKind.PATHS, PayloadKind.SMALL, PayloadKind.HANDLE, PayloadKind.H5})
 _NO_LIMIT = 10_000  # what a file was decoded into, so many times, is most of a dataset
 _PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")
@@ -133,7 +132,7 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
         return None
     words = module.code(_base(effect)).strip()
     doubt = what.doubt + _by_flag(effect, module, scope)
-    limit = max((_lets_in(test, words, module, evaluator) for test in _size_tests(effect, module, scope)), default=0)
+    limit = max((_lets_in(test, module, evaluator) for test in _size_tests(effect, module, scope) if _measures(test, words, module)), default=0)
     return SampleCache(_place(effect), f"`{words}`", what, made, tuple(found), doubt, module, words, adds=adds, limit=limit)
 
 
@@ -258,7 +257,7 @@ def by_process(effect: Effect, module: Module) -> bool:
 def bounded_here(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:
     """Whether a test of a size decides if the thing is kept."""
     held = module.code(_base(effect)).strip()
-    return any(not _lets_in(test, held, module, evaluator) for test in _size_tests(effect, module, scope))
+    return any(not _measures(test, held, module) or not _lets_in(test, module, evaluator) for test in _size_tests(effect, module, scope))
 
 
 def _size_tests(effect: Effect, module: Module, scope: Scope) -> Iterator[cst.Comparison]:
@@ -269,11 +268,15 @@ def _size_tests(effect: Effect, module: Module, scope: Scope) -> Iterator[cst.Co
                 yield node
 
 
-def _lets_in(test: cst.Comparison, held: str, module: Module, evaluator: Evaluator) -> int:
-    """The limit of a test of the length of what is ``held`` that lets in so many that it bounds nothing; zero for any other."""
+def _measures(test: cst.Comparison, held: str, module: Module) -> bool:
+    """Whether a test compares the length of what is ``held``."""
     sides = (test.left, *(one.comparator for one in test.comparisons))
-    if all(module.code(side).replace(" ", "") != f"len({held})" for side in sides):
-        return 0
+    return any(module.code(side).replace(" ", "") == f"len({held})" for side in sides)
+
+
+def _lets_in(test: cst.Comparison, module: Module, evaluator: Evaluator) -> int:
+    """The limit of a test of a length that lets in so many that it bounds nothing; zero for any other."""
+    sides = (test.left, *(one.comparator for one in test.comparisons))
     frames = evaluator.calls.frames(module, module.walk.scope_at(test), most=4)
     for side in sides:
         found = [alt.value for frame in frames for alt in evaluator.values(side, frame)]
@@ -305,18 +308,13 @@ def emptied_by_round(owner: ClassRef, attribute: str, module: Module, node: cst.
 
 def _emptying(owner: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator[Scope]:
     """Methods of the class, its bases and the classes derived from it that empty an attribute."""
-    for cls in (*evaluator.lineage(owner), *evaluator.calls.subclasses(owner)):
-        if not isinstance(cls, ClassRef):
-            continue
-        building = _building(cls)
+    for cls in evaluator.line(owner):
         for method in cls.scope.children:
             this = names.self_name(method)
-            if (
-                this is not None
-                and _empties(cls.module, method, (("attr", attribute),), this, evaluator, building=method.name in building)
-                and _called(cls, method, evaluator)
-            ):
-                yield method
+            if this is not None:
+                building = runs_once(method, cls, evaluator.project)
+                if _empties((this, (("attr", attribute),)), cls.module, method, evaluator, building=building) and _called(cls, method, evaluator):
+                    yield method
 
 
 def _called(cls: ClassRef, method: Scope, evaluator: Evaluator) -> bool:
@@ -344,54 +342,21 @@ def _is_another(value: Value, cls: ClassRef) -> bool:
     return isinstance(value, Instance) and value.cls.scope is not cls.scope
 
 
-def _building(cls: ClassRef) -> set[str]:
-    """``__init__`` and the methods that it calls."""
-    found = {"__init__", "__setstate__", "__new__"}
-    init = cls.scope.child("__init__")
-    if init is not None:
-        found |= {call.func.attr.value for call in init.calls if isinstance(call.func, cst.Attribute)}
-    return found
-
-
 def bounded_global(name: str, module: Module, evaluator: Evaluator) -> bool:
     """Whether code of the module takes something out of its container, measures it, starts it again or fills it at the start."""
-    return any(_empties(module, scope, (), name, evaluator, building=scope is module.root) for scope in module.walk.scopes)
+    return any(_empties((name, ()), module, scope, evaluator, building=scope is module.root) for scope in module.walk.scopes)
 
 
-def _empties(module: Module, scope: Scope, path: tuple[tuple[str, object], ...], root: str, evaluator: Evaluator, *, building: bool) -> bool:
-    for effect in scope.effects.get(root, ()):
-        if effect.path[: len(path)] != path:
-            continue
-        if effect.kind in {"pop", "clear", "delete"}:
+def _empties(path: Path, module: Module, scope: Scope, evaluator: Evaluator, *, building: bool) -> bool:
+    """Whether code takes something out of a container, measures it, starts it again, or fills it at the start, so that what a sample adds is an exception."""
+    root, accessors = path
+    if building and any(e.kind == "assign" and len(e.path) > len(accessors) and e.path[: len(accessors)] == accessors for e in scope.effects.get(root, ())):
+        return True
+    for ending in endings(path, module, scope):
+        anew = ending.how is How.BOUND and (building or is_first_only(ending, path, scope.node))
+        if not anew and (ending.how is not How.PART or ending.value is None):  # a container for a key is what a sample adds
             return True
-        deeper = effect.kind == "assign" and len(effect.path) > len(path)
-        if deeper and (building or (isinstance(effect.value, cst.Name) and effect.value.value == "None")):
-            return True  # filled at the start, so that what a sample adds is an exception; or given up again
-        if effect.kind == "assign" and effect.path == path and not building and not _only_once(effect, module, scope, root):
-            return True
-    for call in scope.calls:
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _TAKE_OUT and _leads(call.func.value, root, path):
-            return True
-        measured = call.args[0].value if isinstance(call.func, cst.Name) and call.func.value == "len" and call.args else None
-        if measured is not None and _leads(measured, root, path) and _compared(call, module, evaluator):
-            return True
-    return False
-
-
-def _only_once(effect: Effect, module: Module, scope: Scope, root: str) -> bool:
-    """Whether it is made where there is none yet: ``if self.cache is None: self.cache = {}``."""
-    return any(wanted and says_first(test, (root, effect.path), module) for test, wanted in path_conditions(module.walk, scope, effect.statement))
-
-
-def _leads(node: cst.BaseExpression, root: str, path: tuple[tuple[str, object], ...]) -> bool:
-    if not path:
-        return isinstance(node, cst.Name) and node.value == root
-    return is_attribute_of(node, root) and node.attr.value == path[0][1]
-
-
-def _compared(call: cst.Call, module: Module, evaluator: Evaluator) -> bool:
-    held = module.code(call.args[0].value).strip()
-    return any(isinstance(here, cst.Comparison) and not _lets_in(here, held, module, evaluator) for here in module.walk.ancestors(call))
+    return any(not _lets_in(test, module, evaluator) for test in length_tests(path, module, scope))
 
 
 def _reachable(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:

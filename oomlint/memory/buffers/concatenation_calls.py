@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import arguments, names
-from oomlint.model.lifetime import ended_in, endings, endings_of, only_at_first
+from oomlint.model.lifetime import ended_in, endings, endings_of, is_first_only
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.nodes import descend, path_of
 
@@ -54,7 +54,7 @@ def given_at(project: Project, site: CallSite, node: cst.BaseExpression, scope: 
 
 def _starts_anew(scope: Scope, path: Path, growing: set[cst.CSTNode], module: Module) -> bool:
     """Whether the method sets the attribute otherwise, too, or uses what it has grown."""
-    if any(one.statement not in growing and not only_at_first(one.statement, scope.node, path, module) for one in endings(path, module, scope)):
+    if any(one.statement not in growing and not is_first_only(one, path, scope.node) for one in endings(path, module, scope)):
         return True
     read = [node for node in descend(scope.node) if isinstance(node, cst.Attribute) and path_of(node) == path]
     return any(isinstance(module.walk.statement_of(node), cst.Return | cst.Expr) for node in read)

@@ -16,7 +16,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import names
-from oomlint.model.lifetime import says_first
+from oomlint.model.lifetime import runs_once, says_first
+from oomlint.model.values import ClassRef
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend, uses_name
 
@@ -194,7 +195,7 @@ def _set_elsewhere(attribute: str, step: RecurrentStep, scope: Scope, cls: Scope
                 for effect in effects:
                     if ("attr", attribute) not in effect.path or effect.statement is step.statement:
                         continue
-                    if other is module and where.parent is cls and (where.name == "__init__" or _only_by_init(where, cls, other, project)):
+                    if other is module and where.parent is cls and runs_once(where, ClassRef(module, cls), project):
                         continue
                     if where is scope and isinstance(effect.statement, cst.Assign) and _at_first(effect, attribute, other):
                         continue
@@ -210,18 +211,6 @@ def _at_first(effect: Effect, attribute: str, module: Module) -> bool:
     tests = [here.test for here in module.walk.ancestors(effect.statement) if isinstance(here, cst.If) and f".{attribute}" in module.code(here.test)]
     path = (effect.root, effect.path)
     return any(says_first(test, path, module) or any(isinstance(n, cst.Attribute) and n.attr.value in FACTS for n in descend(test)) for test in tests)
-
-
-def _only_by_init(method: Scope, cls: Scope, module: Module, project: Project) -> bool:
-    """Whether only ``__init__`` of the class runs a method that sets the state."""
-    called = False
-    for other in [module, *project.mentioning([method.name.encode()], module.path)]:
-        for call, scope in other.walk.calls:
-            if names.last_name(call.func) == method.name:
-                if not (scope.name == "__init__" and scope.parent is cls):
-                    return False
-                called = True
-    return called
 
 
 # -- the fix ---------------------------------------------------------------------------------------------------------------

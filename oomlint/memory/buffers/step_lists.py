@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -15,6 +14,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
 from oomlint.model.displays import is_new
 from oomlint.model.events import Store
+from oomlint.model.lifetime import endings_from_outside, endings_of, is_first_only, runs_once
 from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_state import Graph, Mode, SampleSize, ValueKind
 from oomlint.model.values import ClassRef, External
@@ -201,23 +201,14 @@ def _matters(store: Store) -> bool:
 
 def emptied(project: Project, cls: ClassRef, name: str) -> bool:
     """Whether some method of the class, or of one above or below it, makes the attribute again or empties it."""
-    for one in runs_of(project).evaluator.line(cls):
-        for method in one.scope.children:
-            if not method.is_function or method.name in START_HOOKS:
-                continue
-            this = names.self_name(method)
-            for effect in method.effects.get(this or "", ()):
-                if not effect.path:
-                    continue
-                if effect.kind == "assign" and effect.path[0][0] == "attr" and not isinstance(effect.path[0][1], str):
-                    return True  # setattr with a name that is computed
-                if effect.path[:1] == (("attr", name),) and effect.kind in {"clear", "delete", "pop"}:
-                    return True
-                if effect.path[:1] == (("attr", name),) and effect.kind == "assign" and (len(effect.path) == 1 or is_new(effect.value)):
-                    return True
-            if _aliased(method, name):
-                return True
-    return _from_outside(project, cls, name)
+    evaluator = runs_of(project).evaluator
+    for ending in endings_of(cls, name, evaluator):
+        method = ending.scope
+        again = method.parent is not None and not runs_once(method, ClassRef(ending.module, method.parent), project)
+        if again and not is_first_only(ending, (names.self_name(method) or "", (("attr", name),)), method.node):
+            return True
+    methods = (method for one in evaluator.line(cls) for method in one.scope.children if method.is_function and method.name not in START_HOOKS)
+    return any(_aliased(method, name) for method in methods) or any(True for _ in endings_from_outside(name, project, cls.module.path))
 
 
 def _aliased(method: Scope, name: str) -> bool:
@@ -231,9 +222,3 @@ def _aliased(method: Scope, name: str) -> bool:
     words = {node.attr.value for node in method.nodes() if isinstance(node, cst.Attribute)}
     texts = {node.raw_value for node in method.nodes() if isinstance(node, cst.SimpleString)}
     return name in words or name in texts
-
-
-def _from_outside(project: Project, cls: ClassRef, name: str) -> bool:
-    """Whether somebody else empties it: `pl_module.outputs.clear()` in a callback."""
-    pattern = re.compile(rb"(?<!self)\.%s(\.(clear|pop)\(|\s*=(?!=)|\[:\])" % name.encode())
-    return any(pattern.search(module.source.text.encode()) for module in project.mentioning((name.encode(),), cls.module.path))

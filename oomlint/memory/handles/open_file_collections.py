@@ -13,7 +13,7 @@ from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_
 from oomlint.memory.buffers.functools_caches import unbounded
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
-from oomlint.memory.handles.file_containers import LISTING, Holder, container_of, lasting
+from oomlint.memory.handles.file_containers import Holder, container_of, lasting
 from oomlint.memory.handles.h5_api import Grip
 from oomlint.memory.handles.objects_with_files import objects_with
 from oomlint.memory.handles.openings import Opening, Opens, opened_by, openings_of
@@ -24,7 +24,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import few_by_name
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
-from oomlint.model.values import ClassRef, Const, External, ExternalCall, Instance
+from oomlint.model.lifetime import is_capped
+from oomlint.model.values import ClassRef, Const, External, Instance
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Value
     from oomlint.syntax.scopes import Effect, Scope
 
 MANY: Final = 100  # files: fewer are no harm
@@ -218,12 +218,7 @@ def _is_bounded(store: ResourceStore, holder: Holder, project: Project) -> bool:
     else:
         found = evaluator.attribute(Instance(holder.owner, None), holder.name, ())
         bounded = bounded_in(holder.owner, holder.name, evaluator)
-    return bounded or any(_limits(alt.value) for alt in found)
-
-
-def _limits(value: Value) -> bool:
-    """Whether it is an object, such as an LRU cache, that decides itself what it keeps."""
-    return isinstance(value, Instance) or (isinstance(value, ExternalCall) and value.name.rpartition(".")[2] not in {*LISTING, "defaultdict"})
+    return bounded or any(is_capped(alt.value) for alt in found)
 
 
 def _effect(store: ResourceStore) -> Effect | None:
