@@ -201,13 +201,18 @@ def test_who_ends_a_container_by_its_name(program: Made) -> None:
                 kept.clear()
             def own():
                 kept = []
+            flush(kept, rows)
             return add
+
+        def flush(held, rows):
+            del held[:]
+            held = rows
 
         def g(kept):
             kept.clear()
     """)
-    found = endings_by_name("kept", scope, module)
-    assert [(ending.scope.name, ending.how) for ending in found] == [("f", How.BOUND), ("drop", How.EMPTIED)]
+    found = endings_by_name("kept", scope, module, evaluator_of(module.project))
+    assert [(ending.scope.name, ending.how) for ending in found] == [("f", How.BOUND), ("flush", How.EMPTIED), ("drop", How.EMPTIED)]
 
 
 def test_who_ends_an_attribute_of_another_object(program: Made) -> None:

@@ -12,7 +12,7 @@ from oomlint.api_names import COLLECTIONS, EMPTY_CONTAINERS, TAKES_OUT
 from oomlint.frameworks import START_HOOKS
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_new
-from oomlint.model.values import ExternalCall, Instance
+from oomlint.model.values import ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, names_in, path_of, texts_in, uses_name
 
 if TYPE_CHECKING:
@@ -81,11 +81,23 @@ def endings_of(cls: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator[
                 yield from endings((this, (("attr", attribute),)), one.module, method)
 
 
-def endings_by_name(name: str, owner: Scope, module: Module) -> Iterator[Ending]:
-    """The statements of a function, or a file, and of those inside it, that end what a name of its own stands for."""
+def endings_by_name(name: str, owner: Scope, module: Module, evaluator: Evaluator) -> Iterator[Ending]:
+    """What ends that which a name of a function, or a file, stands for: there, in functions inside it, and in those that they hand it to."""
     for scope in module.walk.scopes:
         if _sees(scope, name, owner):
             yield from endings((name, ()), module, scope)
+            yield from _endings_by_calls(name, module, scope, evaluator)
+
+
+def _endings_by_calls(name: str, module: Module, scope: Scope, evaluator: Evaluator) -> Iterator[Ending]:
+    """What functions of the project end of what a call hands them by a name: ``flush(rows)``."""
+    for call in scope.calls:
+        given = next((arg for arg in call.args if isinstance(arg.value, cst.Name) and arg.value.value == name), None)
+        for alt in evaluator.plainly(call.func, module, scope)[:2] if given is not None else ():
+            called = alt.value
+            word = arguments.parameter_of(called, call, given) if isinstance(called, FunctionRef) and given is not None else None
+            if isinstance(called, FunctionRef) and word is not None:
+                yield from (one for one in endings((word, ()), called.module, called.scope) if one.how not in {How.BOUND, How.DELETED})
 
 
 def endings_from_outside(attribute: str, project: Project, near: str) -> Iterator[Ending]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, STACKS, TAKES_OUT
+from oomlint.api_names import AS_ARRAY, STACKS
 from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.buffers.hooks import container_of
 from oomlint.memory.buffers.step_lists import emptied
@@ -16,8 +16,8 @@ from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loops_around
 from oomlint.memory.shared.training_loops import trains, within
 from oomlint.model import arguments, names
-from oomlint.model.lifetime import is_bounded
-from oomlint.model.values import Bound, ClassRef
+from oomlint.model.lifetime import How, endings_by_name, is_capped
+from oomlint.model.values import Bound, ClassRef, Instance
 from oomlint.syntax.nodes import names_in, path_of, uses_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Loop = cst.For | cst.While
 
-_GROWS: Final = frozenset({"append", "extend", "setdefault"})
 _JOINS: Final = STACKS | AS_ARRAY | {"save", "dump", "DataFrame"}
 _HOOK_TABLES: Final = re.compile(r"\._(forward|backward|forward_pre)_hooks\b|remove_(all_)?hooks|remove_handles|clear_hooks")
 
@@ -83,6 +82,8 @@ def loops_in(scope: Scope) -> Iterator[Loop]:
 
 def grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
     """The loop (or class) over which the container grows; ``None`` where it is bounded, or nobody knows."""
+    if isinstance(stored.node, cst.Call) and names.last_name(stored.node.func) == "update":
+        return None  # the same keys in each pass
     if stored.attribute:
         return _attribute_grows(stored, call, module, scope, project)
     found = container_of(stored, module, scope, project)
@@ -90,7 +91,8 @@ def grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, proje
         return None
     owner, name = found
     born = [e for e in owner.effects.get(name, ()) if e.kind == "assign" and not e.path]
-    if any(_bounded(e) for e in born):
+    evaluator = evaluator_of(project)
+    if any(is_capped(alt.value) for e in born if e.value is not None and not e.index for alt in evaluator.plainly(e.value, module, owner)):
         return None
     row = module.tree.span(call)[0]
     for where in {owner, scope}:
@@ -98,7 +100,7 @@ def grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, proje
             after = module.tree.span(loop)[0] > row or loop in module.walk.ancestors(call)
             if not after or not is_round(loop, module, where, project) or any(within(e.statement, loop, module) for e in born):
                 continue
-            if _cleared(name, owner, born, module):
+            if _cleared(name, owner, born, module, project):
                 return None
             if _collected(stored, name, loop, where, module, project):
                 return None
@@ -106,29 +108,12 @@ def grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, proje
     return None
 
 
-def _bounded(effect: Effect) -> bool:
-    """Whether a container starts as something that cannot grow without end, or as no container at all."""
-    return isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "deque" and is_bounded(effect.value)
-
-
-def _cleared(name: str, owner: Scope, born: list[Effect], module: Module) -> bool:
-    """Whether anybody empties, replaces or hands away the container."""
-    for where in module.walk.scopes:
-        if where is not owner and where.sets(name) and name not in where.outer | where.enclosing:
-            continue  # a name of its own
-        for effect in where.effects.get(name, ()):
-            if effect.kind in _GROWS or effect.kind == "augment" or effect in born[:1]:
-                continue
-            if effect.path and effect.kind == "assign" and not any(isinstance(a, Loop) for a in module.walk.ancestors(effect.statement)):
-                continue  # a key that is set up once
+def _cleared(name: str, owner: Scope, born: list[Effect], module: Module, project: Project) -> bool:
+    """Whether anybody empties or replaces the container, or what it holds; a key that is set up once ends nothing."""
+    for ending in endings_by_name(name, owner, module, evaluator_of(project)):
+        again = ending.how is not How.PART or any(isinstance(here, Loop) for here in ending.module.walk.ancestors(ending.statement))
+        if again and not any(ending.statement is effect.statement for effect in born[:1]):
             return True
-        for call in where.calls:
-            emptied = isinstance(call.func, cst.Attribute) and call.func.attr.value in TAKES_OUT
-            if emptied and uses_name(call.func, (name,)):
-                return True
-            handed = re.search(r"clear|reset|flush|empty|del", names.last_name(call.func), re.IGNORECASE)
-            if handed and any(isinstance(a.value, cst.Name) and a.value.value == name for a in call.args):
-                return True
     return False
 
 
@@ -148,12 +133,11 @@ def _collected(stored: HookStore, name: str, loop: Loop, scope: Scope, module: M
 def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
     """The loop over which a list on ``self`` grows: where the object is made, or inside its methods."""
     cls = _class_of(stored)
-    again = isinstance(stored.node, cst.Call) and names.last_name(stored.node.func) == "update"  # the same keys in each pass
-    if cls is None or stored.hook.module is not module or len(stored.path) != 1 or again:
+    if cls is None or stored.hook.module is not module or len(stored.path) != 1:
         return None
-    init = cls.child("__init__")
-    sets = init.effects.get(names.self_name(init) or "", ()) if init is not None else ()
-    if emptied(project, ClassRef(module, cls), stored.attribute) or any(effect.path == (("attr", stored.attribute),) and _bounded(effect) for effect in sets):
+    evaluator = evaluator_of(project)
+    made_as = evaluator.attribute(Instance(ClassRef(module, cls), None), stored.attribute, ())
+    if emptied(project, ClassRef(module, cls), stored.attribute) or any(is_capped(alt.value) for alt in made_as):
         return None
     for method in cls.children:
         for loop in loops_in(method):
@@ -161,14 +145,13 @@ def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: S
                 return loop
     if scope.parent is not cls:
         return None
-    for this in evaluator_of(project).calls.instances(module, cls)[:6]:
+    for this in evaluator.calls.instances(module, cls)[:6]:
         if this.call is None or this.at is None:
             continue
         made, place = this.at.module, this.at.scope
         for loop in loops_in(place):
             if made.tree.span(loop)[0] > made.tree.span(this.call)[0] and is_round(loop, made, place, project):
                 return loop if made is module else cls.node
-    evaluator = evaluator_of(project)
     runs = evaluator.derives(ClassRef(module, cls), "torch.nn.Module", LIGHTNING_MODULE) and cls.child("forward") is not None
     return cls.node if runs else None
 
