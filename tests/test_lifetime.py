@@ -94,6 +94,7 @@ def test_whether_a_round_ends_a_container(body: str, ends: bool, program: Made) 
     ("body", "inner", "outer"),
     [
         ("if i == 0: kept = []", False, True),
+        ("if not i: kept = []", False, True),
         ("if fresh: kept = []\nfresh = False", False, True),
         ("if kept is None: kept = []", False, False),
         ("if once: kept = []\nonce = False", False, False),

@@ -11,9 +11,10 @@ from msgspec import Struct
 from oomlint.api_names import COLLECTIONS, EMPTY_CONTAINERS, TAKES_OUT
 from oomlint.frameworks import START_HOOKS
 from oomlint.model import arguments, names
+from oomlint.model.counters import counts_up, numbered
 from oomlint.model.displays import is_new
 from oomlint.model.values import ExternalCall, FunctionRef, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, names_in, path_of, texts_in, uses_name
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend, is_attribute_of, names_in, path_of, texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -216,9 +217,14 @@ def _ended_by_method(path: Path, loop: Loop, module: Module, scope: Scope) -> bo
 
 
 def is_first_only(ending: Ending, path: Path, around: cst.CSTNode) -> bool:
-    """Whether a statement in a loop, or a function, binds what a path names only where there is nothing yet: ``if x is None: x = y``."""
-    child, module = ending.statement, ending.module
-    for here in module.walk.ancestors(ending.statement) if ending.how is How.BOUND else ():
+    """Whether a loop, or a function, binds what a path names there only where there is nothing yet. What empties it finds something."""
+    return ending.how is How.BOUND and only_at_first(ending.statement, path, around, ending.module)
+
+
+def only_at_first(statement: cst.CSTNode, path: Path, around: cst.CSTNode, module: Module) -> bool:
+    """Whether a statement in a loop, or a function, runs only where what a path names is not there yet: ``if x is None: x = y``."""
+    child = statement
+    for here in module.walk.ancestors(statement):
         if here is around:
             return False
         if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
@@ -244,9 +250,10 @@ def _begins_again(test: cst.BaseExpression, around: cst.CSTNode, module: Module)
     """Whether a test asks for the first round of a loop inside the one around, or for a flag that a round of that one sets both ways."""
     while isinstance(test, cst.UnaryOperation):
         test = test.expression
-    if isinstance(test, cst.Comparison):
-        inner = (here for here in module.walk.between(test, around) if isinstance(here, cst.For))
-        return isinstance(test.comparisons[0].comparator, cst.Integer) and any(uses_name(test.left, names_in(loop.target)) for loop in inner)
+    number = test.left if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].comparator, cst.Integer) else test
+    inner = (here for here in module.walk.between(test, around) if isinstance(here, cst.For))
+    if isinstance(number, cst.Name) and any(number.value in names_in(loop.target) for loop in inner):
+        return True
     if not isinstance(test, cst.Name | cst.Attribute) or not _is_switch(test, module):
         return False
     return len({names.dotted(effect.value) for effect in _set_to(test, module) if _stands_in(effect.statement, around, module)}) > 1
@@ -279,7 +286,7 @@ def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
             every = any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test.left))
             return isinstance(test.left, cst.Name | cst.Attribute) or (not every and _is_about(test.left, path))
         return False
-    return isinstance(test, cst.Name | cst.Attribute | cst.Call) and (_is_about(test, path) or _is_switch(test, module))
+    return isinstance(test, cst.Name | cst.Attribute | cst.Call) and (_is_about(test, path) or _is_switch(test, module) or _is_number(test, module))
 
 
 def _is_about(test: cst.BaseExpression, path: Path) -> bool:
@@ -290,6 +297,12 @@ def _is_about(test: cst.BaseExpression, path: Path) -> bool:
         if found is not None and found[0] == root and found[1] == accessors[: len(found[1])] and all(kind == "item" for kind, _ in accessors[len(found[1]) :]):
             return True
     return str(accessors[-1][1] if accessors else root) in texts_in(test)
+
+
+def _is_number(node: cst.BaseExpression, module: Module) -> bool:
+    """Whether a name is the number of a round: ``if not i:``."""
+    around = [here for here in module.walk.ancestors(node) if isinstance(here, cst.For)] if isinstance(node, cst.Name) else []
+    return any(names.dotted(node) in (names_in(loop.target) if counts_up(loop.iter) else numbered(loop)) for loop in around)
 
 
 def _is_switch(node: cst.BaseExpression, module: Module) -> bool:

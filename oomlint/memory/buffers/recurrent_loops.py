@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -16,15 +15,16 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import names
-from oomlint.model.lifetime import runs_once, says_first
+from oomlint.model.lifetime import only_at_first, runs_once
 from oomlint.model.values import ClassRef
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import descend, uses_name
+from oomlint.syntax.nodes import descend, path_of, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oomlint.memory.buffers.recurrent_state import RecurrentStep
+    from oomlint.model.lifetime import Path
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -110,28 +110,20 @@ def _is_cut(step: RecurrentStep, effect: Effect, loop: Loop, module: Module) -> 
     if effect.statement is step.statement or not _concerns(step, effect) or effect.kind in {"append", "extend", "pop", "update"}:
         return False
     inside = effect.statement is loop or loop in module.walk.ancestors(effect.statement)
-    return inside and not _only_first(step, effect, loop, module) and not _hands_on(step, effect, module)
+    again = effect.value is not None and uses_name(effect.value, {root for root, _ in step.paths} - {"self"})
+    return inside and (again or not _starts(effect, step.paths, loop, module)) and not _hands_on(step, effect, module)
 
 
 def _concerns(step: RecurrentStep, effect: Effect) -> bool:
     return any(effect.root == root and effect.path[: len(path)] == path[: len(effect.path)] for root, path in step.paths)
 
 
-def _only_first(step: RecurrentStep, effect: Effect, loop: Loop, module: Module) -> bool:
-    """Whether a test lets the state start again only in the first round, or where the size of the batch changes."""
-    roots = {root for root, _ in step.paths} - {"self"}
-    if effect.value is not None and uses_name(effect.value, roots):
-        return False
-    for here in module.walk.ancestors(effect.statement):
-        if here is loop:
-            return False
-        if isinstance(here, cst.If):
-            test = module.code(here.test)
-            named = any(re.search(rf"(?<![\w.]){re.escape(state)}\b", test) for state in step.states)
-            if named and re.search(r"\bis None\b|== *None|^not \w|size|shape", test):
-                return True
-            return re.fullmatch(r"\w*(i|idx|step|batch|iter|n)\w* *== *0|not \w*(i|idx|step|batch|iter|n)", test) is not None
-    return False
+def _starts(effect: Effect, paths: Iterable[Path], around: cst.CSTNode, module: Module) -> bool:
+    """Whether a test lets a state start only where there is none yet, or where the size of the batch changes."""
+    tests = (here.test for here in module.walk.between(effect.statement, around) if isinstance(here, cst.If))
+    asked = (part for test in tests for part in descend(test) if isinstance(part, cst.Attribute) and part.attr.value in FACTS)
+    known = set(paths)
+    return any(path_of(part.value) in known for part in asked) or any(only_at_first(effect.statement, path, around, module) for path in known)
 
 
 def _hands_on(step: RecurrentStep, effect: Effect, module: Module) -> bool:
@@ -197,20 +189,13 @@ def _set_elsewhere(attribute: str, step: RecurrentStep, scope: Scope, cls: Scope
                         continue
                     if other is module and where.parent is cls and runs_once(where, ClassRef(module, cls), project):
                         continue
-                    if where is scope and isinstance(effect.statement, cst.Assign) and _at_first(effect, attribute, other):
+                    if where is scope and isinstance(effect.statement, cst.Assign) and _starts(effect, [(effect.root, effect.path[:1])], where.node, other):
                         continue
                     return True
         for node in other.walk.root.nodes():
             if isinstance(node, cst.Attribute) and node.attr.value in {*_DETACHES, "data"} and f".{attribute}" in other.code(node.value):
                 return True
     return False
-
-
-def _at_first(effect: Effect, attribute: str, module: Module) -> bool:
-    """Whether ``if self.hidden is None`` stands around the assignment."""
-    tests = [here.test for here in module.walk.ancestors(effect.statement) if isinstance(here, cst.If) and f".{attribute}" in module.code(here.test)]
-    path = (effect.root, effect.path)
-    return any(says_first(test, path, module) or any(isinstance(n, cst.Attribute) and n.attr.value in FACTS for n in descend(test)) for test in tests)
 
 
 # -- the fix ---------------------------------------------------------------------------------------------------------------
