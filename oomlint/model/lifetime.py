@@ -281,15 +281,15 @@ def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
         if isinstance(operator, cst.Is | cst.IsNot):
             return True
         if isinstance(operator, cst.In | cst.NotIn):
-            return _is_about(test, path)
+            return is_about(test, path)
         if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
             every = any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test.left))
-            return isinstance(test.left, cst.Name | cst.Attribute) or (not every and _is_about(test.left, path))
+            return isinstance(test.left, cst.Name | cst.Attribute) or (not every and is_about(test.left, path))
         return False
-    return isinstance(test, cst.Name | cst.Attribute | cst.Call) and (_is_about(test, path) or _is_switch(test, module) or _is_number(test, module))
+    return isinstance(test, cst.Name | cst.Attribute | cst.Call) and (is_about(test, path) or _is_switch(test, module) or _is_number(test, module))
 
 
-def _is_about(test: cst.BaseExpression, path: Path) -> bool:
+def is_about(test: cst.BaseExpression, path: Path) -> bool:
     """Whether a test names what a path names, a dictionary that it is an element of, or, as a text, its last word: ``hasattr(self, "rows")``."""
     root, accessors = path
     for node in descend(test):

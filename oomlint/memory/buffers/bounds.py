@@ -37,18 +37,22 @@ _FEW: Final = 256  # samples
 
 def bounded(store: Store, loop: Loop) -> bool:
     """Whether tests around the statement, or around a call that led to it, keep the number of what it stores small."""
-    for spot in spots_of(store, loop.node):
-        for test, wanted in path_conditions(spot.module.walk, spot.scope, spot.node):
-            if spot.loop is not None and loop.node not in set(spot.module.walk.ancestors(test)):
-                continue
-            if not isinstance(spot.module.walk.parents.get(test), cst.While) and _limits(test, spot, wanted=wanted):
-                return True
-    return False
+    return any(map(limited, spots_of(store, loop.node)))
 
 
 def counted(store: Store) -> bool:
     """Whether a test around a statement of a method that is called for each batch says that it is done a few times only."""
-    return any(_limits(test, spot, wanted=wanted) for spot in spots_of(store) for test, wanted in path_conditions(spot.module.walk, spot.scope, spot.node))
+    return any(map(limited, spots_of(store)))
+
+
+def limited(spot: TestSpot) -> bool:
+    """Whether a test on the way to a spot, from the loop whose rounds matter, says that a count is small."""
+    walk = spot.module.walk
+    for test, wanted in path_conditions(walk, spot.scope, spot.node):
+        inside = spot.loop is None or spot.loop in walk.ancestors(test)
+        if inside and not isinstance(walk.parents.get(test), cst.While) and _limits(test, spot, wanted=wanted):
+            return True
+    return False
 
 
 def stops(loop: Loop) -> bool:
@@ -86,6 +90,8 @@ def _limits(test: cst.BaseExpression, spot: TestSpot, *, wanted: bool) -> bool:
         operator = _TURNED.get(type(operator), type(operator))()
     if wanted:
         return isinstance(operator, cst.LessThan | cst.LessThanEqual | cst.Equal | cst.In)
+    if isinstance(operator, cst.Equal) and isinstance(right, cst.Integer) and right.evaluated_value in {0, 1}:
+        return False  # all rounds but the first
     return isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual | cst.Equal)
 
 

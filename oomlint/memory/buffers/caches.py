@@ -17,7 +17,7 @@ from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import arguments, names
-from oomlint.model.lifetime import How, endings, is_first_only, length_tests, runs_once
+from oomlint.model.lifetime import How, endings, is_first_only, length_tests, runs_once, says_first
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, descend, orders
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.defaultdict"})
-_BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)
 _PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
 _SMALL = frozenset({PayloadKind.SCALAR, PayloadKind.TEXT, PayloadKind.PATHS, PayloadKind.SMALL, PayloadKind.HANDLE, PayloadKind.H5})
 _NO_LIMIT = 10_000  # what a file was decoded into, so many times, is most of a dataset
@@ -261,10 +260,10 @@ def bounded_here(effect: Effect, module: Module, scope: Scope, evaluator: Evalua
 
 
 def _size_tests(effect: Effect, module: Module, scope: Scope) -> Iterator[cst.Comparison]:
-    """Tests of a size on the way to a statement."""
+    """Tests on the way to a statement that compare something with more than nothing: a size, a number of the round, the memory that is left."""
     for test, _ in path_conditions(module.walk, scope, effect.statement):
         for node in descend(test):
-            if orders(node) and _BOUNDS.search(module.code(node)):
+            if orders(node) and not says_first(node, (effect.root, effect.path), module):
                 yield node
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import SIZES
+from oomlint.memory.buffers.bounds import limited
 from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
 from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
 from oomlint.memory.buffers.concatenation_scalars import adds_few, scalars
@@ -19,8 +19,10 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import batch_loader, loops_around
 from oomlint.memory.shared.training_loops import SHORT, along_axis, rounds, within
 from oomlint.model import names
-from oomlint.model.lifetime import ended_in, says_first
+from oomlint.model.counters import TestSpot
+from oomlint.model.lifetime import ended_in, is_about, says_first
 from oomlint.model.names import short
+from oomlint.model.reach import path_conditions
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
 from oomlint.syntax.nodes import descend, names_in, orders, path_of, uses_name
@@ -40,7 +42,6 @@ _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
 _WIDEST = 50  # characters of what is iterated
 _LONG = 1000  # rounds that are many, whatever the loop is about
-_SIZE = re.compile(r"\blen\(|\.size|\.shape|\.numel|max|limit|capacity|budget|(^|_)n_|num_|count|total", re.IGNORECASE)
 
 
 class SelfConcatenation(Struct, frozen=True, eq=False):
@@ -322,18 +323,13 @@ def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> b
 
 def _in_bounds(statement: cst.Assign, around: cst.CSTNode, path: Path, module: Module) -> bool:
     """Whether a test of a size decides if the thing grows."""
-    child: cst.CSTNode = statement
-    for here in module.walk.ancestors(statement):
-        if here is around:
-            break
-        if isinstance(here, cst.If) and child is not here.test and _tests_size(here.test, path, module):
-            return True
-        child = here
-    return False
+    scope = module.walk.scope_at(statement)
+    tests = (test for test, _ in path_conditions(module.walk, scope, statement) if around in module.walk.ancestors(test))
+    return limited(TestSpot(module, scope, statement, around)) or any(_tests_size(test, path, module) for test in tests)
 
 
 def _tests_size(test: cst.BaseExpression, path: Path, module: Module) -> bool:
-    return any(orders(node) and not says_first(node, path, module) and _SIZE.search(module.code(node)) is not None for node in descend(test))
+    return any(orders(node) and is_about(node, path) and not says_first(node, path, module) for node in descend(test))
 
 
 def _key_changes(target: cst.BaseExpression, loop: Loop, scope: Scope, module: Module) -> bool:
