@@ -100,6 +100,8 @@ def test_whether_a_round_ends_a_container(body: str, ends: bool, program: Made) 
         ("if once: kept = []\nonce = False", False, False),
         ("if not hasattr(self, 'kept'): self.kept = []", False, False),
         ("if 'kept' not in locals(): kept = []", False, False),
+        ("if once is None: kept, once = [], x", False, False),
+        ("if rows is None: kept = []", True, True),
         ("if rows.first: kept = []", True, True),
         ("if self.train: kept = []", True, True),
         ("if len(kept) % 50 == 0: kept = []", True, True),

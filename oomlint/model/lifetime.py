@@ -231,19 +231,11 @@ def only_at_first(statement: cst.CSTNode, path: Path, around: cst.CSTNode, modul
             if child is here.body and _says_later(here.test):
                 child = here
                 continue
-            return not _settled(here.test, around, path, module) and not _begins_again(here.test, around, module)
+            return not _begins_again(here.test, around, module)
         if isinstance(here, cst.ExceptHandler):
             return True
         child = here
     return False
-
-
-def _settled(test: cst.BaseExpression, loop: cst.CSTNode, path: Path, module: Module) -> bool:
-    """Whether a test compares a name with ``None`` that a loop does not bind: what it says is the same in each round."""
-    if not isinstance(loop, cst.For | cst.While) or not isinstance(test, cst.Comparison) or not isinstance(test.left, cst.Name) or test.left.value == path[0]:
-        return False
-    bound = module.walk.scope_at(loop).effects.get(test.left.value, ())
-    return isinstance(test.comparisons[0].operator, cst.Is | cst.IsNot) and not any(_stands_in(effect.statement, loop, module) for effect in bound)
 
 
 def _begins_again(test: cst.BaseExpression, around: cst.CSTNode, module: Module) -> bool:
@@ -279,7 +271,7 @@ def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
         operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
         if isinstance(operator, cst.Is | cst.IsNot):
-            return True
+            return is_about(test, path) or _is_set_beside(test, module)
         if isinstance(operator, cst.In | cst.NotIn):
             return is_about(test, path)
         if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
@@ -297,6 +289,14 @@ def is_about(test: cst.BaseExpression, path: Path) -> bool:
         if found is not None and found[0] == root and found[1] == accessors[: len(found[1])] and all(kind == "item" for kind, _ in accessors[len(found[1]) :]):
             return True
     return str(accessors[-1][1] if accessors else root) in texts_in(test)
+
+
+def _is_set_beside(test: cst.Comparison, module: Module) -> bool:
+    """Whether a branch of a test sets what it asks for: ``if labels is None: rows, labels = x, y``."""
+    found = path_of(test.left)
+    branches = next((here for here in module.walk.ancestors(test) if isinstance(here, cst.If)), None)
+    effects = module.walk.scope_at(test).effects.get(found[0], ()) if found is not None and branches is not None else ()
+    return any(found is not None and branches is not None and e.path == found[1] and _stands_in(e.statement, branches, module) for e in effects)
 
 
 def _is_number(node: cst.BaseExpression, module: Module) -> bool:
