@@ -30,6 +30,7 @@ Path = tuple[str, tuple["Accessor", ...]]
 
 _BINDS: Final = frozenset({"assign", "for", "with", "unknown", "import", "from"})
 _ANY_ATTRIBUTE: Final = (("attr", UNKNOWN_KEY),)  # `setattr(self, name, x)`
+_AT_FIRST: Final = (cst.Equal, cst.LessThan, cst.LessThanEqual)  # how the number of the first round, or a size, compares with 0 or 1
 _FROM_HEAPS: Final = frozenset({"heappop", "heappushpop", "heapreplace"})
 
 
@@ -224,16 +225,11 @@ def is_first_only(ending: Ending, path: Path, around: cst.CSTNode) -> bool:
 def only_at_first(statement: cst.CSTNode, path: Path, around: cst.CSTNode, module: Module) -> bool:
     """Whether a statement in a loop, or a function, runs only where what a path names is not there yet: ``if x is None: x = y``."""
     child = statement
-    for here in module.walk.ancestors(statement):
-        if here is around:
-            return False
-        if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
-            if child is here.body and _says_later(here.test):
-                child = here
-                continue
-            return not _begins_again(here.test, around, module)
+    for here in module.walk.between(statement, around):
         if isinstance(here, cst.ExceptHandler):
             return True
+        if isinstance(here, cst.If) and child is not here.test and _says_first(here.test, path, module, wanted=child is here.body):
+            return not _begins_again(here.test, around, module)
         child = here
     return False
 
@@ -251,34 +247,34 @@ def _begins_again(test: cst.BaseExpression, around: cst.CSTNode, module: Module)
     return len({names.dotted(effect.value) for effect in _set_to(test, module) if _stands_in(effect.statement, around, module)}) > 1
 
 
-def _says_later(test: cst.BaseExpression) -> bool:
-    """Whether a test holds only after the first round: ``i > 0``, also beside other tests."""
-    if isinstance(test, cst.BooleanOperation):
-        return isinstance(test.operator, cst.And) and (_says_later(test.left) or _says_later(test.right))
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return False
-    operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
-    counts = isinstance(other, cst.Integer) and other.evaluated_value == (1 if isinstance(operator, cst.GreaterThanEqual) else 0)
-    return counts and isinstance(test.left, cst.Name) and isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual)
-
-
 def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
     """Whether a test asks for the first round, or for something empty."""
+    return any(_says_first(test, path, module, wanted=wanted) for wanted in (True, False))
+
+
+def _says_first(test: cst.BaseExpression, path: Path, module: Module, *, wanted: bool) -> bool:
+    """Whether a test comes out as ``wanted`` in the first round alone, or while something is empty."""
     if isinstance(test, cst.UnaryOperation):
-        return says_first(test.expression, path, module)
+        return _says_first(test.expression, path, module, wanted=not wanted)
     if isinstance(test, cst.BooleanOperation):
-        return says_first(test.left, path, module) or says_first(test.right, path, module)
-    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
-        if isinstance(operator, cst.Is | cst.IsNot):
-            return is_about(test, path) or _is_set_beside(test, module)
-        if isinstance(operator, cst.In | cst.NotIn):
-            return is_about(test, path)
-        if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
-            every = any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test.left))
-            return isinstance(test.left, cst.Name | cst.Attribute) or (not every and is_about(test.left, path))
+        sides = (_says_first(side, path, module, wanted=wanted) for side in (test.left, test.right))
+        return any(sides) if isinstance(test.operator, cst.And) is wanted else all(sides)
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        known = (path_of(test) == path or _is_number(test, module)) and wanted
+        return (
+            isinstance(test, cst.Name | cst.Attribute | cst.Call)
+            and not known
+            and (is_about(test, path) or _is_switch(test, module) or _is_number(test, module))
+        )
+    operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
+    if isinstance(operator, cst.Is | cst.IsNot):
+        return isinstance(operator, cst.Is) is wanted and (is_about(test, path) or _is_set_beside(test, module))
+    if isinstance(operator, cst.In | cst.NotIn):
+        return isinstance(operator, cst.NotIn) is wanted and is_about(test, path)
+    if not isinstance(other, cst.Integer) or other.evaluated_value not in {0, 1} or isinstance(operator, _AT_FIRST) is not wanted:
         return False
-    return isinstance(test, cst.Name | cst.Attribute | cst.Call) and (is_about(test, path) or _is_switch(test, module) or _is_number(test, module))
+    every = any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test.left))
+    return isinstance(test.left, cst.Name | cst.Attribute) or (not every and is_about(test.left, path))
 
 
 def is_about(test: cst.BaseExpression, path: Path) -> bool:
