@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import libcst as cst
-
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
-from oomlint.model.lifetime import says_first
+from oomlint.model.lifetime import is_about, says_first
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -35,12 +35,9 @@ def filled_when_asked(project: Project, module: Module, scope: Scope, node: cst.
     tests = [test for test, _ in path_conditions(module.walk, scope, node)]
     for effect in scope.effects.get(this, ()):
         if effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "attr":
-            name = str(effect.path[0][1])
-            if any(
-                any(is_attribute_of(part, this) and part.attr.value == name for part in _parts(test)) and says_first(test, (this, effect.path), module)
-                for test in tests
-            ):
-                return name
+            path = (this, effect.path)
+            if any(is_about(test, path) and says_first(test, path, module) for test in tests):
+                return str(effect.path[0][1])
     return ""
 
 
@@ -71,14 +68,3 @@ def _asked_elsewhere(project: Project, module: Module, scope: Scope) -> bool:
             if site.scope.parent is not scope.parent and not constructions_of(project).per_item(site.module, site.scope):
                 return True
     return False
-
-
-def _parts(test: cst.BaseExpression) -> list[cst.CSTNode]:
-    """The operands of a test."""
-    if isinstance(test, cst.BooleanOperation):
-        return [*_parts(test.left), *_parts(test.right)]
-    if isinstance(test, cst.UnaryOperation):
-        return _parts(test.expression)
-    if isinstance(test, cst.Comparison):
-        return [test.left, *(one.comparator for one in test.comparisons)]
-    return [*(arg.value for arg in test.args)] if isinstance(test, cst.Call) else [test]

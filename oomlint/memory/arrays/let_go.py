@@ -12,6 +12,7 @@ from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
+from oomlint.model.lifetime import How, endings
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Instance, Unknown
 from oomlint.syntax.edits import Text
@@ -38,16 +39,15 @@ class LetGo:
         self._building: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
 
     def is_let_go(self, keeper: Keeper) -> bool:
-        """Whether the object has lost the attribute once it is built: ``del self.rows``, or ``None`` in its place, behind the statement that keeps it."""
+        """Whether the object has lost it once it is built: ``del self.rows``, ``self.rows.clear()`` or ``None`` in its place, behind what keeps it."""
         if keeper.owner is None or not keeper.attribute:
             return False
         kept = keeper.module.walk.scope_at(keeper.node)
         for module, method, this in self._building_methods(keeper.owner):
-            for effect in method.effects.get(this, ()):
-                if effect.path != (("attr", keeper.attribute),) or block_around(module, effect.statement) is not method.suite:
-                    continue
-                given_up = effect.kind == "delete" or (effect.kind == "assign" and effect.value is not None and names.dotted(effect.value) == "None")
-                if given_up and _runs_behind(module, method, effect.statement, keeper.module, kept, keeper.node):
+            for ending in endings((this, (("attr", keeper.attribute),)), module, method):
+                gone = ending.how in {How.DELETED, How.EMPTIED} or (ending.how is How.BOUND and names.dotted(ending.value) == "None")
+                always = gone and block_around(module, ending.statement) is method.suite
+                if always and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node):
                     return True
         return False
 

@@ -21,7 +21,7 @@ from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import WHOLE
 from oomlint.model import names
-from oomlint.model.lifetime import says_first
+from oomlint.model.lifetime import is_about, says_first
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef
 
@@ -114,7 +114,7 @@ def _first_use(keeper: Keeper, project: Project) -> bool:
     if not any(isinstance(target.target, cst.Attribute) for target in statement.targets):
         return False  # one of many, under a key
     path = (this, (("attr", keeper.attribute),))
-    tests = (test for test, _ in path_conditions(module.walk, scope, keeper.node) if keeper.attribute in module.code(test))
+    tests = (test for test, _ in path_conditions(module.walk, scope, keeper.node) if is_about(test, path))
     return any(says_first(test, path, module) and not _asks_for_key(test) for test in tests)
 
 
