@@ -13,7 +13,7 @@ from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Content, Form, PayloadKind, worst
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Display, ExternalCall, Frame, FunctionRef, SourceExpression, Value, greatest
-from oomlint.syntax.nodes import UNKNOWN_KEY, block_of, path_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, block_of, names_in, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -233,7 +233,7 @@ class Containers:
             if isinstance(node, cst.For):
                 rounds = self.count(node.iter, frame)
                 if rounds is None:
-                    return self._stopped_at(node, frame)
+                    return self.stopped_at(node, frame)
                 total *= rounds
         if effect.kind in _MANY_AT_ONCE and effect.value is not None:
             inner = self.count(effect.value, frame)
@@ -242,21 +242,16 @@ class Containers:
             return None
         return total
 
-    def _stopped_at(self, loop: cst.For, frame: Frame) -> int | None:
-        """How many elements a loop collects that ends itself once they are there: ``if len(found) >= 1000: break``."""
+    def stopped_at(self, loop: cst.For, frame: Frame) -> int | None:
+        """How many rounds a loop makes, or elements it collects, that ends itself once they are there: ``if len(found) >= 1000: break``."""
         for part in block_of(loop.body):
-            if not isinstance(part, cst.If) or not any(isinstance(end, cst.Break) for end in block_of(part.body)):
-                continue
-            tests = [part.test]
+            tests = [part.test] if isinstance(part, cst.If) and any(isinstance(end, cst.Break) for end in block_of(part.body)) else []
             while tests:
                 test = tests.pop()
                 if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):  # the other side asks whether there is a limit
                     tests += [test.left, test.right]
-                    continue
-                most = _limit_of(test)
-                limit = greatest(self.evaluator.values(most, frame)) if most is not None else None
-                if limit is not None:
-                    return limit
+                elif (most := _limit_of(test, loop)) is not None and (limit := greatest(self.evaluator.values(most, frame))) is not None:
+                    return limit + (isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name))  # rounds are counted from 0
         return None
 
     def count(self, node: cst.BaseExpression, frame: Frame) -> int | None:
@@ -384,13 +379,14 @@ def _put_at_once(effect: Effect, frame: Frame) -> cst.Call | None:
     return call if isinstance(call, cst.Call) and call.func is method and len(call.args) == 1 else None
 
 
-def _limit_of(test: cst.BaseExpression) -> cst.BaseExpression | None:
-    """What the length of a container has reached where a test holds."""
+def _limit_of(test: cst.BaseExpression, loop: cst.For) -> cst.BaseExpression | None:
+    """What the length of a container, or the number of a round, has reached where a test holds."""
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return None
-    operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
-    reached = isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.Equal)
-    return right if reached and isinstance(test.left, cst.Call) and names.last_name(test.left.func) == "len" else None
+    reached = isinstance(test.comparisons[0].operator, cst.GreaterThan | cst.GreaterThanEqual | cst.Equal)
+    counts = isinstance(test.left, cst.Name) and test.left.value in names_in(loop.target)
+    counts = counts or (isinstance(test.left, cst.Call) and names.last_name(test.left.func) == "len")
+    return test.comparisons[0].comparator if reached and counts else None
 
 
 def _looped(effect: Effect, frame: Frame) -> bool:

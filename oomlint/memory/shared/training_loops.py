@@ -12,8 +12,8 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
-from oomlint.model.values import Display, greatest
-from oomlint.syntax.nodes import descend, names_in
+from oomlint.model.values import Display
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.lifetime import Loop
@@ -30,8 +30,9 @@ def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Sc
     """How often a loop goes round at most, where the function is called as the frame says; ``None`` where nobody knows."""
     if isinstance(loop, cst.While):
         return None
-    counted = datasets_of(project).contents.containers.count(loop.iter, frame or evaluator_of(project).calls.plain_frame(module, scope))
-    stopped = _stops_at(loop, module, scope, project) if isinstance(loop, cst.For) else None
+    containers, plain = datasets_of(project).contents.containers, evaluator_of(project).calls.plain_frame(module, scope)
+    counted = containers.count(loop.iter, frame or plain)
+    stopped = containers.stopped_at(loop, plain) if isinstance(loop, cst.For) else None
     return counted if stopped is None else min(stopped, counted if counted is not None else stopped)
 
 
@@ -65,22 +66,6 @@ def along_axis(loop: Loop) -> bool:
     elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1:
         axis = node.args[0].value
     return isinstance(axis, cst.Integer) and int(axis.value, 0) > 0
-
-
-def _stops_at(loop: cst.For, module: Module, scope: Scope, project: Project) -> int | None:
-    """The round in which ``if i == 5: break`` ends the loop."""
-    evaluator = evaluator_of(project)
-    frame = evaluator.calls.plain_frame(module, scope)
-    targets = names_in(loop.target)
-    for node in loop.body.body:
-        if not isinstance(node, cst.If) or not any(isinstance(n, cst.Break) for n in descend(node.body, into_scopes=False)):
-            continue
-        test = node.test
-        if isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name) and test.left.value in targets and len(test.comparisons) == 1:
-            limit = greatest(evaluator.values(test.comparisons[0].comparator, frame))
-            if limit is not None:
-                return limit + 1
-    return None
 
 
 def is_backward(call: cst.Call, module: Module) -> bool:
