@@ -86,6 +86,13 @@ def test_a_mistake_stays_one(text: str, place: str, folder: Path, capsys: pytest
     assert re.match(rf"a\.py:{place}: cannot check: not valid Python 3", out[0])
 
 
+def test_what_only_the_parser_cannot_read_is_no_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.py").write_text(f'{LOADER}{BAD}name = rf"one\\\ntwo"\n')
+    status, out, err = check(capsys, "--output-format", "concise", "-q")
+    assert (status, err, len(out)) == (1, [], 1)
+    assert "cannot check: valid Python, but libcst cannot read it: " in out[0]
+
+
 @pytest.mark.parametrize(
     ("number", "told"),
     [

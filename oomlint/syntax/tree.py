@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from oomlint.ast_trees import tree_of
 from oomlint.rows import ROW_END, starts_of
 from oomlint.source import SourceError
 from oomlint.syntax import quick
@@ -47,7 +48,8 @@ class Tree:
         except cst.ParserSyntaxError as error:
             row, column = error.raw_line, error.raw_column + 1
             spot = source.place(row, column, row, column)
-            raise SourceError(source.path, f"not valid Python 3: {_cause(error)}", spot.cell, spot.row, spot.column) from None
+            what = "valid Python, but libcst cannot read it" if _is_python(self._text) else "not valid Python 3"
+            raise SourceError(source.path, f"{what}: {_cause(error)}", spot.cell, spot.row, spot.column) from None
         except (RecursionError, MemoryError):
             raise SourceError(source.path, "nested too deeply to be parsed") from None
         self.walk = Walk(self.module)
@@ -142,6 +144,15 @@ class Tree:
         if known is None:
             known = self._codes[node] = self.module.code_for_node(node)
         return known
+
+
+def _is_python(text: str) -> bool:
+    """Whether the interpreter reads what libcst does not, such as a raw f-string that a backslash carries on into the next row."""
+    try:
+        tree_of(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _cause(error: cst.ParserSyntaxError) -> str:
