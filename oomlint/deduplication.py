@@ -55,7 +55,7 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
     for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
         made = groups.pop(key)
         copied[_container(made[0])].extend(made)
-    handles = {_container(item): item.severity.rank for group in groups.values() for item in group if item.code in _HANDLES}
+    handles = {_set_at(item): item.severity.rank for group in groups.values() for item in group if item.code in _HANDLES}
     told = {item.of_noun(LoaderFact)[0].place for group in groups.values() for item in group if item.code == _SHARED and item.of_noun(LoaderFact)}
     kept: list[Finding] = []
     for group in groups.values():
@@ -122,10 +122,16 @@ def _with_containers(alike: Sequence[Finding]) -> Finding:
     return replace(first.adding(f"also in {' and '.join(owners)}"), related=(*first.related[:1], *spots, *first.related[1:]))
 
 
-def _only_sends(finding: Finding, handles: Mapping[tuple[str, str, str] | None, int]) -> bool:
+def _only_sends(finding: Finding, handles: Mapping[tuple[Place, str] | None, int]) -> bool:
     """Whether all that a loader cannot send is a handle of which a finding speaks that is as grave."""
     held, options = finding.of_noun(AttributeFact), [loader.option for loader in finding.of_noun(LoaderFact)]
-    return len(held) == 1 and not any(options) and handles.get(_container(finding), finding.severity.rank + 1) <= finding.severity.rank
+    return len(held) == 1 and not any(options) and handles.get(_set_at(finding), finding.severity.rank + 1) <= finding.severity.rank
+
+
+def _set_at(finding: Finding) -> tuple[Place, str] | None:
+    """Where the attribute that a finding is about is set, by this class or one that it derives from, and its name."""
+    held = next(iter(finding.of_noun(AttributeFact)), None)
+    return (held.place, held.name) if held is not None and held.place is not None else None
 
 
 def _container(finding: Finding) -> tuple[str, str, str] | None:

@@ -97,3 +97,11 @@ def test_a_handle_that_a_dataset_keeps_is_told_once(
     monkeypatch.chdir(tmp_path)
     found = json.loads(runs(capsys, "check", "--isolated", "--select", select, "--output-format", "json")("scans.py").out)
     assert sorted(item["code"] for item in found) == codes
+
+
+def test_a_handle_of_a_base_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    derived = "class Few(Scans):\n    def __len__(self):\n        return 3\n\n\nloader = DataLoader(Few("
+    (tmp_path / "scans.py").write_text(HANDLE.replace("COLLATED", "").replace("loader = DataLoader(Scans(", derived))
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(runs(capsys, "check", "--isolated", "--select", "OOM1,OOM3", "--output-format", "json")("scans.py").out)
+    assert [item["code"] for item in found] == ["OOM301"]
