@@ -333,7 +333,7 @@ class Kept(KeptIndexes):
                 if isinstance(call.func, cst.Name) and call.func.value == name:
                     called = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:3]
                     if any(isinstance(alt.value, FunctionRef) and alt.value.scope.node is node for alt in called):
-                        self.climb(search, module, call, replace(deeper, many=going.many or self.repeats(module, call), since=call))
+                        self.climb(search, module, call, replace(deeper, since=call).once_more(repeats=self.repeats(module, call)))
 
     def picked(self, search: KeptSearch, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
@@ -369,7 +369,8 @@ class Kept(KeptIndexes):
 
     def _gone_through(self, search: KeptSearch, module: Module, loop: cst.For, going: Going) -> None:
         """A loop that runs a model goes through the value."""
-        alone = search.inside is not None or going.part or going.in_object or going.drawn
+        each = going.many and going.gathered is None  # what each round reads again is not all of it
+        alone = search.inside is not None or going.part or going.in_object or going.drawn or each
         who = "" if alone else self.serving.loop_with_model(module, loop)
         if who:
             self._lives(search, module, names.iterated(loop.iter, WRAPPERS), going, f"which {who} goes through", evaluated=who == EVALUATION)

@@ -129,8 +129,8 @@ class KeptNames(Keeping):
             given = arguments.given_to(scope, name, bound)
             if given is None or self.constructions.per_item(site.module, site.scope) or self._of_another_program(search, site):
                 continue
-            now = replace(going, depth=going.depth + 1, index=None, entered=None, into=None, many=going.many or self.repeats(site.module, site.call))
-            if going.gathered is None:
+            now = replace(going, depth=going.depth + 1, index=None, entered=None, into=None).once_more(repeats=self.repeats(site.module, site.call))
+            if now.gathered is None:
                 now = now.gathered_by(self.gathering(site.module, site.call), site.module, site.call)
             self.follow_target(search, site.module, site.call, given.node.value, now)
 
@@ -346,7 +346,8 @@ class KeptNames(Keeping):
             return
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):
-                self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call), since=site.call))
+                now = replace(going, since=site.call).once_more(repeats=self.repeats(site.module, site.call))
+                self.climb(search, site.module, site.call, now)
         for call in self._mapped(module, scope):
             self.climb(search, module, call, replace(going, many=True, listed=True, since=call, gathered=call).held_by(EACH))
 

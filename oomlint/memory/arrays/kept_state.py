@@ -120,6 +120,10 @@ class Going(Struct, frozen=True):
         done = Passed(does, module, node)
         return self if done in self.passed else replace(self, passed=(*self.passed, done))
 
+    def once_more(self, *, repeats: bool) -> Going:
+        """The same where rounds of a loop make it: many then, of which each round has its own, whatever the making of that one put into a container."""
+        return replace(self, many=True, gathered=None) if repeats and not self.many else self
+
     def as_bytes(self) -> Going:
         """The same after numbers were made bytes again: of one file of many, whose wide numbers are gone by the next round."""
         if not self.many or self.gathered is not None:
