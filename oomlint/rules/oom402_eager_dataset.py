@@ -153,7 +153,7 @@ class EagerDataset(Rule):
         for load in eager_loads(module, project):
             if proven_small(module, load.node):
                 continue
-            message = told(load, f"{load.words}{'' if load.keeper.saver or load.pooled else ' before the first sample'}")
+            message = told(load, f"{load.words}{'' if load.keeper.saver or load.all_at_once else ' before the first sample'}")
             message = replace(message, help=message.help or remedy(load))
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(

@@ -144,7 +144,7 @@ def told(load: Load, headline: str) -> Message:
     keeper, much = load.keeper, _bytes(load)
     if keeper.saver:
         return Message(headline, f"all of it{much} is in memory until `{keeper.saver}` writes it", STREAMS)
-    if load.pooled:
+    if load.all_at_once:
         return Message(headline, f"all of it{much} is in {keeper.words} at once", "process one after the other: that needs the memory of one")
     stays = f"it {'stays in' if keeper.owner is not None or keeper.live else 'goes into'} {keeper.words}{much}"
     if load.module.project.shared(LetGo).is_for_building(keeper):

@@ -84,6 +84,11 @@ class Load(Struct, frozen=True, eq=False):
         return self.keepers[0]
 
     @property
+    def all_at_once(self) -> bool:
+        """Whether a script has all of it in one container or array, and no loop is known for which it is there."""
+        return self.pooled or self.keeper in self.joined
+
+    @property
     def of_object(self) -> bool:
         """Whether an object keeps it that is no dataset."""
         return self.keeper.live and self.keeper.owner is None and bool(self.keeper.attribute)
