@@ -105,7 +105,7 @@ def _of_lists(module: Module, project: Project) -> Iterator[FilledArray]:
             continue
         base = " ".join(module.code(window.value).split())
         repeats = f"overlapping parts are stored many times; {_until(keeper, call)}"
-        message = Message(f"`{names.dotted(call.func)}` makes one array of all windows of `{base}`", repeats, "cut each window in `__getitem__`")
+        message = Message(f"`{names.short(module.code(call.func))}` makes one array of all windows of `{base}`", repeats, "cut each window in `__getitem__`")
         beside = dict.fromkeys(module.place(other, "the same happens here") for other, _, _ in others)
         related = [module.place(window, "sliced here"), *(place for place in beside if place.row != module.place(call).row)]
         related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
@@ -161,7 +161,9 @@ def _is_row(target: cst.CSTNode | None) -> bool:
 def _filled(
     project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None
 ) -> FilledArray:
-    message = Message(f"`{names.dotted(call.func)}` allocates one array for all samples", f"a loop fills {size.words()} with {why}; {_until(keeper, call)}")
+    message = Message(
+        f"`{names.short(module.code(call.func))}` allocates one array for all samples", f"a loop fills {size.words()} with {why}; {_until(keeper, call)}"
+    )
     related = [module.place(fill, "filled here")]
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))

@@ -131,7 +131,7 @@ def _inflations(module: Module, project: Project) -> Iterator[Inflation]:
             yield from _divided(project, module, node, keeper, read)
         elif isinstance(node, cst.Call) and _reads_bytes(load) and not _narrowed(module, node):
             becomes = f"each number takes 8 bytes instead of 1, in {keeper.words}"
-            message = Message(f"`{names.dotted(node.func)}` makes `float64` of all data before the first sample", becomes, _LATER)
+            message = Message(f"`{names.short(module.code(node.func))}` makes `float64` of all data before the first sample", becomes, _LATER)
             yield Inflation(node, message, read, facts=_facts(module, node, keeper))
     data = speaks_of_data(module)
     for scope in _once(module, project):
@@ -492,6 +492,6 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
             fix = Fix(Safety.UNSAFE, "copy only if the dtype differs", (replace(module.tree, node.func.attr, "as_tensor"),))
     joins = names.last_name(node.func) not in {"tensor", "array"}  # with something else, into an array that is all of it again
     remedy = "allocate the result once, and fill it" if joins else "use `as_tensor` or `asarray`, which copy only if needed"
-    message = Message(f"`{names.dotted(node.func)}` copies all data", both, remedy)
+    message = Message(f"`{names.short(module.code(node.func))}` copies all data", both, remedy)
     facts = _facts(module, node, keeper)
     return Inflation(node, message, spots, fix, facts, *((Severity.WARNING, None, axes_of(project, keeper).least) if joins else ()))

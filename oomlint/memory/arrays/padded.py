@@ -57,5 +57,5 @@ def _padded(module: Module, project: Project, scope: Scope, call: cst.Call) -> I
             return
     keepers = tuple(k for k in kept.of(module, call) if k.owner is not None)
     if keepers:
-        words = f"`{names.dotted(call.func) or names.last_name(call.func)}` pads every text to the longest one"
+        words = f"`{names.short(module.code(call.func))}` pads every text to the longest one"
         yield Load(module, scope, call, words, keepers, many=False)
