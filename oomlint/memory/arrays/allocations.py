@@ -115,12 +115,11 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         return None
     when = "resident as it is filled" if made in _LAZY else "all at once"
     count = size.words() if size.exact is not None or not large else f"at least {readable(size.least)} ({size.words()})"
-    headline = f"`{names.short(module.code(call.func))}` allocates {owner} before the first {'sample' if keeper is not None else 'step'}"
+    function = names.short(module.code(call.func))
+    headline = f"`{function}` allocates {owner} before the first {'sample' if keeper is not None else 'step'}"
     message = Message(headline, f"it takes {count}, {when}{', with one row per sample' if each else ''}")
     if one_of_many:
-        message = Message(
-            f"`{names.short(module.code(call.func))}` makes an array for each sample before the first one", f"all of them stay in {owner}, each {count}"
-        )
+        message = Message(f"`{function}` makes an array for each sample before the first one", f"all of them stay in {owner}, each {count}")
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
     return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts, by_use and each)
 

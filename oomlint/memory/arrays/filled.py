@@ -161,9 +161,8 @@ def _is_row(target: cst.CSTNode | None) -> bool:
 def _filled(
     project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None
 ) -> FilledArray:
-    message = Message(
-        f"`{names.short(module.code(call.func))}` allocates one array for all samples", f"a loop fills {size.words()} with {why}; {_until(keeper, call)}"
-    )
+    headline = f"`{names.short(module.code(call.func))}` allocates one array for all samples"
+    message = Message(headline, f"a loop fills {size.words()} with {why}; {_until(keeper, call)}")
     related = [module.place(fill, "filled here")]
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
