@@ -53,6 +53,8 @@ class Attributes(Questions):
         return found
 
     def _attribute(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
+        if name == "__class__":
+            return self.reach_into(Alternative(instance.cls), rest)
         init = self.init_frame(instance)
         out: Alternatives = []
         if init is not None:

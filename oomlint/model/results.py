@@ -196,6 +196,10 @@ class Results(Questions):
             return told
         if name == "builtins.getattr":
             return self.attribute_by_name(node, frame)
+        if name == "builtins.type" and first is not None and len(node.args) == 1:
+            return [
+                replace(alt, value=alt.value.cls) if isinstance(alt.value, Instance) else written(node, frame, alt.picks) for alt in self.values(first, frame)
+            ]
         if name == "builtins.globals":
             return [Alternative(ModuleRef(frame.module.path, frame.module))]
         if name in _BY_NAME and first is not None:
