@@ -133,6 +133,9 @@ class FlowCalls(FlowMethods):
                 found = self.evaluator.values(func, self.act.frame)[:3]
             elif isinstance(held.value, FunctionRef | ClassRef | Partial):
                 found = [Alternative(held.value)]
+            elif held.value is None:  # one class in one branch, another in the other
+                known = self.evaluator.values(func, self.act.frame)[:3]
+                found = known if all(isinstance(alt.value, ClassRef) for alt in known) else []
         elif isinstance(func, cst.Call | cst.Subscript):
             found = self.evaluator.values(func, self.act.frame)[:3]
         elif isinstance(func, cst.Attribute) and isinstance(base.value, Instance | ClassRef | ModuleRef | External):
