@@ -10,8 +10,6 @@ from oomlint.model import names
 from oomlint.model.rounds import body_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from oomlint.model.events import Forward, Loop
     from oomlint.syntax.scopes import Scope
 
@@ -25,27 +23,30 @@ def calls_target(loop: Loop, event: Forward) -> bool:
         if not taken or not isinstance(call, cst.Call):
             return False
         if via is None or via.callee is None:
-            return _root(call.func) in taken
+            return _is_taken(call.func, taken)
         taken = _handed(call, via.callee, taken)
     return False
 
 
-def _root(node: cst.BaseExpression) -> str:
-    """The name that an element, an attribute or what either holds is taken from: ``block`` of ``block.layers[0]``."""
+def _is_taken(node: cst.BaseExpression, taken: frozenset[str]) -> bool:
+    """Whether it is taken from what one of these names stands for, or picked by it: ``block.layers[0]`` of ``block``, ``models[number]`` by ``number``."""
     while isinstance(node, cst.Attribute | cst.Subscript):
+        index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+        if isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value in taken:
+            return True
         node = node.value
-    return node.value if isinstance(node, cst.Name) else ""
+    return isinstance(node, cst.Name) and node.value in taken
 
 
-def _handed(call: cst.Call, callee: Scope, taken: Iterable[str]) -> frozenset[str]:
+def _handed(call: cst.Call, callee: Scope, taken: frozenset[str]) -> frozenset[str]:
     """Parameters of a function that are given something that is taken from these names."""
     own = names.self_name(callee)
     free = [param.name.value for param in names.parameters(callee) if param.name.value != own]
     found: set[str] = set()
     for arg in call.args:
         name = arg.keyword.value if arg.keyword is not None else free.pop(0) if free and not arg.star else ""
-        if name and _root(arg.value) in taken:
+        if name and _is_taken(arg.value, taken):
             found.add(name)
-    if own is not None and isinstance(call.func, cst.Attribute) and _root(call.func.value) in taken:
+    if own is not None and isinstance(call.func, cst.Attribute) and _is_taken(call.func.value, taken):
         found.add(own)
     return frozenset(found)
