@@ -46,7 +46,8 @@ class FlowLoops(FlowBindings):
         elif each.kind is ValueKind.UNKNOWN and self.holds_modules(inner):
             each = TensorState(ValueKind.MODULE)
         loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
-        loop.short = self._is_short(node.iter, iterable, state)
+        # Parts of what one pass gives: a round for each is no round of data.
+        loop.short = self._is_short(node.iter, iterable, state) or (iterable.tensorlike and self.passed(iterable))
         loop.generated = iterable.moved == "yielded"
         loop.counts = iterable.kind is ValueKind.ITERABLE and each.kind is ValueKind.PLAIN
         loop.of_parts = loop.counts and self._ends_with_length(inner)
