@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _SMALL_ATTRIBUTES: Final = FACTS | frozenset("columns index device name names".split())
 _SMALL_METHODS: Final = frozenset(
     "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
-    "decode startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda GetSpacing GetOrigin GetDirection GetSize".split(),
+    "decode startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda "
+    "GetSpacing GetOrigin GetDirection GetSize".split(),
 )
 _SAME_ATTRIBUTES: Final = VIEW_ATTRIBUTES | frozenset("values array iloc loc at flat".split())
 
