@@ -189,14 +189,14 @@ def _picks_steps(loop: Loop) -> bool:
 def chunks_of_one(loop: Loop) -> bool:
     """Whether the rounds take slices of an argument of the function, one after the other: parts of what somebody has handed over as one.
 
-    The loop counts in steps itself, or goes over a list of such slices: ``[texts[i : i + size] for i in range(0, len(texts), size)]``.
+    The loop counts itself, in steps or one by one, or goes over a list of such slices: ``[texts[i : i + size] for i in range(0, len(texts), size)]``.
     """
     given = _handed_over(loop.scope)
     over = names.iterated(loop.iterable) if loop.iterable is not None else None
     if isinstance(over, cst.Name) and loop.loader is None:
         made = [effect.value for effect in loop.scope.effects.get(over.value, ())]
         return len(made) == 1 and isinstance(made[0], cst.ListComp) and _takes_slices(made[0].elt, made[0].for_in.target, given)
-    if len(_counted(loop)) < 3 or not isinstance(loop.node, cst.For):  # noqa: PLR2004 - start, stop, step
+    if not _counted(loop) or not isinstance(loop.node, cst.For):
         return False
     return _takes_slices(loop.node.body, loop.node.target, given)
 
