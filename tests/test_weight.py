@@ -426,9 +426,43 @@ CHUNKS = """\
     """
 
 
+@pytest.mark.parametrize("steps", [("0, rays.shape[0], chunk", "chunk"), ("rays.shape[0]", "1")])
 @pytest.mark.parametrize(("takes", "severity"), [("pass", "note"), ('rays = torch.load("rays.pt")', "warning")])
-def test_outputs_for_chunks_of_an_argument_are_a_note(takes: str, severity: str, tmp_path: Path) -> None:
-    assert only(check(tmp_path, {"render.py": textwrap.dedent(CHUNKS).replace("TAKES", takes)}, "OOM220")).severity == severity
+def test_outputs_for_chunks_of_an_argument_are_a_note(takes: str, severity: str, steps: tuple[str, str], tmp_path: Path) -> None:
+    counted, size = steps
+    program = textwrap.dedent(CHUNKS).replace("TAKES", takes).replace("0, rays.shape[0], chunk", counted).replace("+ chunk", f"+ {size}")
+    assert only(check(tmp_path, {"render.py": program}, "OOM220")).severity == severity
+
+
+DESCRIBED = """\
+    import argparse
+    import os
+
+    import cv2
+    import torch
+    from torchvision.models import resnet50
+
+    def describe(network, path):
+        image = torch.from_numpy(cv2.imread(path)).permute(2, 0, 1).float()[None]
+        return network(image).argmax().item()
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--images", nargs="+")
+        parser.add_argument("--folder")
+        options = parser.parse_args()
+        network = resnet50()
+        network.eval()
+        for path in PATHS:
+            print(path, describe(network, path))
+
+    main()
+    """
+
+
+@pytest.mark.parametrize(("paths", "severity"), [("options.images", "note"), ("os.listdir(options.folder)", "warning")])
+def test_an_evaluation_of_what_somebody_types_is_a_note(paths: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"describe.py": textwrap.dedent(DESCRIBED).replace("PATHS", paths)}, "OOM204")).severity == severity
 
 
 POOLED = """\

@@ -320,6 +320,11 @@ def greatest(found: Sequence[Alternative]) -> int | None:
     return max(numbers) if numbers and len(numbers) == len(found) else None
 
 
+def is_typed(found: Sequence[Alternative]) -> bool:
+    """Whether an option of the command line gives a value, whatever it is: somebody types it."""
+    return bool(found) and all(isinstance(alt.value, Const | Unknown) and any(step.kind == "option" for step in alt.story) for alt in found)
+
+
 def truth_of(value: Value) -> bool | None:
     """Whether the value counts as true; ``None`` where nobody knows."""
     if isinstance(value, Const):

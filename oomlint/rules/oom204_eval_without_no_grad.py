@@ -61,7 +61,8 @@ class EvalWithoutNoGrad(Rule):
     3.8 MiB under `no_grad`. `model.eval()` changes nothing there: 24.9 MiB with it alone (measured with torch 2.13.0).
 
     By itself this does not grow: the activations go with the batch. It is an error where the same loop keeps something that carries a graph
-    (OOM201, OOM202, OOM203, OOM205), because then they stay.
+    (OOM201, OOM202, OOM203, OOM205), because then they stay. It is a note where the loop goes over what somebody types into the command line
+    (`nargs="+"`): a few things, one after the other.
 
     ## Example
 
@@ -130,7 +131,7 @@ class EvalWithoutNoGrad(Rule):
     code = "OOM204"
     slug = "eval-without-no-grad"
     severity = Severity.ERROR
-    lower = (Severity.WARNING,)
+    lower = (Severity.WARNING, Severity.NOTE)
     fixable = Safety.SAFE
     help = "run the evaluation under `torch.no_grad()` or `torch.inference_mode()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
@@ -155,7 +156,7 @@ class EvalWithoutNoGrad(Rule):
             place = text.place(text.span(node)[0], text.span(header)[1])
             places = (place for forward in found.forwards for place in _way_to(forward, loop, module))
             related = list(dict.fromkeys((*_not_heard(loop, module), *places)))[:_MOST_PLACES]
-            severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
+            severity = Severity.ERROR if found.keeps_graph else Severity.NOTE if found.typed else Severity.WARNING
             facts = [loop_fact(module, node, LoopKind.BATCH, loop.name, related), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
             weighs = None if found.keeps_graph else _EACH

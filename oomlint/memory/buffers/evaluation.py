@@ -18,6 +18,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.events import AS_ARRAY
 from oomlint.model.tensor_state import Graph, Mode
+from oomlint.model.values import is_typed
 from oomlint.syntax.nodes import descend, parts_of, path_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class GradEvaluation(Struct, frozen=True):
     forwards: tuple[Forward, ...]
     confidence: Confidence
     growths: tuple[Growth, ...] = ()  # what keeps the graph of its steps
+    typed: bool = False  # it goes over what somebody types into the command line: a few things, each for itself
 
     @property
     def keeps_graph(self) -> bool:
@@ -203,7 +205,17 @@ class Evaluations:
         sure = loop.proven and all(event.evaluating for event in live)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
-        return GradEvaluation(loop, record, tuple(live), confidence)
+        return GradEvaluation(loop, record, tuple(live), confidence, typed=self._is_typed(loop, record))
+
+    def _is_typed(self, loop: Loop, record: Record) -> bool:
+        """Whether a loop goes over what an option of the command line gives."""
+        if not isinstance(loop.node, cst.For) or record.frame is None:
+            return False
+        evaluator, scope = self.runs.evaluator, loop.scope
+        frames = (
+            [record.frame] if record.frame.scope is scope and record.frame.bound is not None else evaluator.calls.frames(loop.module, scope, most=_MOST_SITES)
+        )
+        return any(is_typed(evaluator.values(names.iterated(loop.node.iter), frame)) for frame in frames)
 
     def _caller_switches_off(self, record: Record) -> bool:
         """Whether some call of the function stands where nothing is recorded."""

@@ -13,7 +13,7 @@ from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed
 from oomlint.memory.shared.content_kinds import NOTHING, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
-from oomlint.model.values import Const, External, ExternalCall, Frame, Unknown
+from oomlint.model.values import External, ExternalCall, Frame, is_typed
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.content_classifier import Contents
@@ -132,9 +132,7 @@ class WrittenForms:
 
     def _typed(self, text: cst.BaseExpression, frame: Frame) -> int | None:
         """How many parts a text has that an option of the command line is given; ``None`` for any other text."""
-        found = self.evaluator.values(text, frame)
-        typed = all(isinstance(alt.value, Const | Unknown) and any(step.kind == "option" for step in alt.story) for alt in found)
-        return _TYPED if found and typed else None
+        return _TYPED if is_typed(self.evaluator.values(text, frame)) else None
 
     def _called(self, node: cst.Call, frame: Frame) -> Content:
         """What a call makes that is no method."""
