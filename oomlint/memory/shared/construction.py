@@ -14,7 +14,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.lookups import asked_for
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.values import ClassRef, Display, External, Instance, Unknown
+from oomlint.model.values import ClassRef, Display, External, Instance, Unknown, greatest, is_typed
 from oomlint.scout.telling_names import is_data_class, makes_data
 from oomlint.syntax.nodes import is_attribute_of
 
@@ -179,14 +179,20 @@ class Constructions:
         return False
 
     def _by_default(self, module: Module, iterable: cst.BaseExpression) -> int | None:
-        """Elements of ``paths[:most]`` where nobody calls the function, and ``most`` has a default."""
+        """Elements of ``paths[:most]``, where ``most`` is a parameter: by its default, where nobody calls the function, else by the defaults of options."""
         scope = module.walk.scope_at(iterable)
         given = {p.name.value: p.default for p in names.parameters(scope)}
         for one in _slices(scope, iterable):
             part = one.slice[0].slice if len(one.slice) == 1 else None
             upper = part.upper if isinstance(part, cst.Slice) else None
-            default = given.get(upper.value) if isinstance(upper, cst.Name) else None
-            if isinstance(default, cst.Integer) and not any(frame.bound is not None for frame in self.evaluator.calls.frames(module, scope)):
+            if not isinstance(upper, cst.Name) or upper.value not in given:
+                continue
+            frames = self.evaluator.calls.frames(module, scope, most=_MOST_CALLERS)
+            if any(frame.bound is not None for frame in frames):
+                found = [alt for frame in frames for alt in self.evaluator.values(upper, frame)]
+                return greatest([alt for alt in found if not alt.reach]) if is_typed(found) and len(frames) < _MOST_CALLERS else None
+            default = given[upper.value]
+            if isinstance(default, cst.Integer):
                 return int(default.evaluated_value)
         return None
 
