@@ -57,3 +57,5 @@ PREPARERS: Final = {
     **dict.fromkeys(("lightning.Fabric", "lightning.fabric.Fabric"), frozenset("setup setup_dataloaders setup_module setup_optimizers".split())),
 }
 PREPARES: Final = frozenset().union(*PREPARERS.values())
+# Libraries of servers, whose objects have functions called for each request: `@router.post("/batch")`.
+SERVERS: Final = ("fastapi.", "flask.", "starlette.", "quart.", "sanic.", "bottle.", "aiohttp.web.", "litestar.")

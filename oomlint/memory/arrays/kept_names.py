@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
+from oomlint.frameworks import SERVERS
 from oomlint.memory.arrays.kept_forms import (
     block_around,
     branches_beside,
@@ -27,7 +28,7 @@ from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Giv
 from oomlint.memory.arrays.lookup_tables import stands_in_for_missing
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
-from oomlint.model.values import Bound, ClassRef, External, FunctionRef
+from oomlint.model.values import Bound, ClassRef, External, ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend, is_attribute_of, uses_name
 
@@ -399,8 +400,15 @@ class KeptNames(Keeping):
             return self._library_builds(module, scope) and not self.evaluator.calls.sites(module, scope, most=_MOST_SITES)  # a base may call it
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
         if not sites:  # a command, or what a library calls to build its dataset
-            return bool(scope.node.decorators)
+            return bool(scope.node.decorators) and not self._answers_requests(module, scope.node)
         return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
+
+    def _answers_requests(self, module: Module, function: cst.FunctionDef) -> bool:
+        """Whether a server calls a function for each request: what it has in memory then is of one."""
+        calls = (one.decorator.func for one in function.decorators if isinstance(one.decorator, cst.Call))
+        bases = (func.value for func in calls if isinstance(func, cst.Attribute))
+        made = (alt.value for base in bases for alt in self.evaluator.plainly(base, module, module.root)[:2])
+        return any(isinstance(one, ExternalCall) and one.name.startswith(SERVERS) for one in made)
 
     def _may_be_called_back(self, module: Module, scope: Scope) -> bool:
         """Whether a base of its class may call a method: what comes from ``torch.utils.data`` calls nothing but what runs for each sample."""
