@@ -440,7 +440,7 @@ class Kept(KeptIndexes):
             return replace(going, part=True)
         if not going.part and self.permutes(module, key):
             going = going.doing(DataTransform.COPIES, module, node)
-        return replace(going, index=None, some=going.some or self.draws(module, key))
+        return replace(going, index=None, some=going.some or self.draws(module, key) or self.lists(module, key, going))
 
     def _comprehension(self, search: KeptSearch, module: Module, loop: cst.CompFor, target: cst.BaseExpression, going: Going) -> None:
         """``[f(x) for x in value]``: each element goes where its name goes."""

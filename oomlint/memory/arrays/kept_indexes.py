@@ -12,8 +12,8 @@ from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import opens_text
-from oomlint.model import names
-from oomlint.model.values import ExternalCall
+from oomlint.model import arguments, names
+from oomlint.model.values import Bound, ExternalCall
 from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
@@ -66,6 +66,16 @@ class KeptIndexes(KeptCalls):
             return False
         found = self.evaluator.plainly(rows.upper, module, module.walk.scope_at(rows))
         return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 for alt in found)
+
+    def lists(self, module: Module, key: cst.BaseExpression, going: Going) -> bool:
+        """Whether an index is a list whose numbers stand in the code, also in the call that the value came in by: ``rows[[first, last]]``."""
+        name, entered = (key.value, going.entered) if isinstance(key, cst.Name) else ("", None)
+        scope = module.walk.scope_at(key)
+        if entered is not None and name in names.takes(scope) and name not in scope.effects:
+            bound = Bound(tuple(entered.call.args), self.evaluator.calls.plain_frame(entered.module, entered.module.walk.scope_at(entered.call)), entered.call)
+            given = arguments.given_to(scope, name, (bound,))
+            key = given.node.value if given is not None else key
+        return isinstance(key, cst.List) and not any(isinstance(one, cst.StarredElement) for one in key.elements)
 
     def draws(self, module: Module, key: cst.BaseExpression) -> bool:
         """Whether an index is a draw of some rows: random numbers, as many as are asked for, or the first of a permutation."""
