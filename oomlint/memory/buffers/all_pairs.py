@@ -67,11 +67,22 @@ class Pairs(Struct, frozen=True):
     name: str
     gathered: tuple[cst.Call, ...]  # the calls that make the arrays of all samples
     related: tuple[Place, ...]
+    made: cst.Call | cst.BinaryOperation  # the operation itself, perhaps in another file
     read: bool = False  # whether they are read from a file, perhaps two arrays of one file
 
 
 def all_pairs(module: Module, project: Project) -> Iterator[Pairs]:
-    """Operations on what the module has gathered of all samples: one for each function and what it is made of."""
+    """Operations on what the module has gathered of all samples: one for each function and what it is made of.
+
+    One of another file that is told there already, for what that file gathers, is not told again.
+    """
+    for found, made in _pairs(module, project):
+        if made is module or not any(other is made and one.node is found.made for one, other in _pairs(made, project)):
+            yield found
+
+
+def _pairs(module: Module, project: Project) -> Iterator[tuple[Pairs, Module]]:
+    """The same, each with the file that it stands in."""
     if holds_tests(module):
         return
     kept = kept_of(project)
@@ -105,7 +116,7 @@ def all_pairs(module: Module, project: Project) -> Iterator[Pairs]:
             related = [one for one in related if one.row != module.place(left).row or one.path != module.path]
         if node is not met.node:
             related.insert(0, met.module.place(met.node, "a number for each pair is made here"))
-        yield Pairs(node, _words(met.module, met.node), starts, tuple(related[:_MOST_RELATED]), not read.isdisjoint(starts))
+        yield Pairs(node, _words(met.module, met.node), starts, tuple(related[:_MOST_RELATED]), met.node, not read.isdisjoint(starts)), met.module
 
 
 def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
