@@ -49,6 +49,8 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
     """What is read for a dataset and moved before anybody takes a sample: one for a function."""
     groups: dict[Scope, list[tuple[cst.BaseExpression, Keeper]]] = {}
     for node, load, keeper in passed(module, project, DataTransform.MOVES):
+        if keeper.hazy:
+            continue  # what is kept is what a network made of it
         # What each round moves is all of it where the rounds put it into a container.
         if keeper.put is not None or (not load.many and not kept_of(project).repeats(module, node)):
             groups.setdefault(module.walk.scope_at(node), []).append((node, keeper))
