@@ -19,6 +19,7 @@ from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, DataTransform
 from oomlint.memory.datasets.serving import EVALUATION, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.byte_size import item_bytes
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.counters import numbered
@@ -314,9 +315,11 @@ class Kept(KeptIndexes):
                 self.follow_out(search, module, walk.scope_at(parent), going)
 
     def _sums(self, module: Module, node: cst.AugAssign) -> bool:
-        """Whether numbers are added up, and no list gets longer: what is added to begins as a number."""
-        found = self.evaluator.values(node.target, self.evaluator.calls.plain_frame(module, module.walk.scope_at(node)))
-        return any(isinstance(alt.const, int | float) for alt in found)
+        """Whether numbers are added up, and no list gets longer: what is added to begins as a number, or is an array."""
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(node))
+        if self.constructions.contents.of(node.target, frame).kind in {PayloadKind.ARRAY, PayloadKind.TENSOR}:
+            return True
+        return any(isinstance(alt.const, int | float) for alt in self.evaluator.values(node.target, frame))
 
     def _out_of_lambda(self, search: KeptSearch, module: Module, node: cst.Lambda, going: Going) -> None:
         """What a function without a name gives: to its calls by the name that it is bound to, or to the call that maps it."""

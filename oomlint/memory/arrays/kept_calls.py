@@ -68,6 +68,7 @@ _ARRAY_LIBRARIES: Final = (
 # What makes `float64` of bytes, and leaves `float32` as it is (scikit-image 0.26).
 _WIDENS: Final = re.compile(r"skimage\.(transform\.(resize|rescale|rotate)|(util\.)?img_as_float(64)?|color\.rgb2(lab|hsv|luv|xyz|ycbcr|gray))$")
 _REDUCES: Final = REDUCTIONS | {"amax", "amin"}
+_OF_SHAPES: Final = frozenset({"zeros_like", "ones_like", "empty_like", "full_like"})
 
 
 def keeps_axes(call: cst.Call, *, of: int) -> bool:
@@ -178,6 +179,8 @@ class KeptCalls(KeptNames):
     def _library_gives(self, search: KeptSearch, module: Module, function: External, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """What a function of a library gives of the value."""
         last = names.last_name(call.func)
+        if going.part and last in _OF_SHAPES:
+            return None  # room for one, made of its shape alone
         if last in _ARRAYS | MAKES and item_bytes(arguments.named(call, "dtype"), 0) == 1:
             going = going.as_bytes()
         if function.name in _DRAWS and call.args and call.args[0] is arg:
