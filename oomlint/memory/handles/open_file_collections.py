@@ -22,11 +22,12 @@ from oomlint.memory.handles.resource_names import COMPREHENSIONS
 from oomlint.memory.handles.resource_state import End, ResourceStore
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import few_by_name
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.lifetime import is_capped
-from oomlint.model.values import ClassRef, Const, External, Instance
-from oomlint.syntax.nodes import descend
+from oomlint.model.values import ClassRef, Const, External, ExternalCall, Instance
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, is_attribute_of, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,6 +164,8 @@ def _judged(opening: Opening, store: ResourceStore, project: Project, by: tuple[
     found = lasting(base, store, project)
     if found is None:
         return None
+    if found.owner is not None and opening.kind is not Opens.H5 and _of_fields(found.owner, found.name, project):
+        return None  # what matters of a file of HDF5 is not that there are many
     objects = store.grip is Grip.OBJECT
     inside = [store] if _loop(store) is not None else list(_called_in_loops(store, found.owner, project)) if found.owner is not None else []
     if inside:
@@ -181,6 +184,32 @@ def _judged(opening: Opening, store: ResourceStore, project: Project, by: tuple[
     if not readers(project, module, scope) or _is_bounded(store, found, project) or _few_keys(store):
         return None
     return OpenFileCollection(opening, found.words, store, per_item=True, objects=objects, count=None, name=found.name, owner=found.owner)
+
+
+def _of_fields(owner: ClassRef, name: str, project: Project) -> bool:
+    """Whether each sample takes a part of each file, or always of the same: they are its fields, and no files of samples.
+
+    ``{key: rows[index] for key, rows in self.maps.items()}``, ``self.files[0][key]``.
+    """
+    fixed: list[bool] = []
+    for method in owner.scope.children:
+        this = names.self_name(method)
+        if this is None or method.name == "__len__" or not constructions_of(project).per_item(owner.module, method):
+            continue
+        for node in method.nodes():
+            if isinstance(node, COMPREHENSIONS) and not node.for_in.ifs and _is_of(_held_in(node.for_in.iter), this, name):
+                bound = names_in(node.for_in.target)
+                made = node.value if isinstance(node, cst.DictComp) else node.elt
+                if any(isinstance(part, cst.Subscript) and names.dotted(part.value) in bound for part in descend(made)):
+                    return True
+            elif isinstance(node, cst.Subscript) and _is_of(node.value, this, name):
+                index = node.slice[0].slice
+                fixed.append(isinstance(index, cst.Index) and constant_key(index.value) not in {None, UNKNOWN_KEY})
+    return bool(fixed) and all(fixed)
+
+
+def _is_of(node: cst.BaseExpression, this: str, name: str) -> bool:
+    return is_attribute_of(node, this) and names.last_name(node) == name
 
 
 def _called_in_loops(store: ResourceStore, owner: ClassRef, project: Project) -> Iterator[ResourceStore]:
