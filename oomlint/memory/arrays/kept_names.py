@@ -55,8 +55,8 @@ class KeptNames(Keeping):
         self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
         self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
 
-    def follow_target(self, search: KeptSearch, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going) -> None:
-        """The value is put into ``target``."""
+    def follow_target(self, search: KeptSearch, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going, *, into: bool = False) -> None:
+        """The value is put into ``target``, or ``into`` what that holds."""
         walk = module.walk
         scope = walk.scope_at(statement)
         if isinstance(target, cst.Tuple | cst.List):
@@ -64,12 +64,15 @@ class KeptNames(Keeping):
                 if going.index is None or number == going.index:
                     self.follow_target(search, module, statement, element.value, replace(going, index=None, mixed=False))
             return
-        into = False
         while isinstance(target, cst.Subscript):
             into = True
             index = target.slice[0].slice if len(target.slice) == 1 else None
-            going = going.held_by(EACH).under(index.value) if isinstance(index, cst.Index) and not isinstance(index.value, cst.Tuple) else going.held_by(EACH)
-            going = going if is_key(target) else replace(going, retyped=True)
+            going = going.held_by(EACH) if is_key(target) else replace(going.held_by(EACH), retyped=True)
+            if isinstance(index, cst.Index) and not isinstance(index.value, cst.Tuple):
+                first, *others = _written_keys(scope, index.value)
+                for key in others:
+                    self.follow_target(search, module, statement, target.value, going.under(key), into=True)
+                going = going.under(first)
             target = target.value
         if into:
             now = replace(going, collected=going.collected or going.part, part=False)
@@ -435,6 +438,14 @@ class KeptNames(Keeping):
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path, name) or _speaks_of_data(module.path, project.raw(module.path), name))
+
+
+def _written_keys(scope: Scope, key: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """What a key can be: of the variable of a loop, the texts that the loop goes over, where they stand there."""
+    bound = scope.effects.get(key.value, ()) if isinstance(key, cst.Name) else ()
+    over = bound[0].value if len(bound) == 1 and bound[0].kind == "for" and not (bound[0].path or bound[0].index) else None
+    written = [one.value for one in over.elements] if isinstance(over, cst.List | cst.Tuple) else []
+    return written if written and all(isinstance(one, cst.SimpleString) for one in written) else [key]
 
 
 @finder
