@@ -139,7 +139,7 @@ class KeptCalls(KeptNames):
             return None  # places in an array, or which of two arrays a number is taken from
         if last in _SMALL_FUNCTIONS and not of_arrays and not (going.part and keeps_axes(call, of=1)):
             return None
-        if isinstance(call.func, cst.Attribute) and last in _LOOKS_UP:
+        if isinstance(call.func, cst.Attribute) and (last in _LOOKS_UP or (last == "split" and self._picks_folds(module, call.func.value))):
             return None
         if last in SCALARS and (not going.part or makes_array(search.start)):
             return None  # of an array that is made there, even a part is a number then
@@ -175,6 +175,11 @@ class KeptCalls(KeptNames):
             if isinstance(value, External):
                 return self._library_gives(search, module, value, call, arg, going)
         return self._given_by(going, call, known=last in KEEPS)
+
+    def _picks_folds(self, module: Module, node: cst.BaseExpression) -> bool:
+        """Whether an object of scikit-learn gives the places of the rows of each fold, and no rows."""
+        made = self.evaluator.plainly(node, module, module.walk.scope_at(node))[:2]
+        return any(isinstance(alt.value, ExternalCall) and alt.value.name.startswith("sklearn.model_selection.") for alt in made)
 
     def _library_gives(self, search: KeptSearch, module: Module, function: External, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """What a function of a library gives of the value."""
