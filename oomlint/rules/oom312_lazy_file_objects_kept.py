@@ -29,7 +29,8 @@ class LazyFileObjectsKept(Rule):
     and joined datasets of one file each, that keep what they have opened.
 
     It is silent where only the contents are kept (`Image.open(path).convert("RGB")`, `np.load(path)["x"]`, `open(path).read()`), where the files are closed
-    again, where slides are given one cache (`set_cache`), and where there are a few of them that the code names.
+    again, where slides are given one cache (`set_cache`), where there are a few of them that the code names, and where each sample takes a part of every
+    one: then there are as many as a sample has fields.
 
     ## Why is this bad
 

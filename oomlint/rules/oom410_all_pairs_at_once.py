@@ -30,7 +30,8 @@ class AllPairsAtOnce(Rule):
     where the matrix is then sorted.
 
     It is silent for a product within one batch, for what a loop computes block by block, for the product of all samples with weights or with a few
-    centres, for rows that are drawn or end at a known number (`x[:100] @ x.t()`), and for the small matrix `x.t() @ x` of features by features.
+    centres, for rows that are drawn, end at a known number (`x[:100] @ x.t()`) or stand in a list (`x[[user]] @ x.t()`), and for the small matrix
+    `x.t() @ x` of features by features. A function that is told in its own file is not told again where other files call it.
 
     ## Why is this bad
 
