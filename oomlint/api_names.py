@@ -6,7 +6,7 @@ from typing import Final
 
 # Loops: what gives the elements of its first argument, one by one.
 WRAPPERS: Final = frozenset(
-    "enumerate islice iter tqdm trange tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed".split(),
+    "enumerate islice iter tqdm tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed".split(),
 )
 GOES_OVER: Final = WRAPPERS | {"zip"}  # those, and what gives the elements of several together
 ITERATORS: Final = GOES_OVER | frozenset(  # and what gives something of them, later and one by one
