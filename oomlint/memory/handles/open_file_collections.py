@@ -26,7 +26,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.lifetime import is_capped
-from oomlint.model.values import ClassRef, Const, External, ExternalCall, Instance
+from oomlint.model.values import ClassRef, Const, External, Instance
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, is_attribute_of, names_in
 
 if TYPE_CHECKING:
