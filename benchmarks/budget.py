@@ -1,6 +1,6 @@
 """How far `oomlint budget` is off: runs the five incidents, scaled down, under `oomlint trace`, and compares what was measured with the table.
 
-usage: python benchmarks/budget.py [--keep FOLDER] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
+usage: python benchmarks/budget.py [--keep FOLDER] [--case "2, fork" ...] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
 
 Each run is made twice: with 500 MiB of data and more, and with next to none. What the second takes with as many workers is taken off from each moment of the
 first, and the rows for interpreters and empty workers from the table. Main process: all that its pages hold, those that workers share with it too. Workers:
@@ -162,13 +162,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[[], *INCIDENTS])
     parser.add_argument("--keep", type=Path, help="the folder that data and measurements stay in: what was measured before is not run again")
+    parser.add_argument("--case", action="append", choices=[case.words for case in CASES], help="run this one alone, or several; else all")
     given = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         top = given.keep or Path(scratch)
         for name in given.names or INCIDENTS:
             folder, told = prepare(name, top)
-            for case in CASES:
+            for case in (each for each in CASES if not given.case or each.words in given.case):
                 known = folder / f"measured {case.words}.json"
                 if not known.exists():
                     seen = [watched(case.command, folder, empty=empty) for empty in (False, True)]

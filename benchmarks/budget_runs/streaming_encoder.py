@@ -25,7 +25,7 @@ def main():
     begin(args)
     # The empty run has a model of next to nothing, and as many steps: the collector of its workers, too, goes over all that they have of the main process.
     encoder = CapsuleEncoder(16, 8 if args.empty else 768, layers=1, h_cycles=1, l_cycles=1)
-    loader = DataLoader(TextImageCache("data/text_cache"), batch_size=32, num_workers=args.num_workers)
+    loader = DataLoader(TextImageCache("data/text_cache"), batch_size=32, num_workers=args.num_workers, persistent_workers=args.num_workers > 0)
     np.concatenate = slowly
     children = encode_children(encoder, loader, "cpu")
     end()
