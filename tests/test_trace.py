@@ -22,6 +22,7 @@ from commands import runs
 
 from oomlint import engine
 from oomlint.config import Settings
+from oomlint.trace import deepening
 from oomlint.trace.explaining import fits
 from oomlint.trace.growth import Shape, Trend
 from oomlint.trace.judging import GrowthVerdict, JudgedSubject
@@ -557,3 +558,24 @@ def test_deep_names_the_line(tmp_path: Path) -> None:
     assert re.search(rf"  train\.py:{row}: holds [\d.]+ MiB in \d+ blocks", done.stderr), done.stderr
     assert "the lines that grow say where" in done.stderr
     assert "none of Python's objects" not in done.stderr
+
+
+def test_deep_waits_until_libraries_are_imported(tmp_path: Path) -> None:
+    """To trace what imports take makes those of torch twenty times slower."""
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    slow = "import time, tracemalloc\ndef load():\n    time.sleep(1)\n    return tracemalloc.is_tracing()\ntraced = load()\n"
+    (installed / "library.py").write_text(slow)
+    (tmp_path / "helper.py").write_text(slow)  # what a program's own module does when it is imported may be the training
+    waits = "end = time.monotonic() + 20\nwhile not tracemalloc.is_tracing() and time.monotonic() < end: time.sleep(0.01)\n"
+    told = "print(library.traced, tracemalloc.is_tracing(), helper.traced)\n"
+    (tmp_path / "train.py").write_text(f"import time, tracemalloc\nimport library\n{waits}import helper\n{told}")
+    (tmp_path / "other.py").write_text("import library\nimport helper\nprint(helper.traced)\n")
+    path = os.pathsep.join(map(str, (deepening.BOOTSTRAP, installed, ROOT)))
+    said = []
+    for name in ("train.py", "other.py"):
+        done = subprocess.run(
+            [sys.executable, name], cwd=tmp_path, env=environment(PYTHONPATH=path, OOMLINT_TRACE_DEEP=str(tmp_path)), capture_output=True, text=True, check=True
+        )
+        said.append(done.stdout.strip())
+    assert said == ["False True True", "True"]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomlint.cli.trace import Arguments
 from oomlint.cli.tracing import predicted
 from oomlint.output import trace_words
+from oomlint.trace.deepening import AllocationLine
 from oomlint.trace.explaining import Explanation, explain, next_steps
 from oomlint.trace.growth import Shape
 from oomlint.trace.judging import GrowthVerdict, JudgedSubject, growths
@@ -130,6 +131,16 @@ def test_a_command_for_a_shell_is_quoted_in_what_to_look_at_next() -> None:
     trace.command = ("sh", "-c", "python train.py > log")
     steps = next_steps(trace, Explanation(open=tuple(growths(trace)[1:])), deep=False)
     assert steps[0].startswith("`oomlint trace --deep -- sh -c 'python train.py > log'` shows")
+
+
+def test_lines_that_grow_as_fast_as_the_process_say_where() -> None:
+    """The looks begin when libraries are imported, and a third of them is warm-up: what the lines have gained is less than what the process has."""
+    trace = traced((MAIN, 0, 20, lambda at: 30 * at))
+    line = AllocationLine("train.py", 4, "main process", 400 * MB, 500 * MB, 60.0 * 29 * MB, 90)
+    (said,) = next_steps(trace, Explanation(open=tuple(growths(trace)[1:])), (line,), deep=True)
+    assert said.startswith("the lines that grow say where")
+    (said,) = next_steps(trace, Explanation(open=tuple(growths(trace)[1:])), (replace(line, a_minute=60.0 * 2 * MB),), deep=True)
+    assert said.startswith("most of what grows in main process is none of Python's objects")
 
 
 def test_a_budget_is_told_what_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

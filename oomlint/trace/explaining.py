@@ -174,7 +174,6 @@ def _counted(code: str) -> frozenset[Quantity]:
 def next_steps(trace: Trace, explanation: Explanation, lines: Sequence[AllocationLine] = (), *, deep: bool) -> list[str]:
     """What to look at where nothing explains what grew. ``lines`` are those that a deep look has found."""
     command = shlex.join(trace.command)
-    grown = sum(line.last - line.first for line in lines)
     said = []
     for growth in explanation.open[:2]:
         if growth.subject is JudgedSubject.DESCRIPTORS:
@@ -186,9 +185,16 @@ def next_steps(trace: Trace, explanation: Explanation, lines: Sequence[Allocatio
         elif not deep:
             said.append(f"`oomlint trace --deep -- {command}` shows the lines whose Python and NumPy memory grows in {growth.who}; tensors of torch on the CPU")
             said[-1] += " are seen by `memray run --native`"
-        elif grown < _SHARE * growth.trend.rise:
+        elif not _takes_most(lines, growth.trend):
             part = f"most of what grows in {growth.who} is" if lines else f"what grows in {growth.who} is"
             said.append(f"{part} none of Python's objects: `memray run --native` sees what libraries take, tensors of torch too")
         else:
             said.append(f"the lines that grow say where what grows in {growth.who} is taken; who keeps it, `gc.get_referrers` of one such object tells")
     return said
+
+
+def _takes_most(lines: Sequence[AllocationLine], trend: Trend) -> bool:
+    """Whether lines take most of what grows: by their pace where it has one, since looks begin later than readings."""
+    if trend.a_minute:
+        return sum(line.a_minute for line in lines) >= _SHARE * trend.a_minute
+    return sum(line.last - line.first for line in lines) >= _SHARE * trend.rise

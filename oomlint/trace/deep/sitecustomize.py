@@ -12,6 +12,8 @@ _PAUSE = 15  # times what a look takes: the time between two in a long run
 _PART = 0.1  # of the time so far: the most that lies between two in a short one
 _ROWS = 40  # lines that a look tells of, those that hold the most
 _CALLS = 5  # that lead to where memory is taken: a library's own lie between that and the program's
+_GLANCE = 0.05  # seconds between two looks at whether libraries are still imported
+_GLANCES = 4  # in a row in which none is
 
 
 def _watch(folder: str) -> None:
@@ -21,18 +23,36 @@ def _watch(folder: str) -> None:
     import tracemalloc  # noqa: PLC0415
     from collections import defaultdict  # noqa: PLC0415
 
-    tracemalloc.start(_CALLS)
     begin = time.monotonic()
     done = threading.Event()
     own = {tracemalloc.__file__, __file__}
     standard = os.path.join(os.path.dirname(os.__file__), "")
     installed = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
+    def is_library(path: str) -> bool:
+        return path.startswith((standard, "<")) or any(part in path for part in installed)
+
     def line(calls: "tuple[tuple[str, int], ...]") -> "tuple[str, int]":
-        for path, row in calls:
-            if not path.startswith((standard, "<")) and not any(part in path for part in installed):
-                return path, row
-        return calls[0]
+        return next((call for call in calls if not is_library(call[0])), calls[0])
+
+    def imports() -> bool:
+        """Whether the main thread is importing a library."""
+        frame = sys._current_frames().get(main)  # noqa: SLF001
+        while frame is not None:
+            path = frame.f_code.co_filename
+            if path.startswith("<frozen importlib"):
+                return True
+            if frame.f_code.co_name == "<module>":
+                return frame.f_globals.get("__name__") != "__main__" and is_library(path)
+            frame = frame.f_back
+        return False
+
+    def start_tracing() -> None:
+        # What imports take does not grow, and to trace it makes them twenty times slower: each line is looked up in the table of a long file.
+        seen = 0
+        while seen < _GLANCES and not done.wait(_GLANCE):
+            seen = 0 if imports() else seen + 1
+        tracemalloc.start(_CALLS)
 
     def look() -> None:
         # The bare tuples, with no new number for each block, which would be traced in its turn: a seventh of the time of `Snapshot.statistics`.
@@ -49,6 +69,8 @@ def _watch(folder: str) -> None:
             file.write(json.dumps({"at": time.monotonic() - begin, "lines": rows}) + "\n")
 
     def look_again() -> None:
+        if not tracemalloc.is_tracing():
+            start_tracing()
         pause = _SHORTEST
         while not done.wait(pause):
             before = time.thread_time()
@@ -59,6 +81,7 @@ def _watch(folder: str) -> None:
     def start() -> None:
         threading.Thread(target=look_again, daemon=True, name="oomlint trace").start()
 
+    main = threading.get_ident()
     start()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=start)
