@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding, Weight
     from oomlint.trace.deepening import AllocationLine
+    from oomlint.trace.growth import Trend
     from oomlint.trace.timeline import Trace
 
 MOST: Final = 3  # findings that are shown
