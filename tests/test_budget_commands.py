@@ -316,6 +316,116 @@ def test_a_file_overwrites_options_only_where_it_is_given(budget: Budget, line: 
     assert budget(f"python train.py {line}").out.startswith(f"train.py: {workers}")
 
 
+READ: Final = """
+import argparse
+import json
+import sys
+import yaml
+from types import SimpleNamespace
+from torch.utils.data import DataLoader, TensorDataset
+
+class Entries(dict):
+    __getattr__ = dict.get
+
+class Handed(dict):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+class Deep(dict):
+    def __init__(self, read=None):
+        read = {} if read is None else read
+        for key, value in read.items():
+            if type(value) is dict:
+                read[key] = Deep(value)
+        super(Deep, self).__init__(read)
+
+    def __getattr__(self, name):
+        if name in self:
+            return self[name]
+        raise AttributeError(name)
+
+class Held:
+    def __init__(self, read):
+        self.__dict__.update(read)
+
+class Set:
+    def __init__(self, **kwargs):
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+def sections(read):
+    flat = {}
+    for section in read:
+        for name, value in read[section].items():
+            flat[name] = value
+    return flat
+
+def values(read):
+    flat = {}
+    for section in read.values():
+        for name, value in section.items():
+            flat[name] = value
+    return flat
+
+parser = argparse.ArgumentParser()
+parser.add_argument("file")
+parser.add_argument("--readers", type=int, default=1)
+args = parser.parse_args()
+with open(args.file) as stream:
+    read = yaml.safe_load(stream)
+"""
+
+
+@pytest.mark.parametrize(
+    "merge",
+    [
+        "vars(args).update(read)",
+        "args.__dict__.update(read)",
+        "for name, value in read.items(): setattr(args, name, value)",
+        "for name in read: setattr(args, name, read[name])",
+        "for name in read.keys():\n    args.__dict__[name] = read[name]",
+        "for name, value in sorted(read.items()):\n    vars(args)[name] = value",
+        "for number, (name, value) in enumerate(read.items()): setattr(args, name, value)",
+        "parser.set_defaults(**read)\nargs = parser.parse_args()",
+        "args = Entries(read)",
+        "args = Handed(read)",
+        "args = Handed(**read)",
+        "args = Deep(read)",
+        "args = Held(read)",
+        "args = Set(**read)",
+        "args = Entries(sections({'a': {'readers': 3}, 'b': read}))",
+        "args = Entries(sections(read['parts']))",
+        "args = Entries(values(read['parts']))",
+    ],
+)
+def test_what_a_settings_file_says_is_read_in_each_way_to_merge_it(budget: Budget, merge: str) -> None:
+    loop = "for x in DataLoader(TensorDataset(torch.zeros(8, 2)), num_workers=args.readers):\n    pass\n"
+    Path("train.py").write_text(f"import torch{READ}{merge}\n{loop}", encoding="utf-8")
+    Path("told.yaml").write_text("readers: 7\nparts:\n  first: {other: 1}\n  second: {readers: 7}\n", encoding="utf-8")
+    (found,) = json.loads(budget("python train.py told.yaml", "--output-format", "json").out)
+    told = [one["workers"] for one in found["loaders"]]
+    assert told == ([None] if "'b'" in merge else [7])  # sections that are written down beside those of a file are not followed
+    if "args =" not in merge or "parse_args" in merge:
+        (found,) = json.loads(budget("python train.py gone.yaml", "--output-format", "json").out)
+        assert [one["workers"] for one in found["loaders"]] == [None]  # and not the default, which a file that nobody has read may overwrite
+
+
+@pytest.mark.parametrize(("words", "workers"), [("", 7), ("readers 3", 3), ("deep.readers 5 other 4", 7)])
+def test_words_of_the_command_are_merged_by_yacs(budget: Budget, words: str, workers: int) -> None:
+    Path("train.py").write_text(
+        "import argparse\nimport torch\nfrom torch.utils.data import DataLoader, TensorDataset\nfrom yacs.config import CfgNode\n"
+        "settings = CfgNode()\nsettings.readers = 1\nsettings.other = 1\nsettings.deep = CfgNode(new_allowed=True)\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--file')\nparser.add_argument('words', nargs=argparse.REMAINDER)\n"
+        "args = parser.parse_args()\nsettings.merge_from_file(args.file)\nsettings.merge_from_list(args.words)\n"
+        "for x in DataLoader(TensorDataset(torch.zeros(8, 2)), num_workers=settings.readers):\n    pass\n",
+        encoding="utf-8",
+    )
+    Path("told.yaml").write_text("readers: 7\n", encoding="utf-8")
+    (found,) = json.loads(budget(f"python train.py --file told.yaml {words}", "--output-format", "json").out)
+    assert [one["workers"] for one in found["loaders"]] == [workers]
+
+
 @pytest.mark.parametrize(
     ("line", "workers"),
     [

@@ -25,7 +25,8 @@ from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
 from oomlint.model.questions import is_cpu_count
-from oomlint.model.values import FREE, Absent, Const, ExternalCall, SourceExpression, Unknown, is_usual
+from oomlint.model.sources import is_unread
+from oomlint.model.values import FREE, Absent, Const, Each, Element, ExternalCall, PartOfEach, SourceExpression, Unknown, is_usual
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
@@ -209,9 +210,13 @@ class ProgramFinder:
         """The largest number that a plain run gives; a name where none is known."""
         best: tuple[int, Alternative] | None = None
         for alt in found:
-            if alt.reach or not any(alt.under(picks) is not None for picks in ways):
-                continue
             value = alt.value
+            if not any(alt.under(picks) is not None for picks in ways):
+                continue
+            if is_unread(value) or isinstance(value, Each | PartOfEach | Element):
+                return Name(name), None  # a file that nobody has read may say it
+            if alt.reach:
+                continue
             if not is_cpu_count(value) and isinstance(value, Unknown | SourceExpression) and is_usual(alt.picks) and (_is_tested(alt) or len(found) == 1):
                 return Name(name), None  # on a way that nobody can rule out
             number = default if isinstance(value, Absent) or (isinstance(value, Const) and value.value is None) else None

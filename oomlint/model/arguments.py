@@ -151,12 +151,7 @@ def _handed_through(arg: cst.Arg, layer: Bound) -> list[GivenArgument] | None:
     rest = scope.node.params.star_arg
     if not isinstance(rest, cst.Param) or rest.name.value != arg.value.value:
         return None
-    known = positional(outer)
-    if known is None:
-        return None
-    params = scope.node.params
-    own = len(params.posonly_params) + len(params.params) - names.is_method(scope)
-    return known[own:]
+    return further(scope, outer)
 
 
 def keyword(bound: tuple[Bound, ...], name: str) -> GivenArgument | None:
@@ -187,6 +182,12 @@ def given(bound: tuple[Bound, ...], name: str, ordered: Sequence[str]) -> GivenA
 def given_to(scope: Scope, name: str, bound: tuple[Bound, ...]) -> GivenArgument | None:
     """The explicit argument that the layers give to a parameter of a function."""
     return given(bound, name, _ordered(scope)) if isinstance(scope.node, cst.FunctionDef | cst.Lambda) else None
+
+
+def further(scope: Scope, bound: tuple[Bound, ...]) -> list[GivenArgument] | None:
+    """The arguments by place that no parameter of a function with ``*args`` takes; ``None`` where nobody knows how many there are."""
+    known = positional(bound)
+    return known[len(_ordered(scope)) :] if known is not None else None
 
 
 def unpacked(scope: Scope, name: str, bound: tuple[Bound, ...]) -> tuple[GivenArgument, int | None] | None:

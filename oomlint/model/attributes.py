@@ -15,18 +15,19 @@ from oomlint.model.values import (
     Alternatives,
     Bound,
     ClassRef,
+    External,
     Frame,
     FunctionRef,
     Instance,
     ProvenanceStep,
     Value,
 )
-from oomlint.syntax.nodes import is_attribute_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, is_attribute_of
 from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 
 class Attributes(Questions):
@@ -63,12 +64,6 @@ class Attributes(Questions):
                 out, absent = parted(found)
                 if not absent:
                     return found
-            given = _sets_keywords(init) if instance.bound is not None else None
-            if given is not None:
-                there, absent = parted(self.parameter(given, (("item", name), *rest), init))
-                out = [*out, *there]
-                if not absent:
-                    return out
             if name in {"hparams", "_hparams"} and rest and rest[0][0] in {"attr", "item"} and self._saves_hyperparameters(init):
                 return [*out, *self._hyperparameter(init, str(rest[0][1]), rest[1:])]
         field = self._field(instance, name, rest)
@@ -78,14 +73,29 @@ class Attributes(Questions):
         if other:
             return [*out, *other]
         found = self.class_member(instance.cls, name, rest, instance)
+        if all(isinstance(a.value, Absent) for a in found):
+            found = self._entry(instance, init, (("item", name), *rest))
         if out and all(isinstance(a.value, Absent) for a in found):
             return out
         return [*out, *found]
 
+    def _entry(self, instance: Instance, init: Frame | None, accessors: tuple[Accessor, ...]) -> Alternatives:
+        """What the mapping says that an object of a class derived from ``dict`` is made of: its entries are its attributes, too."""
+        if not any(isinstance(base, External) and base.name == "builtins.dict" for base in self.lineage(instance.cls)):
+            return [Alternative(ABSENT)]
+        calls: list[tuple[cst.Call | None, Frame | None]] = [(instance.call, instance.at)]
+        if init is not None:
+            above = (call for call in init.scope.calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__")
+            calls = [(call, init) for call in above if instance.bound is not None]
+        for call, frame in calls:
+            if call is not None and frame is not None:
+                return self.inside_call(call, accessors, frame)
+        return [Alternative(ABSENT)]
+
     def _own_attribute(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
         """What ``__init__`` (with the ``super().__init__`` that it calls) leaves in an attribute; ``None`` where it does not set it."""
         this = names.self_name(init.scope)
-        if this is not None and any(e.path[:1] == (("attr", name),) and e.kind in REBINDS | {"unknown"} for e in init.scope.effects.get(this, ())):
+        if this is not None and any(_may_set(effect, name) for effect in init.scope.effects.get(this, ())):
             return self.search(this, (("attr", name), *rest), init, None, start=lambda: self._of_super(init, name, rest) or [Alternative(ABSENT)])
         return self._of_super(init, name, rest)
 
@@ -186,22 +196,8 @@ class Attributes(Questions):
         return Frame(cls.module, scope, None, instance)
 
 
-def _sets_keywords(init: Frame) -> str | None:
-    """The ``**kwargs`` of which ``__init__`` makes attributes: ``setattr(self, k, v)`` in a loop over its items, ``self.__dict__.update(kwargs)``."""
-    node, this = init.scope.node, names.self_name(init.scope)
-    star = node.params.star_kwarg if isinstance(node, cst.FunctionDef) else None
-    if star is None or this is None:
-        return None
-    word = star.name.value
-    for call in init.scope.calls:
-        last = names.last_name(call.func)
-        if last == "update" and isinstance(call.func, cst.Attribute) and call.args and names.dotted(call.args[0].value) == word:
-            held = call.func.value
-            if names.dotted(held) == f"{this}.__dict__" or (isinstance(held, cst.Call) and names.dotted(held.func) == "vars"):
-                return word
-        if last == "setattr" and call.args and names.dotted(call.args[0].value) == this:
-            loop = next((above for above in init.module.walk.ancestors(call) if isinstance(above, cst.For)), None)
-            over = loop.iter.func if loop is not None and isinstance(loop.iter, cst.Call) else None
-            if isinstance(over, cst.Attribute) and over.attr.value == "items" and names.dotted(over.value) == word:
-                return word
-    return None
+def _may_set(effect: Effect, name: str) -> bool:
+    """Whether an effect on an object may set an attribute, be it by name, by any name, or by a mapping: ``self.__dict__.update(read)``."""
+    if not effect.path:
+        return effect.kind == "update"
+    return effect.path[0][1] in {name, UNKNOWN_KEY} and effect.path[0][0] == "attr" and effect.kind in REBINDS | {"unknown"}

@@ -8,10 +8,11 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.displays import appended
+from oomlint.model.entries import entries_of
 from oomlint.model.names import short
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, trim
 from oomlint.model.reach import Reach, path_conditions
-from oomlint.model.sources import is_unread
+from oomlint.model.sources import UNREAD, is_unread
 from oomlint.model.values import (
     ABSENT,
     FREE,
@@ -23,9 +24,12 @@ from oomlint.model.values import (
     Const,
     Display,
     Each,
+    Element,
     Frame,
     FunctionRef,
+    Merged,
     ProvenanceStep,
+    SettingsNode,
     Unknown,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
@@ -241,6 +245,12 @@ class Definitions(Questions):
                 return ([Alternative(ABSENT)], certain) if depth else None
             if kind == "declare":
                 return None
+            if not certain and kind == "assign" and depth and (mapping := entries_of(effect, frame.module.walk)) is not None:
+                told = self._told_by(mapping, (("item", accessors[depth - 1][1]), *accessors[depth:]), frame)
+                if told is not None:
+                    return self._updated(told)
+                if effect.value is None:
+                    return [Alternative(UNREAD)], certain
             return (lambda: self._bound(effect, accessors[depth:], frame)), certain
         if kind == "augment":
             if depth < len(accessors) and _matches(path, accessors[:depth]) and effect.value is not None and _is_mapping_update(effect):
@@ -274,6 +284,15 @@ class Definitions(Questions):
             # The default counts only where nothing was there before; keep both, the earlier first.
             return self.access(call.args[1].value, accessors[1:], frame), False
         return self._updated(self.inside_call(call, accessors, frame))
+
+    def _told_by(self, mapping: tuple[cst.BaseExpression, ...], accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives | None:
+        """What a mapping says under a key, or those that are its values, of which the last one counts; ``None`` where nobody knows the mapping."""
+        if len(mapping) == 1:
+            found = self.access(mapping[0], accessors, frame)
+        else:
+            known = [Merged(tuple(self.settings.sections(alt.value))) for alt in self.values(mapping[-1], frame) if isinstance(alt.value, SettingsNode)]
+            found = [one for each in known for one in self.into_value(each, accessors)]
+        return None if all(isinstance(alt.value, Unknown | Element) for alt in found) else found
 
     @staticmethod
     def _updated(found: Alternatives) -> tuple[Payload, bool] | None:

@@ -116,7 +116,8 @@ class Displays(Questions):
                 if arg.keyword.value == key:
                     return [*out, *self.access(arg.value, accessors[1:], frame)]
                 continue
-            there, absent = parted(self.access(arg.value, accessors, frame))
+            into: tuple[Accessor, ...] = (("item", 0), *accessors) if arg.star == "*" else accessors  # `dict(*args)`: one mapping, or none
+            there, absent = parted(self.access(arg.value, into, frame))
             out.extend(there)
             if not absent:
                 return out

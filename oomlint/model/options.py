@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomlint.model import arguments, names
 from oomlint.model.launches import Launches
 from oomlint.model.option_words import OptionWords
-from oomlint.model.values import Alternative, Const, ExternalCall, Frame, ParsedOptions, ProvenanceStep, Unknown, picked
+from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame, ParsedOptions, ProvenanceStep, Unknown, picked
 from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
@@ -311,10 +311,16 @@ class OptionSource:
         return [picked(Alternative(Const(0), (step,), reach=True), key, "zero")]
 
     def _set_defaults(self, one: Declared, name: str) -> list[Alternative]:
+        """What ``parser.set_defaults(workers=4, **read)`` says of an option."""
         for call, scope in one.module.calls_of(("set_defaults",)):
+            frame = self._frame(one.module, scope)
             value = self._keyword(call, name)
             if value is not None:
-                return self.evaluator.values(value, self._frame(one.module, scope))
+                return self.evaluator.values(value, frame)
+            for star in (arg.value for arg in call.args if arg.star == "**"):
+                found = self.evaluator.access(star, (("item", name),), frame)
+                if not any(isinstance(alt.value, Absent) for alt in found):
+                    return found
         return []
 
     # -- click and typer ---------------------------------------------------------------------------------------------

@@ -39,12 +39,9 @@ class Outside(Questions):
             node = scope.node
             if isinstance(node, cst.FunctionDef | cst.Lambda):
                 params = node.params
-                if root in names.takes(scope):
+                rest = (params.star_arg, params.star_kwarg)
+                if root in names.takes(scope) or any(isinstance(one, cst.Param) and one.name.value == root for one in rest):
                     return self.parameter(root, accessors, frame)
-                if isinstance(params.star_kwarg, cst.Param) and params.star_kwarg.name.value == root:
-                    return self.parameter(root, accessors, frame)
-                if isinstance(params.star_arg, cst.Param) and params.star_arg.name.value == root:
-                    return [Alternative(UNKNOWN)]
         parent = scope.parent
         while parent is not None and parent.is_class:
             parent = parent.parent

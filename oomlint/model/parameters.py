@@ -38,6 +38,8 @@ class Parameters(Questions):
         is_rest = isinstance(node.params.star_kwarg, cst.Param) and node.params.star_kwarg.name.value == name
         if is_rest:
             return self._rest(accessors, frame)
+        if isinstance(node.params.star_arg, cst.Param) and node.params.star_arg.name.value == name:
+            return self._further(accessors, frame)
         out: Alternatives = []
         if bound is not None:
             given = arguments.given_to(scope, name, bound)
@@ -102,6 +104,14 @@ class Parameters(Questions):
         found = self.access(given.node.value, accessors, frame)
         step = ProvenanceStep(frame.module, given.node, f"passed as `{name}`", kind="argument")
         return [a.after(step) for a in found]
+
+    def _further(self, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """``*args`` of the function: the arguments by place that no parameter takes."""
+        number = accessors[0][1] if accessors else None
+        known = arguments.further(frame.scope, frame.bound) if frame.bound is not None else None
+        if known is None or not isinstance(number, int) or number < 0:
+            return [Alternative(UNKNOWN)]
+        return self.passed(known[number], f"argument {number}", accessors[1:]) if number < len(known) else [Alternative(ABSENT)]
 
     def _rest(self, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """``**kwargs`` of the function: the keywords of its callers that no parameter takes."""

@@ -171,6 +171,10 @@ class SettingsReader:
         node = value.node
         return [(str(key.value), child) for key, child in node.value] if isinstance(node, yaml.MappingNode) else []
 
+    def sections(self, value: SettingsNode) -> list[Value]:
+        """What stands at the keys of a mapping."""
+        return [self._alternative(value.file, child, key).value for key, child in self.entries(value)]
+
     def _alternative(self, file: SettingsFile, node: Any, key: str) -> Alternative:
         import yaml  # noqa: PLC0415
 

@@ -9,9 +9,10 @@ import os
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.model import arguments, names
-from oomlint.model.given_command import spellings
+from oomlint.model.given_command import constant_of, spellings
 from oomlint.model.settings_files import MAINS
 from oomlint.model.values import (
     ABSENT,
@@ -76,7 +77,7 @@ _CONFIG_FLAGS: Final = "config_flags.DEFINE_config_file"
 _LIGHTNING: Final = "LightningCLI"
 _MOST_BASES: Final = 12
 _MOST_FILES: Final = 6  # that are merged by turns
-_UNREAD: Final = "a file that is named elsewhere"
+UNREAD: Final = Unknown("a file that is named elsewhere")
 
 
 class Sources:
@@ -302,28 +303,37 @@ class Sources:
             text = self.evaluator.settings.path_text(given, frame)
             path = self.evaluator.settings.path_of(text, frame.module) if text is not None else None
             if path is None:
-                return [Alternative(Unknown(_UNREAD), reach=True)]
+                return [Alternative(UNREAD, reach=True)]
             return self.evaluator.into_value(self._layers(path, set()), accessors)
         if method == "merge_from_list":
             return self._listed(given, accessors, frame)
-        return [a if isinstance(a.value, Const | Absent) else Alternative(Unknown(_UNREAD), reach=True) for a in self.evaluator.access(given, accessors, frame)]
+        return [a if isinstance(a.value, Const | Absent) else Alternative(UNREAD, reach=True) for a in self.evaluator.access(given, accessors, frame)]
 
     def _merged_under(self, named: Alternative, accessors: tuple[Accessor, ...], frame: Frame) -> list[Alternative]:
         """What one of several files gives a key, where it is the one that is merged."""
         path = self.evaluator.settings.path_of(str(named.const), frame.module)
         if path is None:
-            return [Alternative(Unknown(_UNREAD), reach=True)]
+            return [Alternative(UNREAD, reach=True)]
         found = (one.under(named.picks) for one in self.evaluator.into_value(self._layers(path, set()), accessors))
         return [one for one in found if one is not None]
 
     def _listed(self, given: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> list[Alternative]:
-        """``["DATALOADER.NUM_WORKERS", 0]``: names and values by turns."""
-        if not isinstance(given, cst.List | cst.Tuple):
-            return [Alternative(Unknown("list"), reach=True)]
-        wanted = ".".join(str(key) for _, key in accessors)
-        elements = [element.value for element in given.elements]
-        found = [value for name, value in zip(elements[::2], elements[1::2], strict=False) if constant_key(name) == wanted]
-        return self.evaluator.values(found[-1], frame) if found else [Alternative(ABSENT)]
+        """``["DATALOADER.NUM_WORKERS", 0]``, also from the command: names and values by turns."""
+        out: list[Alternative] = []
+        for alt in self.evaluator.values(given, frame):
+            if isinstance(alt.value, Const) and alt.value.value is None:
+                out.append(replace(alt, value=ABSENT))
+            elif isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple):
+                elements = [element.value for element in alt.value.node.elements]
+                wanted = ".".join(str(key) for _, key in accessors)
+                told = [value for name, value in zip(elements[::2], elements[1::2], strict=False) if constant_key(name) == wanted]
+                found = self.evaluator.values(told[-1], alt.value.frame) if told else [Alternative(ABSENT)]
+                if told and told[-1] not in alt.value.frame.module.walk.parents:  # words of the command, which stand nowhere in the code
+                    found = [replace(one, value=_decoded(one.value), story=alt.story) for one in found]
+                out += [m for one in found if (m := one.under(alt.picks)) is not None]
+            else:
+                out.append(Alternative(Unknown("list"), reach=True))
+        return out
 
     # -- parameters ----------------------------------------------------------------------------------------------------
 
@@ -432,7 +442,12 @@ class Sources:
 
 def is_unread(value: Value) -> bool:
     """Whether a value stands for a file that nobody knows."""
-    return isinstance(value, Unknown) and value.why == _UNREAD
+    return isinstance(value, Unknown) and value.why == UNREAD.why
+
+
+def _decoded(value: Value) -> Value:
+    """What yacs makes of a word."""
+    return Const(constant_of(value.value)) if isinstance(value, Const) and isinstance(value.value, str) else value
 
 
 def _argument(call: cst.Call, *words: str, place: int = 0) -> cst.BaseExpression | None:

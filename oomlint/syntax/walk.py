@@ -153,12 +153,18 @@ class Walk:
                 place = number if starred is None or number < starred else number - count
                 self._target(element.value, scope, statement, kind, value, (*index, place))
             return
-        if isinstance(target, cst.Subscript) and path_of(target) is None:
+        fields = _object_of_fields(target.value) if isinstance(target, cst.Subscript) else None
+        if fields is not None and isinstance(target, cst.Subscript):
+            at = target.slice[0].slice if len(target.slice) == 1 else None
+            key = constant_key(at.value) if isinstance(at, cst.Index) else UNKNOWN_KEY
+            self._effect(scope, Effect(fields[0], (*fields[1], ("attr", key)), kind, statement, target, value, index))
+            return
+        path = path_of(target)
+        if path is None and isinstance(target, cst.Subscript):
             base = path_of(target.value)
             if base is not None:
                 self._effect(scope, Effect(base[0], (*base[1], ("item", UNKNOWN_KEY)), kind, statement, target, value, index))
             return
-        path = path_of(target)
         if path is not None:
             self._effect(scope, Effect(path[0], path[1], kind, statement, target, value, index))
 
@@ -255,7 +261,7 @@ class Walk:
         if isinstance(node.func, cst.Attribute):
             kind = _MUTATORS.get(node.func.attr.value)
             if kind is not None:
-                path = path_of(node.func.value)
+                path = _object_of_fields(node.func.value) or path_of(node.func.value)
                 if path is not None:
                     value = node.args[-1].value if node.args else None
                     self._effect(scope, Effect(path[0], path[1], kind, statement, node, value, (), node))
@@ -402,6 +408,15 @@ def _parted(value: cst.BaseExpression | None, count: int) -> list[cst.BaseExpres
     elements = value.elements if isinstance(value, cst.Tuple | cst.List) else ()
     parts = [element.value for element in elements if isinstance(element, cst.Element)]
     return parts if len(parts) == len(elements) == count else None
+
+
+def _object_of_fields(node: cst.BaseExpression) -> tuple[str, tuple[Accessor, ...]] | None:
+    """The object whose attributes a mapping holds: ``vars(args)``, ``args.__dict__``."""
+    if isinstance(node, cst.Attribute) and node.attr.value == "__dict__":
+        return path_of(node.value)
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "vars" and len(node.args) == 1:
+        return path_of(node.args[0].value)
+    return None
 
 
 def _is_setting(node: cst.BaseExpression, key: cst.BaseExpression) -> bool:
