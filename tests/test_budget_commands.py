@@ -381,6 +381,8 @@ with open(args.file) as stream:
     "merge",
     [
         "vars(args).update(read)",
+        "known = vars(args)\nknown.update(read)",
+        "known = args.__dict__\nfor name, value in read.items():\n    known[name] = value",
         "args.__dict__.update(read)",
         "for name, value in read.items(): setattr(args, name, value)",
         "for name in read: setattr(args, name, read[name])",

@@ -45,6 +45,7 @@ class Scope(Struct, eq=False):
     name: str
     effects: dict[str, list[Effect]] = field(default_factory=dict)
     containing: dict[str, set[cst.CSTNode]] = field(default_factory=dict)
+    views: dict[str, tuple[str, tuple[Accessor, ...]]] = field(default_factory=dict)  # names for the attributes of an object: `known = vars(args)`
     calls: list[cst.Call] = field(default_factory=list)
     returns: list[cst.Return] = field(default_factory=list)
     yields: bool = False

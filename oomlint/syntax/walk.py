@@ -33,7 +33,7 @@ _MUTATORS: Final = {
     "add_argument": "option",
     **dict.fromkeys(("merge_from_file", "merge_from_other_cfg", "merge_from_dict", "merge_from_list"), "merge"),
 }
-
+_CHANGES: Final = frozenset(_MUTATORS.values())
 
 # In the walk, where the code of a scope ends, and where its definition does.
 _CODE: Final = cst.Pass()
@@ -120,6 +120,13 @@ class Walk:
         while node is not None and node is not scope.node and node not in holders:
             holders.add(node)
             node = self.parents.get(node)
+        if effect.root in scope.views:
+            if not effect.path and effect.kind not in _CHANGES:
+                del scope.views[effect.root]  # it stands for something else from here on
+                return
+            root, above = scope.views[effect.root]
+            inside: tuple[Accessor, ...] = (*above, ("attr", effect.path[0][1]), *effect.path[1:]) if effect.path else above
+            self._effect(scope, Effect(root, inside, effect.kind, effect.statement, effect.node, effect.value, effect.index, effect.call))
 
     # -- handlers, one for each node that binds, changes, calls or returns -----------------------------------------
 
@@ -171,6 +178,9 @@ class Walk:
     def _assign(self, node: cst.Assign, scope: Scope, statement: cst.CSTNode) -> None:
         for target in node.targets:
             self._target(target.target, scope, statement, "assign", node.value)
+        fields, target = _object_of_fields(node.value), node.targets[0].target
+        if fields is not None and isinstance(target, cst.Name) and not scope.views.keys() & {fields[0], target.value} and target.value != fields[0]:
+            scope.views[target.value] = fields
 
     def _ann_assign(self, node: cst.AnnAssign, scope: Scope, statement: cst.CSTNode) -> None:
         if node.value is not None:
