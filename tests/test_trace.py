@@ -294,8 +294,9 @@ def test_a_terminal_shows_a_line_and_interrupts_once(tmp_path: Path) -> None:
 
 def test_a_command_that_daemonises(tmp_path: Path) -> None:
     line = f"(setsid {sys.executable} train.py >/dev/null 2>&1 &); exit 4"
-    status, report = finished(tmp_path, "wait(4)", "sh", "-c", line)
+    status, report = finished(tmp_path, "held = pages(40_000_000); wait(4)", "sh", "-c", line)
     assert status == 4
+    assert report["peak"]["total"] > 38 * MB  # of what it has left
     assert len(report["left"]) == 1
     assert any("left 1 process running" in note for note in report["notes"])
 

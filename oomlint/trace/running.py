@@ -193,13 +193,15 @@ class _Watch:
         return pid != 0
 
     def _settle(self, arrived: _Arrived, tell: Callable[[Trace], None], *, follow: bool) -> None:
-        """Let what the command has started end, too."""
+        """Let what the command has started end, too. What it leaves running is read once more, so that the report has its size."""
         until = time.monotonic() + GRACE
-        while self._reap() and not self._stopped and (follow or time.monotonic() < until):
+        while (left := self._reap()) and not self._stopped and (follow or time.monotonic() < until):
             if follow:
                 self._read()
                 tell(self._trace)
             self._wait(arrived, self._pause() if follow else 0.05)
+        if left and not follow:
+            self._read()
 
     def _reap(self) -> bool:
         """Take the status of adopted processes that have ended; whether others are left."""
