@@ -178,9 +178,9 @@ class Walk:
     def _assign(self, node: cst.Assign, scope: Scope, statement: cst.CSTNode) -> None:
         for target in node.targets:
             self._target(target.target, scope, statement, "assign", node.value)
-        fields, target = _object_of_fields(node.value), node.targets[0].target
-        if fields is not None and isinstance(target, cst.Name) and not scope.views.keys() & {fields[0], target.value} and target.value != fields[0]:
-            scope.views[target.value] = fields
+        fields, given = _object_of_fields(node.value), node.targets[0].target
+        if fields is not None and isinstance(given, cst.Name) and not scope.views.keys() & {fields[0], given.value} and given.value != fields[0]:
+            scope.views[given.value] = fields
 
     def _ann_assign(self, node: cst.AnnAssign, scope: Scope, statement: cst.CSTNode) -> None:
         if node.value is not None:
