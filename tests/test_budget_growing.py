@@ -204,3 +204,48 @@ def test_an_array_that_is_joined_has_the_shape_of_its_pieces(budget: Budget, val
     pieces = [row for row in found["rows"] if row["moments"] == ["construction"]]
     mixed = {"600 * 64 * 8": str(300 * 64 * 4 + 300 * 64 * 8), "400 * 64 * 8": str(300 * 64 * 4 + 100 * 64 * 8)}
     assert [row["formula"] for row in pieces] == ([mixed.get(expected, expected)] if expected != "x" else [])
+
+
+FLUSHED: Final = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def write(first, second):
+    torch.save((torch.cat(first), torch.cat(second)), "part.pt")
+
+def main():
+    loader = DataLoader(TensorDataset(torch.ones(1000, 100)), batch_size=10)
+    model = nn.Linear(100, 50).eval()
+    kept, others = [], []
+    with torch.no_grad():
+        for step, (x,) in enumerate(loader):
+            y = model(x)
+            kept.append(y.cpu())
+            others.append(y.half().cpu())
+            if (step + 1) % 20 == 0:
+                JOINED
+                kept.clear()
+                others.clear()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("joined", "known"),
+    [
+        ("write(kept, others)", "exact"),
+        ("write(second=others, first=kept)", "exact"),
+        ("torch.save((torch.cat(kept), torch.cat(others)), str(step))", "exact"),
+        ("torch.save(torch.cat(kept), str(step)); torch.save(torch.cat(others), str(step))", "at most"),  # one after another
+        ("torch.save((kept, others), str(step))", None),
+    ],
+)
+def test_what_is_emptied_in_time_is_there_twice_where_it_is_joined(budget: Budget, joined: str, known: str | None) -> None:
+    Path("train.py").write_text(FLUSHED.replace("JOINED", joined), encoding="utf-8")
+    found = table(budget, "train.py", "--set", "kept a step=2000", "--set", "others a step=1000")
+    rows = {row["what"]: (row["bytes"], row["known"]) for row in found["rows"]}
+    assert rows["what `kept` keeps of the steps"][0] == 20 * 2000
+    twice = {what.split("`")[1]: row for what, row in rows.items() if "once more where it is joined" in what}
+    assert twice == ({"kept": (20 * 2000, known), "others": (20 * 1000, known)} if known is not None else {})

@@ -6,12 +6,14 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
+from msgspec.structs import replace
 
 from oomlint.budget.costs import ONE_ARRAY
 from oomlint.budget.nouns import RUNNING, Certainty, Holdings, Moment
 from oomlint.budget.sizes import Factor, Name, SizeProduct, Sum, named
 from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.growing_loops import growing_loops
+from oomlint.memory.buffers.joined_behind import joins_before_emptied, joins_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.datasets.samples import length_of
@@ -103,6 +105,7 @@ class Growing:
     def of(self, program: Program, told: Sequence[Holdings], counted: set[Place]) -> Iterator[Holdings]:
         """The rows. ``told`` is what the rules say is held, ``counted`` where they say it is stored."""
         seen = {one.what.split("`")[1] for one in told if "`" in one.what}
+        joined: list[tuple[Holdings, cst.CSTNode]] = []
         for place, (store, record) in self._stores.items():
             word = _target(store)
             if place in counted or word in seen or not self._runs(place) or store.expression is None:
@@ -116,9 +119,25 @@ class Growing:
             size, certainty = self._each(store, loop, program, word)
             moment = Moment.EVALUATION if is_evaluation(record, loop) and not has_backward(record, loop) else Moment.TRAINING
             device = all(leaf.device is Device.ACCELERATOR for leaf in leaves)
-            yield Holdings(f"what `{word}` keeps of the steps", size.times(*often), certainty, place, frozenset({moment}), with_model=device)
+            held = Holdings(f"what `{word}` keeps of the steps", size.times(*often), certainty, place, frozenset({moment}), with_model=device)
+            yield held
+            again = self._joined(store, loop)
+            if again is not None:
+                call, module = again
+                made = replace(held, what=f"`{word}`, once more where it is joined", place=module.place(call))
+                joined.append((made, module.walk.statement_of(call)))
+        for made, statement in joined:
+            apart = any(other is not statement and one.with_model == made.with_model for one, other in joined)  # one after another, perhaps
+            yield replace(made, certainty=Certainty.AT_MOST) if apart else made
         yield from self._in_samples(seen, counted)
         yield from self._beside(program, seen)
+
+    def _joined(self, store: Store, loop: Loop) -> tuple[cst.Call, Module] | None:
+        """Where what was kept becomes one array: behind the loop, or where it is emptied in time, before that."""
+        behind = [(call, loop.module) for call in joins_of([store], loop)]
+        if not behind and self._bound(_target(store), store.node, store.module, store.scope) is not None:
+            behind = list(joins_before_emptied(store, loop, self.evaluator))
+        return next(iter(behind), None)
 
     def _each(self, store: Store, loop: Loop, program: Program, word: str) -> tuple[SizeProduct, Certainty]:
         """Bytes of what is stored once."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.arrays.kept_calls import JOINS
-from oomlint.model import names
+from oomlint.model import arguments, names
+from oomlint.model.values import FunctionRef
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module
     from oomlint.syntax.scopes import Scope
@@ -28,6 +30,26 @@ def joins_of(stores: Iterable[Store], loop: Loop) -> list[cst.Call]:
         if call is not None:
             found.setdefault(call)
     return sorted(found, key=module.tree.span)
+
+
+def joins_before_emptied(store: Store, loop: Loop, evaluator: Evaluator) -> Iterator[tuple[cst.Call, Module]]:
+    """Calls inside of a loop, or in a function that is handed the container there, that join what a store has added to one which is emptied in time."""
+    target = _container(store)
+    path = path_of(target) if target is not None and store.scope is loop.scope else None
+    for call in loop.scope.calls if path is not None else ():
+        if loop.node not in loop.module.walk.ancestors(call):
+            continue
+        if names.last_name(call.func) in JOINS and call.args and path_of(call.args[0].value) == path:
+            yield call, loop.module
+        for arg in call.args:
+            if path_of(arg.value) != path or names.last_name(call.func) in JOINS:
+                continue
+            for alt in evaluator.values(call.func, evaluator.calls.plain_frame(loop.module, loop.scope))[:1]:
+                function = alt.value
+                word = arguments.parameter_of(function, call, arg) if isinstance(function, FunctionRef) else None
+                if isinstance(function, FunctionRef) and word is not None:
+                    joins = (one for one in function.scope.calls if names.last_name(one.func) in JOINS and one.args)
+                    yield from ((one, function.module) for one in joins if path_of(one.args[0].value) == (word, ()))
 
 
 def _container(store: Store) -> cst.BaseExpression | None:
