@@ -229,3 +229,15 @@ def test_a_script_of_a_folder_that_is_beyond_counting_takes_no_table_away(budget
     assert "error: huge.py:" in done.err
     assert "1000000000000 * 1000000000000 * 4 is 4.0e+24 bytes" in done.err
     assert budget("huge.py").status == 2
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "kept"), [("read['user'].max() + 1", False), ("read['user'].nunique()", True), ("read.sum(axis=1)", True), ("read['user']", True)]
+)
+def test_a_number_of_a_table_has_no_row(budget: Budget, kept_by: str, kept: bool) -> None:  # noqa: FBT001 - one of two outcomes
+    """``nunique`` is one, too, and no reduction that is known: then the row has a name."""
+    code = KEPT.format(kept="read = pd.read_csv('x.csv'); self.x = read.values.tolist(); self.most = " + kept_by)
+    Path("train.py").write_text(f"import pandas as pd\n{HEAD}{code}\nfor x in DataLoader(Frames(1)):\n    pass\n", encoding="utf-8")
+    found = table(budget, "train.py")
+    assert any("`most`" in row["what"] for row in found["rows"]) is kept
+    assert any("`x`" in row["what"] for row in found["rows"])

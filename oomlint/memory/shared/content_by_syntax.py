@@ -196,7 +196,8 @@ def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Con
     if base.kind is PayloadKind.FRAME:
         if method == "to_numpy":
             return Content(PayloadKind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
-        return replace(base, module=module, node=node)
+        reduced = _worked_out(base, method, node) if method in REDUCTIONS else base  # of a column a number, of a table one for each column
+        return reduced if reduced.kind is PayloadKind.SCALAR else replace(base, module=module, node=node)
     if base.kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS} and method in _ARRAY_METHODS:
         return base
     if base.kind is PayloadKind.ARRAY and method in REDUCTIONS:
