@@ -73,7 +73,9 @@ def test_less_memory_counts_beyond_a_megabyte_and_a_tenth_of_the_data() -> None:
 
 
 def test_what_does_not_repeat_cannot_be_compared() -> None:
-    assert thresholds.same(["a"], ["b"], ["a"]).same is None
+    found = thresholds.same(["total: 1 (float)"], ["total: 2 (float)"], ["total: 1 (float)"])
+    assert found.same is None
+    assert found.words == "the result differs between two runs of the same program: `total: 1 (float)` in one, `total: 2 (float)` in the other"
 
 
 def test_the_first_difference_is_said() -> None:

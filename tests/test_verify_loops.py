@@ -140,6 +140,15 @@ def test_a_new_exception_is_a_regression() -> None:
     assert "AttributeError" in verdict.reason
 
 
+def test_a_failure_that_differs_by_its_clock_is_the_same() -> None:
+    failures = [[f"line {row}: FileNotFoundError: 'runs/2026-11-29T{hour}:59:09.47/log.txt'"] for row, hour in ((91, 21), (92, 22))]
+    before, after = (grown | {"failures": failed} for grown, failed in zip((GROWS, answer()), failures, strict=True))
+    assert judged("OOM201", before, after).outcome is Outcome.CONFIRMED
+    verdict = judged("OOM201", GROWS, after)
+    assert verdict.outcome is Outcome.REGRESSED
+    assert "FileNotFoundError" in verdict.reason
+
+
 def test_another_result_is_a_regression() -> None:
     verdict = judged("OOM201", GROWS, answer(result=["total: 77"]))
     assert verdict.outcome is Outcome.REGRESSED
@@ -615,6 +624,38 @@ def test_a_list_that_is_cleared(after: str, outcome: Outcome, verified: Callable
     assert verdict.outcome is outcome, verdict.reason
     if outcome is Outcome.CONFIRMED:
         assert "`self.losses` is emptied on purpose: it was not compared" in verdict.left_out
+
+
+def test_what_cannot_be_saved_before_and_after_is_no_regression(verified: Callable[[Program], Verdict]) -> None:
+    text = """\
+import datetime
+import logging
+import os
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+folder = os.path.join("runs", datetime.datetime.now().isoformat())
+logger = logging.getLogger()
+logger.addHandler(logging.FileHandler(os.path.join("runs", "log.txt")))
+model = torch.nn.Linear(4, 1)
+loader = DataLoader(TensorDataset(torch.zeros(64, 4), torch.zeros(64, 1)), batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total = 0
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss  # here
+        logger.info("%f", loss.item())
+    torch.save(model.state_dict(), os.path.join(folder, "model.pt"))
+"""
+    verdict = verified(Program("OOM201", text, ("total += loss", "total += loss.detach()")))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict
+    assert any("'runs/log.txt'" in item for item in verdict.left_out), verdict.left_out  # named as in the project
+    assert any("runs/2" in item for item in verdict.left_out), verdict.left_out
 
 
 def test_a_rising_and_falling_quantity_does_not_grow() -> None:

@@ -231,19 +231,20 @@ class Sameness:
 def same(first: Sequence[str], second: Sequence[str], after: Sequence[str], what: str = "the result") -> Sameness:
     """Compare digests. ``first`` and ``second`` are two runs of the program before: unless they agree nothing can be said of the third."""
     if list(first) != list(second):
-        return Sameness(None, f"{what} differs between two runs of the same program")
+        return Sameness(None, f"{what} differs between two runs of the same program: {first_difference(first, second, ('in one', 'in the other'))}")
     difference = first_difference(first, after)
     return Sameness(difference is None, "" if difference is None else f"{what} differs: {difference}")
 
 
-def first_difference(before: Sequence[str], after: Sequence[str]) -> str | None:
+def first_difference(before: Sequence[str], after: Sequence[str], when: tuple[str, str] = ("before", "after")) -> str | None:
     """Where two lists of lines part, in words."""
+    start, end = when
     for old, new in zip(before, after, strict=False):
         if old != new:
             one, two = _apart(*(" ".join(_DIGEST.sub("", line).split()) for line in (old, new)))
-            return f"`{one}` before, `{two}` after" if one != two else f"`{one}` before and after, with other values"
+            return f"`{one}` {start}, `{two}` {end}" if one != two else f"`{one}` {start} and {end}, with other values"
     if len(before) != len(after):
-        return f"{len(before)} parts before, {len(after)} after"
+        return f"{len(before)} parts {start}, {len(after)} {end}"
     return None
 
 

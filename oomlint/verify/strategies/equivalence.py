@@ -30,6 +30,8 @@ class Behaviour:
 
 _GRAPH: Final = re.compile(r", (?:grad_fn=<\w+>|requires_grad=True)")
 _OF_ONE: Final = re.compile(r"\btensor\(([-+]?[\d.]+(?:[eE][-+]?\d+)?)(?:, (?:device='[\w:]+'|dtype=torch\.\w+))*\)")
+_NUMBER: Final = re.compile(r"(?:(?<!\w)|(?<=\dT))\d+(?:\.\d+)?")  # not of a name
+_BESIDE: Final = "beside the loop: "  # what has failed there, as oomlint.verify.child.driving.loop_job has it
 _OPEN: Final = "open stand-ins in"  # as oomlint.verify.child.driving.loop_job has it
 _EMPTY: Final = re.compile(r"\((?:\w+ )*of 0\)$")
 _FIRM: Final = ("file ", "state of ", "global ", "self.")  # a fix may do without a variable
@@ -127,7 +129,13 @@ def _left(first: Answer, second: Answer, after: Answer, emptied: Collection[str]
 def parts(answer: Answer) -> dict[str, str]:
     """The lines of a result, "name: digest (description)", by name."""
     found = answer.get("result") or []
-    return {str(item).partition(": ")[0]: str(item) for item in (found if isinstance(found, list) else [found])}
+    lines = [str(item) for item in (found if isinstance(found, list) else [found])]
+    return {line.partition(": ")[0]: unnumbered(line) if line.startswith(_BESIDE) else line for line in lines}
+
+
+def unnumbered(failure: str) -> str:
+    """What a failure says, without the numbers of its row, of a job and of a clock."""
+    return _NUMBER.sub("", failure)
 
 
 def _kind(line: str) -> str:

@@ -12,14 +12,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.measurement import Trait
 from oomlint.verify.case import Fidelity, Outcome, Verdict
-from oomlint.verify.strategies.equivalence import compare
+from oomlint.verify.strategies.equivalence import compare, unnumbered
 from oomlint.verify.strategies.growth_metrics import Ask, MetricKind, readings, seen, timeline
 from oomlint.verify.strategies.locate_loop import left_out
 from oomlint.verify.strategies.unseen_changes import asked_of, own
@@ -42,7 +41,6 @@ _HARMLESS: Final = frozenset(
     {"PIL", "colorama", "cv2", "hydra", "loguru", "matplotlib", "mlflow", "omegaconf", "pandas", "rich", "scipy", "seaborn"}
     | {"sklearn", "tensorboard", "tensorboardX", "termcolor", "tqdm", "visdom", "wandb", "yaml"}
 )  # stand-ins for these hide no growth of tensors
-_NUMBER: Final = re.compile(r"(?<!\w)\d+(?:\.\d+)?")  # of a row, a job, a clock; not of a name
 _SAID: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT, Outcome.SHOWN, Outcome.NOT_SHOWN})
 _STOOD_IN: Final = "what the finding is about was not run: a stand-in took the place of {}"
 _TWICE: Final = "backward through the graph a second time"
@@ -205,8 +203,8 @@ def new_failure(before: Answer, after: Answer) -> str:
     ended = _failure(after)
     if ended:
         return ended
-    known = {_NUMBER.sub("", str(item)) for item in before.get("failures") or ()}
-    return next((" ".join(str(item).split()) for item in after.get("failures") or () if _NUMBER.sub("", str(item)) not in known), "")
+    known = {unnumbered(str(item)) for item in before.get("failures") or ()}
+    return next((" ".join(str(item).split()) for item in after.get("failures") or () if unnumbered(str(item)) not in known), "")
 
 
 def _after_failure(case: Case, failed: str, runs: LoopRuns) -> Verdict:
