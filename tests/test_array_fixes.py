@@ -169,6 +169,23 @@ def test_texts_are_packed_and_not_padded_to_the_longest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "built", "advice"),
+    [
+        pytest.param("[]", "self.rows.extend(float(line) for line in open(path))", "store the numbers in one NumPy array, which workers share", id="numbers"),
+        pytest.param("[(float(line), 0.5) for line in open(path)]", "pass", "where rows differ in length", id="tuples of numbers"),
+        pytest.param("[[int(word) for word in line.split()] for line in open(path)]", "pass", "where rows differ in length", id="lists of numbers"),
+        pytest.param("[(line, 0.5) for line in open(path)]", "pass", "byte buffer", id="tuples of strings and numbers"),
+        pytest.param("{row: float(line) for row, line in enumerate(open(path))}", "pass", "byte buffer", id="a dictionary of numbers"),
+    ],
+)
+def test_advice_for_numbers_is_an_array(value: str, built: str, advice: str, tmp_path: Path) -> None:
+    fix = found(tmp_path, "OOM110", lists(value, built=built)).fix
+    assert fix is not None
+    assert fix.safety is Safety.DISPLAY
+    assert advice in fix.message
+
+
+@pytest.mark.parametrize(
     ("text", "safety"),
     [
         pytest.param(lists(PARTS, more=", multiprocessing_context='forkserver'"), Safety.UNSAFE, id="stacked by the loader in any case"),

@@ -115,7 +115,8 @@ class PythonObjectsCopiedByWorkers(Rule):
     Strings get advice only. `np.array(lines)` is shared as well, but takes 4 bytes for each character of its *longest* string in every row:
     of texts it may be larger than the list, so it pays only where lengths are alike, as those of ids and paths are.
 
-    Other containers get advice only, too. Records of any kind can be packed into one buffer, which is shared under all three start methods. With
+    Tuples or lists of numbers for each sample belong in one array by hand, with an array of offsets where they differ in length. Other
+    containers get advice only, too. Records of any kind can be packed into one buffer, which is shared under all three start methods. With
     200,000 annotations, the private memory of a worker fell from 40 to 10 MiB under fork and from 261 to 139 MiB under spawn, with the same
     samples; 10 and 139 MiB are what a bare worker takes.
 

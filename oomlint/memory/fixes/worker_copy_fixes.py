@@ -15,7 +15,7 @@ from oomlint.memory.fixes.lazy_property import lazily_opened
 from oomlint.memory.fixes.list_to_array import NUMBERS, TENSORS, at_once, of_one_shape
 from oomlint.memory.fixes.shared_memory import shared
 from oomlint.memory.loaders.loader_calls import loaders_of
-from oomlint.memory.shared.content_kinds import PayloadKind
+from oomlint.memory.shared.content_kinds import Form, PayloadKind
 from oomlint.model import names
 from oomlint.model.commands import number_edit
 from oomlint.model.options import OptionSource
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oomlint.memory.datasets.worker_copies import CopyCase
+    from oomlint.memory.shared.content_kinds import Content
     from oomlint.model.project import Module
 
 _PACK = Fix(Safety.DISPLAY, "pack the records into one byte buffer with an array of offsets, which workers share")
@@ -34,6 +35,9 @@ _PACK = Fix(Safety.DISPLAY, "pack the records into one byte buffer with an array
 _PACK_TEXTS = Fix(
     Safety.DISPLAY, "pack the strings into one byte buffer with an array of offsets, which workers share (`np.array` would pad each to the longest)"
 )
+_NUMBERS = Fix(Safety.DISPLAY, "store the numbers in one NumPy array, which workers share")
+_ROWS_OF_NUMBERS = Fix(Safety.DISPLAY, "store the numbers in one NumPy array, which workers share, with an array of offsets where rows differ in length")
+_SEQUENCES = frozenset({Form.LIST, Form.TUPLE})
 FEWER = "set `num_workers=0`, or fewer than now if samples take long to make"
 _STACK = Fix(Safety.DISPLAY, "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets")
 
@@ -53,14 +57,24 @@ def as_array(case: CopyCase) -> Fix | None:
         return None
     if content.strings:
         return _PACK_TEXTS
-    value = _value(case)
-    if value is None or not content.numbers or not content.words.startswith("a list"):
-        return _PACK
+    value, advice = _value(case), _packed(content)
+    if value is None or not content.numbers or content.form is not Form.LIST:
+        return advice
     # With many workers over what is then one array in memory, the next thing to say would be OOM114.
     few = isinstance(case.workers.const, int) and case.workers.const < case.loader.module.project.settings.workers_over_memory
     if not few and not case.dataset.opens_files:
+        return advice
+    return at_once(case.holding, value, NUMBERS) or advice
+
+
+def _packed(content: Content) -> Fix:
+    """What workers share in place of a container: one array where it is a sequence of numbers, or of rows of numbers."""
+    if content.form not in _SEQUENCES:
         return _PACK
-    return at_once(case.holding, value, NUMBERS) or _PACK
+    row = content.element
+    if row is not None and row.form in _SEQUENCES and row.numbers:
+        return _ROWS_OF_NUMBERS
+    return _NUMBERS if content.numbers else _PACK
 
 
 def mapped_or_tensor(case: CopyCase) -> Fix | None:
