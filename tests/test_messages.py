@@ -13,7 +13,7 @@ from rule_cases import FAMILIES, cases
 
 from oomlint import engine, registry
 from oomlint.config import load_settings
-from oomlint.finding import Confidence, Finding, Message, Place, Severity, joined
+from oomlint.finding import Confidence, Edit, Finding, Fix, Message, Place, Safety, Severity, joined
 from oomlint.output import full
 from oomlint.output.view import View
 
@@ -92,6 +92,26 @@ def shown(finding: Finding, view: View, *, every_place: bool) -> int:
     text = "".join("".join(span for span, _ in line) + "\n" for line in full.lines([finding], view, every_place=every_place))
     places = text.partition("= help")[0]
     return len(re.findall(r"^ +::: (?!\d+ more)", places, re.MULTILINE))
+
+
+def test_a_long_fix_is_shown_by_its_first_rows_unless_all_are_asked_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "test.py")
+    loop = ["    for images in loader:", *(f"        kept_{number} = model(images)" for number in range(30))]
+    Path(path).write_text("\n".join(["def test(model, loader):", *loop, ""]))
+    indented = "\n".join(["    with torch.no_grad():", *(f"    {row}" for row in loop)])
+    fix = Fix(Safety.SAFE, "help", (Edit(Place(path, 0, 2, 1, 32, len(loop[-1]) + 1), indented),))
+    found = Finding("OOM204", "a-rule", "what", Severity.WARNING, Confidence.HIGH, Place(path, 0, 2, 5, 2, 20), help="x", fix=fix)
+    few, every = (rows_of_fix(found, View(str(tmp_path)), every_place=each) for each in (False, True))
+    assert len(few) <= full.LONGEST + 1
+    assert few[-1] == "   | ... all rows of the fix: --verbose"
+    assert " 2 +     with torch.no_grad():" in few, few
+    assert len([line for line in every if re.match(r" *\d+ [-+]", line)]) == 31 + 32
+    assert not any("--verbose" in line for line in every)
+
+
+def rows_of_fix(finding: Finding, view: View, *, every_place: bool) -> list[str]:
+    rows = ["".join(span for span, _ in line) for line in full.lines([finding], view, every_place=every_place)]
+    return rows[next(index for index, row in enumerate(rows) if "= help" in row) + 1 : -1]
 
 
 # -- the shortening ------------------------------------------------------------------------------------------------------

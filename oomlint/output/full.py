@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -24,6 +25,8 @@ WIDEST: Final = 180  # columns of a source line that are shown
 TALLEST: Final = 8  # rows of a span that are shown
 _BEFORE: Final = 60  # columns kept to the left of a caret where a line is cut
 MOST_RELATED: Final = 3  # places that tell the story of a finding, unless all are asked for
+LONGEST: Final = 24  # rows of a fix that are shown, unless all are asked for
+_RUN: Final = 3  # rows taken away, put in or kept in between that are shown of each run of a longer one: many fixes indent a body
 _NEAR: Final = 2  # rows between edits that are shown as one piece
 
 _FRAME: Final = "blue"
@@ -31,7 +34,7 @@ _FIXES: Final = {Safety.SAFE: ("safe fix", "bold green"), Safety.UNSAFE: ("unsaf
 
 
 def lines(findings: Iterable[Finding], view: View, *, every_place: bool = False) -> Iterator[Line]:
-    """The findings, with an empty line after each that shows code. Each has a few of its related places, or ``every_place``."""
+    """The findings, with an empty line after each that shows code. Each has a few of its related places and rows of its fix, or ``every_place`` and row."""
     for finding in findings:
         yield headline(finding, view)
         if finding.code is not None:
@@ -67,7 +70,12 @@ def _body(finding: Finding, view: View, most: int | None) -> Iterator[Line]:
         label = ((" (", ""), safety, (")", "")) if safety else ()
         yield gutter.mark("=", ("help", "bold cyan"), (f": {one_line(finding.help)}", ""), *label)
     if fix is not None:
-        yield from _diff(fix.edits, finding.place, view, gutter)
+        rows = list(_diff(fix.edits, finding.place, view, gutter))
+        if most is None or len(rows) <= LONGEST:
+            yield from rows
+        else:
+            yield from islice(_diff(fix.edits, finding.place, view, gutter, _RUN), LONGEST)
+            yield gutter.under(("... all rows of the fix: --verbose", _FRAME))
 
 
 class _Gutter:
@@ -195,8 +203,8 @@ def _width(char: str) -> int:
 # -- the fix -----------------------------------------------------------------------------------------------------
 
 
-def _diff(edits: Sequence[Edit], primary: Place, view: View, gutter: _Gutter) -> Iterator[Line]:
-    """The edits as rows taken away and put in. Another file, and another cell, is named."""
+def _diff(edits: Sequence[Edit], primary: Place, view: View, gutter: _Gutter, most: int | None = None) -> Iterator[Line]:
+    """The edits as rows taken away and put in, at the ``most`` so many in a run. Another file, and another cell, is named."""
     by_file: dict[tuple[str, int], list[Edit]] = {}
     for edit in sorted(edits, key=lambda edit: ((edit.place.path, edit.place.cell) != (primary.path, primary.cell), edit.place)):
         by_file.setdefault((edit.place.path, edit.place.cell), []).append(edit)
@@ -215,7 +223,7 @@ def _diff(edits: Sequence[Edit], primary: Place, view: View, gutter: _Gutter) ->
             first, last = piece[0].place.row, max(edit.place.end_row for edit in piece)
             old = [source.line(row, cell) for row in range(first, last + 1)]
             new = _patched(old, first, piece)
-            yield from _rows(old, new, first, shift, gutter)
+            yield from _rows(old, new, first, shift, gutter, most)
             shift += len(new) - len(old)
 
 
@@ -244,13 +252,15 @@ def _patched(rows: Sequence[str], first: int, edits: Sequence[Edit]) -> list[str
     return text.split("\n")
 
 
-def _rows(old: Sequence[str], new: Sequence[str], first: int, shift: int, gutter: _Gutter) -> Iterator[Line]:
+def _rows(old: Sequence[str], new: Sequence[str], first: int, shift: int, gutter: _Gutter, most: int | None) -> Iterator[Line]:
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            for number in range(c, d):
-                yield gutter.row(first + shift + number, (_Row(new[number]).cut(), ""))
-            continue
-        for number in range(a, b):
+        gone, come = range(a, b if tag != "equal" else a), range(c, d)
+        bar, style = (("+", "green"), "green") if tag != "equal" else (("|", _FRAME), "")
+        for number in gone[:most]:
             yield gutter.row(first + number, (_Row(old[number]).cut(), "red"), bar=("-", "red"))
-        for number in range(c, d):
-            yield gutter.row(first + shift + number, (_Row(new[number]).cut(), "green"), bar=("+", "green"))
+        if gone[:most] != gone:
+            yield gutter.under(("...", _FRAME))
+        for number in come[:most]:
+            yield gutter.row(first + shift + number, (_Row(new[number]).cut(), style), bar=bar)
+        if come[:most] != come:
+            yield gutter.under(("...", _FRAME))
