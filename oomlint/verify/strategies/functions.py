@@ -128,7 +128,7 @@ def _difference(runs: _Runs) -> str:
         if key == "result" and fix is not None and fix.safety is Safety.UNSAFE and first["loose"] == after["loose"]:
             runs.assumed.append(f"the type of what it gives back differs, its values do not: {first_difference(first['shown'], after['shown'])}")
             continue
-        difference = first_difference(*(_lines(answer, key) for answer in (first, after)))
+        difference = first_difference(_lines(first, key), _lines(after, key))
         return f"{words} differs: {difference}" if difference else f"{words} differs"
     return ""
 
