@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.arrays.inflation import copies
+from oomlint.memory.arrays.redundant_copies import copies
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
