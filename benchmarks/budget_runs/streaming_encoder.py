@@ -28,7 +28,7 @@ def main():
     loader = DataLoader(TextImageCache("data/text_cache"), batch_size=32, num_workers=args.num_workers, persistent_workers=args.num_workers > 0)
     np.concatenate = slowly
     children = encode_children(encoder, loader, "cpu")
-    end()
+    end(6)  # until a reading with proportional shares has met what the collector of the workers has made them copy
     del children
 
 
