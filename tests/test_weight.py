@@ -1044,6 +1044,30 @@ def test_where_outputs_become_one_array_is_told_with_the_list(join: str, tmp_pat
     assert not check(tmp_path, files, "OOM401").findings
 
 
+@pytest.mark.parametrize(("beside", "rows"), [("loss.item()", []), ("len(images)", []), ("labels", [15])])
+def test_numbers_of_a_batch_are_not_told_beside_outputs(beside: str, rows: list[int], tmp_path: Path) -> None:
+    text = f"""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        def evaluate(model, dataset):
+            model.eval()
+            masks, others = [], []
+            with torch.no_grad():
+                for images, labels in DataLoader(dataset, batch_size=8):
+                    logits = nn.functional.interpolate(model(images), (64, 64))
+                    loss = nn.functional.cross_entropy(logits, labels)
+                    masks.append(
+                        logits.cpu()
+                    )
+                    others.append({beside})
+            return masks, others
+    """
+    found = only(check(tmp_path, {"evaluate.py": text}, "OOM219"))
+    assert [place.row for place in found.related] == rows
+
+
 # -- the weight as a fact ------------------------------------------------------------------------------------------------------
 
 HEAVY = f"""\

@@ -96,7 +96,7 @@ class Buffers:
     def _judge_all(self, module: Module) -> Iterator[Growth]:
         best: dict[tuple[cst.CSTNode, cst.CSTNode], Growth] = {}  # by where it is told and what stores it: a meter may keep several things
         numbers: set[cst.CSTNode] = set()  # statements that also store what has no graph: a float under another key
-        beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects, too small to be told of alone
+        beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects for each sample, too small to be told of alone
         never = {store.node for one in step_lists(self.project, module) for store in (one.store, *(other.store for other in one.others))}  # OOM206
         records = (*self.runs.of(module), *step_records(self.project, module))
         learnt = frozenset(tag for record in records for event in record.backwards for tag in event.tags)  # what one of the runs differentiates
@@ -110,7 +110,8 @@ class Buffers:
                 if growth is not None and written_as_json(store, record, self.runs):
                     continue
                 if growth is None:
-                    if store.kind in {"append", "extend"} and store.module is module and not store.via:
+                    number = all(leaf.size is SampleSize.SCALAR for leaf in store.value.leaves())
+                    if store.kind in {"append", "extend"} and store.module is module and not store.via and not number:
                         for loop in growing_loops(store, record)[-1:]:
                             beside.setdefault(loop.node, {})[store.node] = store
                     continue
