@@ -825,6 +825,9 @@ def test_a_command_without_quotes_is_told_about_them(budget: Budget) -> None:
     done = budget("train.py", "--keep")
     assert done.status == 2
     assert done.err.splitlines()[-1] == "oomlint: hint: a command with options of its own stands in quotes: oomlint budget 'train.py --keep'"
+    done = budget("python train.py --keep", "--gpu", "8GiB")  # it stands in quotes
+    assert done.status == 2
+    assert "hint" not in done.err
 
 
 def test_a_truncated_hdf5_file(budget: Budget) -> None:

@@ -173,7 +173,7 @@ def test_no_python_files_is_a_warning(run: Callable[..., Done]) -> None:
         (("chek",), "No such command"),
         (("rule", "OOM101", "--all"), "oomlint: error: --all goes without the names of rules"),
         (("rule", "OOM101", "OOM999"), "oomlint: error: unknown rule 'OOM999'"),
-        (("rule", "OOM999"), "oomlint: error: unknown rule 'OOM999'"),
+        (("rule", "OOM999"), "oomlint: error: unknown rule 'OOM999'; `oomlint rule` lists them all"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

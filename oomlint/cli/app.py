@@ -39,7 +39,7 @@ def parse(words: Sequence[str]) -> Callable[[], int] | int:
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
             raise  # to be told from an error in the options
-        if end.code and words[:1] == ["budget"] and any(word.endswith(".py") for word in words):
+        if end.code and words[:1] == ["budget"] and any(word.endswith(".py") and " " not in word for word in words):
             say(f"hint: a command with options of its own stands in quotes: oomlint budget {shlex.quote(' '.join(words[1:]))}")
         if end.code or not chosen:
             return end.code if isinstance(end.code, int) else 0

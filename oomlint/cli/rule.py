@@ -59,7 +59,7 @@ def perform(arguments: Arguments) -> int:
     try:
         named = [code for name in arguments.names for code in registry.beginning(code_of(name)) or [registry.find(name)]]
     except ValueError as error:
-        sys.stderr.write(f"oomlint: error: {error}\n")
+        sys.stderr.write(f"oomlint: error: {error}; `oomlint rule` lists them all\n")
         return 2
     codes = named or [code for code, _ in registry.catalogue()]
     one_each = len(codes) == len(arguments.names)
