@@ -240,7 +240,7 @@ def test_a_loader_that_raises(harness: Harness, tmp_path: Path) -> None:
     verdict = harness.verify(tmp_path, "OOM101", before, after)
     assert verdict.outcome is Outcome.CONFIRMED
     assert verdict.reason == (
-        "your command fails with ValueError: persistent_workers option needs num_workers > 0 (train.py:3) before, and comes to its end after"
+        "your command fails with ValueError: persistent_workers option needs num_workers > 0 (train.py:3) before, and runs to its end after"
     )
     assert harness.verify(tmp_path, "OOM101", before, None).outcome is Outcome.SHOWN
     assert harness.verify(tmp_path, "OOM101", after, after + "\n").outcome is Outcome.NO_EFFECT

@@ -170,7 +170,7 @@ def _after_failure(runs: CommandRuns, first: Done) -> Verdict:
         return Verdict(Outcome.SHOWN, shown, readings=(QuantityReading("failures", "failures", (1.0,)),))
     after = runs.run(Part.AFTER)
     if not _failed(after):
-        return Verdict(Outcome.CONFIRMED, f"{shown} before, and comes to its end after", readings=(QuantityReading("failures", "failures", (1.0,), (0.0,)),))
+        return Verdict(Outcome.CONFIRMED, f"{shown} before, and runs to its end after", readings=(QuantityReading("failures", "failures", (1.0,), (0.0,)),))
     other = after.answer["exception"] if after.answer is not None else None
     if other is not None and other["type"] == error["type"] and other["text"] == error["text"]:
         return Verdict(Outcome.NO_EFFECT, f"{shown} before and after", readings=(QuantityReading("failures", "failures", (1.0,), (1.0,)),))
@@ -257,7 +257,7 @@ def _memory(runs: CommandRuns) -> Verdict:
             runs.run(Part.BEFORE)
     before, after = runs.answers(Part.BEFORE), runs.answers(Part.AFTER)
     if any(answer is None for answer in (*before, *after)):
-        raise Stopped("your command does not come to its end in every run")
+        raise Stopped("your command does not run to its end every time")
     found: list[Sign | None] = []
     if CommandSign.WORKER_MEMORY in wanted:
         found.append(signs.workers(before, after))

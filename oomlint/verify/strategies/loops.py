@@ -106,7 +106,7 @@ class _Trial:
         for _, call in zip(range(_TRIES), self._reach.calls(known), strict=False):
             verdict = self._attempt(call)
             if verdict.outcome is Outcome.REGRESSED and call.forced:  # in a branch that may never be taken
-                return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"where a branch is taken that was not come to by itself, {verdict.reason}")
+                return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"where a branch is taken that was not reached by itself, {verdict.reason}")
             if verdict.outcome is Outcome.REGRESSED:
                 return verdict
         unseen = (_CUT if self._reach.drops else _ENDLESS if self._reach.ends else "") if self._cut else ""

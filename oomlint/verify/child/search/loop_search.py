@@ -327,4 +327,4 @@ def _reason(report: dict[str, Any]) -> str:
         return f"no stand-ins were found that fit: {error['where']}: {error['kind']}: {' '.join(error['message'].split())[:160]}"
     if not report.get("steps"):
         return "the loop went over nothing"
-    return "the statement was never come to" if not report.get("marks") else "the loop did not come to its end"
+    return "the statement was never reached" if not report.get("marks") else "the loop did not run to its end"
