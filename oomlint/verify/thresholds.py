@@ -231,12 +231,12 @@ class Sameness:
 def same(first: Sequence[str], second: Sequence[str], after: Sequence[str], what: str = "the result") -> Sameness:
     """Compare digests. ``first`` and ``second`` are two runs of the program before: unless they agree nothing can be said of the third."""
     if list(first) != list(second):
-        return Sameness(None, f"{what} differs between two runs of the same program: {first_difference(first, second, ('in one', 'in the other'))}")
+        return Sameness(None, f"{what} differs between two runs of the same program: {first_difference(first, second, when=('in one', 'in the other'))}")
     difference = first_difference(first, after)
     return Sameness(difference is None, "" if difference is None else f"{what} differs: {difference}")
 
 
-def first_difference(before: Sequence[str], after: Sequence[str], when: tuple[str, str] = ("before", "after")) -> str | None:
+def first_difference(before: Sequence[str], after: Sequence[str], *, when: tuple[str, str] = ("before", "after")) -> str | None:
     """Where two lists of lines part, in words."""
     start, end = when
     for old, new in zip(before, after, strict=False):
