@@ -185,11 +185,15 @@ def _named_literals(target: cst.BaseExpression, value: cst.BaseExpression) -> di
 
 def iterated(node: cst.BaseExpression) -> tuple[str, cst.BaseExpression]:
     """The name and the expression of what a loop goes through, without `enumerate`, `tqdm` and their like."""
-    here = node
-    while isinstance(here, cst.Call) and here.args and isinstance(here.args[0].value, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
+    here = node.value if isinstance(node, cst.NamedExpr) else node
+    while isinstance(here, cst.Call) and here.args:
+        inner = here.args[0].value
+        inner = inner.value if isinstance(inner, cst.NamedExpr) else inner  # `enumerate(bar := tqdm(loader))`
         if names.last_name(here.func) in {"range", "trange", "arange", "len", "items", "keys"}:
             break
-        here = here.args[0].value
+        if not isinstance(inner, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
+            break
+        here = inner
     if isinstance(here, cst.Subscript):
         key = constant_key(here.slice[0].slice.value) if isinstance(here.slice[0].slice, cst.Index) else None
         base = names.last_name(here.value)

@@ -105,9 +105,9 @@ def written_as(node: cst.BaseExpression) -> str:
 
 
 def iterated(node: cst.BaseExpression, through: frozenset[str] = GOES_OVER) -> cst.BaseExpression:
-    """What a loop goes over, taken out of ``enumerate``, ``tqdm``, ``zip`` and their like."""
-    while isinstance(node, cst.Call) and node.args and last_name(node.func) in through:
-        node = node.args[0].value
+    """What a loop goes over, taken out of ``enumerate``, ``tqdm``, ``zip`` and their like, and of the name that such a bar is given there."""
+    while isinstance(node, cst.NamedExpr) or (isinstance(node, cst.Call) and node.args and last_name(node.func) in through):
+        node = node.value if isinstance(node, cst.NamedExpr) else node.args[0].value
     return node
 
 
