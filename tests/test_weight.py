@@ -460,6 +460,32 @@ DESCRIBED = """\
     """
 
 
+BEST = """\
+    import os
+
+    import cv2
+    import torch
+    from torchvision.models import resnet50
+
+    def show(folder):
+        network = resnet50()
+        network.eval()
+        best = []
+        for name in os.listdir(folder):
+            image = torch.from_numpy(cv2.imread(os.path.join(folder, name))).permute(2, 0, 1).float()[None]
+            best.append((image.mean().item(), image))
+            best.sort(key=lambda one: one[0])
+            CUT
+        for bar, (_, image) in enumerate(best):
+            print(network(image).argmax().item())
+    """
+
+
+@pytest.mark.parametrize(("cut", "severity"), [("best = best[:5]", "note"), ("pass", "warning")])
+def test_an_evaluation_of_the_best_of_all_is_a_note(cut: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"show.py": textwrap.dedent(BEST).replace("CUT", cut)}, "OOM204")).severity == severity
+
+
 @pytest.mark.parametrize(("paths", "severity"), [("options.images", "note"), ("os.listdir(options.folder)", "warning")])
 def test_an_evaluation_of_what_somebody_types_is_a_note(paths: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"describe.py": textwrap.dedent(DESCRIBED).replace("PATHS", paths)}, "OOM204")).severity == severity

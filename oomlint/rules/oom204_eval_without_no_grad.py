@@ -62,7 +62,7 @@ class EvalWithoutNoGrad(Rule):
 
     By itself this does not grow: the activations go with the batch. It is an error where the same loop keeps something that carries a graph
     (OOM201, OOM202, OOM203, OOM205), because then they stay. It is a note where the loop goes over what somebody types into the command line
-    (`nargs="+"`): a few things, one after the other.
+    (`nargs="+"`), or over a list that is cut as it grows, as the best of all: a few things, one after the other.
 
     ## Example
 
@@ -156,7 +156,7 @@ class EvalWithoutNoGrad(Rule):
             place = text.place(text.span(node)[0], text.span(header)[1])
             places = (place for forward in found.forwards for place in _way_to(forward, loop, module))
             related = list(dict.fromkeys((*_not_heard(loop, module), *places)))[:_MOST_PLACES]
-            severity = Severity.ERROR if found.keeps_graph else Severity.NOTE if found.typed else Severity.WARNING
+            severity = Severity.ERROR if found.keeps_graph else Severity.NOTE if found.few else Severity.WARNING
             facts = [loop_fact(module, node, LoopKind.BATCH, loop.name, related), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
             weighs = None if found.keeps_graph else _EACH

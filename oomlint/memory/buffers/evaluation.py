@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import PUTS_IN
 from oomlint.finding import Confidence
+from oomlint.memory.buffers.growing_loops import is_flushed
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, is_nth
@@ -41,7 +42,7 @@ class GradEvaluation(Struct, frozen=True):
     forwards: tuple[Forward, ...]
     confidence: Confidence
     growths: tuple[Growth, ...] = ()  # what keeps the graph of its steps
-    typed: bool = False  # it goes over what somebody types into the command line: a few things, each for itself
+    few: bool = False  # it goes over a few things, each for itself: what somebody types into the command line, the best of a list that is cut as it grows
 
     @property
     def keeps_graph(self) -> bool:
@@ -205,7 +206,7 @@ class Evaluations:
         sure = loop.proven and all(event.evaluating for event in live)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
-        return GradEvaluation(loop, record, tuple(live), confidence, typed=self._is_typed(loop, record))
+        return GradEvaluation(loop, record, tuple(live), confidence, few=self._is_typed(loop, record) or _is_cut(loop, record))
 
     def _is_typed(self, loop: Loop, record: Record) -> bool:
         """Whether a loop goes over what an option of the command line gives."""
@@ -224,6 +225,16 @@ class Evaluations:
             return False
         modes = self.runs.gradients.callers(frame.module, frame.scope)
         return any(mode is not Mode.ON for mode in modes)
+
+
+def _is_cut(loop: Loop, record: Record) -> bool:
+    """Whether a loop goes over a list that is cut, or made shorter, in the rounds that fill it: the five best."""
+    over = names.iterated(loop.node.iter) if isinstance(loop.node, cst.For) else None
+    name = over.value if isinstance(over, cst.Name) else ""
+    roots = ((store, store.path[0]) for store in record.stores if name and len(store.path) == 1 and store.kind in {"append", "extend"})
+    filled = [store for store, root in roots if isinstance(root, tuple) and root[1] == name and loop not in store.loops]
+    apart = all(set(loop.around).isdisjoint(store.loops) for store in filled)  # else it goes over each of many such lists
+    return bool(filled) and apart and all(is_flushed(store, record, list(store.loops)) for store in filled)
 
 
 def _runs(other: GradEvaluation, found: GradEvaluation) -> bool:
