@@ -26,6 +26,12 @@ _MOST_WAYS: Final = 4  # of derived classes to fill in a method
 _OWN_CONSTRUCTION: Final = ("__init__", "__post_init__")  # code that decides what an object of a dataclass holds
 
 
+def _without_local_home(held: TensorState, number: int) -> TensorState:
+    """A value that a function gives back, where its own names for it end with the call."""
+    local = bool(held.home) and isinstance(held.home[0], tuple) and held.home[0][0] == number
+    return held.having(home=NOWHERE) if local else held
+
+
 class FlowFunctions(FlowLibraries):
     """Runs functions of the project."""
 
@@ -88,8 +94,8 @@ class FlowFunctions(FlowLibraries):
             found = act.returned if act.returned is not None else PLAIN
             if through is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
                 return found
-            local = bool(found.home) and isinstance(found.home[0], tuple) and found.home[0][0] == act.number
-            return found.having(home=NOWHERE) if local else found
+            found = found.throughout(lambda held: _without_local_home(held, act.number)) if found.holds else found
+            return _without_local_home(found, act.number)
         finally:
             state.mode = before
             self.act = outer

@@ -295,7 +295,8 @@ class FlowModules(FlowLayers):
         if LOSS_NAME.search(method):
             return self.loss_of(args)
         if MODULE_NAME.search(method):
-            return self.forward(node, module_of(frozen=FROZEN_NAME.search(method) is not None), state, args)
+            part = module_of(frozen=True, sure=base.sure) if base.frozen else module_of(frozen=FROZEN_NAME.search(method) is not None)
+            return self.forward(node, part, state, args)
         if _LIKE_FORWARD.search(method):
             return self.forward(node, module_of(frozen=base.frozen, sure=base.sure), state, args)
         if method == "generate":

@@ -85,8 +85,7 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call
         rooms = [call for call in scope.calls if names.last_name(call.func) in ALLOCATORS] if scope.loops else []
         every = _fills(project, module, scope) if rooms else {}
         for call in rooms if every else ():
-            around = set(module.walk.ancestors(call))  # what a round makes for itself is gone with it
-            loops = [loop for _, loop in every.get(_name_of(module, call), ()) if isinstance(loop, cst.For) and loop not in around]
+            loops = [loop for _, loop in _of_call(module, call, every) if isinstance(loop, cst.For)]
             if any(runs_of(project).over_batches(loop, module, scope) for loop in loops):
                 plain = evaluator.calls.plain_frame(module, scope)
                 size = allocated(call, evaluator, plain)
@@ -121,8 +120,7 @@ def _until(keeper: Keeper | None, call: cst.Call) -> str:
 
 
 def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[_Fill, Loop]]]) -> FilledArray | None:
-    # What a round makes for itself is gone with it.
-    fills = [(fill, loop) for fill, loop in every.get(_name_of(module, call), ()) if loop not in module.walk.ancestors(call)]
+    fills = list(_of_call(module, call, every))
     told = next(((fill, loop, source) for fill, loop in fills if (source := _source(project, module, scope, fill, loop)) is not None), None)
     if told is None:
         return _made_and_written(project, module, scope, call, fills)
@@ -136,6 +134,14 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
     if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else keeper is None:
         return None
     return _filled(project, module, scope, call, loop, size, fill, why, keeper)
+
+
+def _of_call(module: Module, call: cst.Call, every: dict[str, list[tuple[_Fill, Loop]]]) -> Iterator[tuple[_Fill, Loop]]:
+    """What fills the array that a call makes: what a round makes for itself is gone with it, and another loop fills another one of that name."""
+    around = [here for here in module.walk.ancestors(call) if isinstance(here, cst.For | cst.While)]
+    for fill, loop in every.get(_name_of(module, call), ()):
+        if loop not in around and set(around) <= set(module.walk.ancestors(fill)):
+            yield fill, loop
 
 
 def _made_and_written(project: Project, module: Module, scope: Scope, call: cst.Call, fills: list[tuple[_Fill, Loop]]) -> FilledArray | None:
