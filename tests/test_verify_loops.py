@@ -658,6 +658,38 @@ for epoch in range(2):
     assert any("runs/2" in item for item in verdict.left_out), verdict.left_out
 
 
+@pytest.mark.parametrize(
+    ("phases", "assumed"),
+    [
+        pytest.param('["train", "valid"]', "loops around it begin with their second turn: in the first one the statement is not reached", id="second"),
+        pytest.param('("train", "train", "valid")', "the branch of line 12 is taken", id="third"),
+    ],
+)
+def test_a_statement_of_a_later_turn_of_the_loop_around_it_is_reached(phases: str, assumed: str, verified: Callable[[Program], Verdict]) -> None:
+    text = f"""\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 1))
+loaders = {{"train": DataLoader(data, batch_size=4), "valid": DataLoader(data, batch_size=4)}}
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for phase in {phases}:
+    total = 0
+    for x, y in loaders[phase]:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if phase == "train":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        else:
+            total += loss  # here
+"""
+    verdict = verified(Program("OOM201", text, ("total += loss", "total += loss.item()"), safety=Safety.UNSAFE))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict
+    assert assumed in verdict.assumptions
+
+
 def test_a_rising_and_falling_quantity_does_not_grow() -> None:
     turns = [1, -1] * 6
     assert judged("OOM219", answer(storages=turns, storage_bytes=[512 * item for item in turns])).outcome is Outcome.NOT_SHOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.server.exceptions import words
@@ -36,6 +37,8 @@ class Guide:
         self.left_out: dict[str, None] = {}
         self.branches: dict[str, None] = {}
         self.locals: dict[str, Any] = {}
+        self.later = 0  # items of loops around the loop that come last: their turns do not come to the row
+        self.more = False  # whether such a loop had items that no turn was made for
         self.look = False  # whether a loop that has made its steps is to be asked for one item more
         self.cut = 0  # how often there was one, or a loop with a condition was ended before its condition did
         self.passed: set[int] = set()  # rows of statements that were left out or have failed
@@ -95,8 +98,11 @@ class Guide:
         """A loop around the loop makes a few turns."""
         count = 0
         if items is not None and not isinstance(items, deferred_value.Late):
-            for item in items:
+            rest = iter(items)
+            last = [*islice(rest, self.later)]
+            for item in chain(rest, last):
                 if count >= self.epochs:
+                    self.more = True
                     return
                 count += 1
                 yield item

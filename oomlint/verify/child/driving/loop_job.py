@@ -338,6 +338,8 @@ def _words(state: dict[str, Any], report: dict[str, Any]) -> list[str]:
         said.append(f"stand-in {'values' if kind == 'const' else kind}: {', '.join(shown)}{', ...' if len(paths) > len(shown) else ''}")
     if state["loader"]:
         said.append("a stand-in for what the loop goes over")
+    if state.get("later"):
+        said.append("loops around it begin with their second turn: in the first one the statement is not reached")
     if report.get("capped"):
         said.append("loaders of the program have as many workers as the measurement wants")
     if report.get("pinned"):

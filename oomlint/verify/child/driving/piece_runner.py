@@ -163,6 +163,7 @@ def run(  # noqa: PLR0913 - how a piece is run, each by its name
     if device:
         book.device = "cuda"
     guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))
+    guide.later = state.get("later", 0)
     guide.look = bool(state.get("look"))
     counts = counts or loader_patches.Counts()
     outcome = Outcome(guide, book, piece, counts)

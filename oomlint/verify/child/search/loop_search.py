@@ -86,6 +86,7 @@ def _report(program: Program, state: State, steps: int, epochs: int, rows: Rows,
         "steps": guide.taken,
         "finished": guide.finished,
         "marks": guide.marks,
+        "more": guide.more,
         "own": sum(code.co_filename == program.path and code.co_name in (outcome.piece.name, "<module>") for code, _ in rows.seen),
         "rows": len(rows.seen),
         "learned": {path: spec for path, spec in book.learned.items() if state["specs"].get(path) != spec},
@@ -303,6 +304,9 @@ def _next(state: State, report: dict[str, Any]) -> Any:
             yield {**state, "skips": [*state["skips"], report["at"]]}
         return
     if error is None:
+        missed = report.get("finished") and report.get("steps") and not report.get("marks")
+        if missed and report.get("more") and not state.get("later"):
+            yield {**state, "later": 1}
         if report.get("finished") and report.get("steps") and not state["force"]:
             yield {**state, "force": True}
         if not report.get("steps"):
