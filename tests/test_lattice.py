@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomlint.model.tensor_state import SOME_LOADER, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind, join
-from oomlint.model.values import FREE, meet
+from oomlint.model.values import FREE, External, meet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,3 +123,9 @@ def test_conditions_that_hold_together_do_so_in_any_order(first: Picks, second: 
 def test_conditions_that_contradict_each_other_cannot_hold_together(first: Picks, second: Picks) -> None:
     contradict = any(dict(first)[key] != dict(second)[key] for key in dict(first).keys() & dict(second).keys())
     assert (meet(first, second) is None) == contradict
+
+
+def test_what_two_ways_agree_on_is_known_and_nothing_else() -> None:
+    one, other = (TensorState(ValueKind.OBJECT, value=External(name)) for name in ("library.One", "library.Other"))
+    assert join(one, one).value == External("library.One")
+    assert join(one, other).value is None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.flow_state import State
     from oomlint.model.tensor_state import Path
+    from oomlint.model.values import FunctionRef
 
 
 _JOINS: Final = frozenset({"cat", "concat", "concatenate", "hstack"})  # put tensors one behind the other
@@ -359,7 +360,8 @@ class FlowBindings(FlowCalls):
         if this is not None:
             method = self.evaluator.method(this, "__iadd__") or self.evaluator.method(this, "__add__")
             if method is not None and expression is not None:
-                self.run_function(method, cst.Call(expression), [], {names.parameters(method.scope)[-1].name.value: added}, before.home, state)
+                call = self._as_call(node, target, method, expression)
+                self.run_function(method, call, [added], {names.parameters(method.scope)[-1].name.value: added}, before.home, state)
             return
         self.stored(node, state, kind, path, added, expression, before)
         total = mixed([before, added]) if before.kind is not ValueKind.UNKNOWN else added.having(sure=False)
@@ -367,6 +369,14 @@ class FlowBindings(FlowCalls):
             total = added
         tags = before.all_tags | added.all_tags | {id(node)}
         self._bind(target, total.having(tags=tags, home=(), moved=""), state, path)
+
+    def _as_call(self, statement: cst.CSTNode, target: cst.BaseExpression, method: FunctionRef, expression: cst.BaseExpression) -> cst.Call:
+        """The call that ``total += loss`` is where the class has a method for it."""
+        known = self.known.operators.get(statement)
+        if known is None:
+            written = cst.Call(cst.Attribute(target, cst.Name(method.scope.name)), [cst.Arg(expression)])
+            known = self.known.operators[statement] = self.act.module.tree.stand_in(written, statement)
+        return known
 
     def _home_of(self, target: cst.BaseExpression, before: TensorState, state: State) -> Path:
         """Where what a target holds lives."""

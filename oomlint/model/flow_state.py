@@ -142,6 +142,7 @@ class SharedRuns:
         self.codes: dict[cst.CSTNode, str] = {}
         self.written: dict[cst.BaseExpression, str] = {}
         self.bound: dict[tuple[Scope, str], bool] = {}  # whether a scope itself binds a name to data
+        self.operators: dict[cst.CSTNode, cst.Call] = {}  # the calls of methods that statements with an operator are
         self.freezing: dict[cst.CSTNode, cst.BaseExpression | None] = {}  # what a loop over parameters freezes
         self.frames: dict[object, Frame] = {}  # of functions that are run in place: the same object for the same call, as most that is remembered asks for it
         self.statics: AnswerMemory[object, TensorState] = AnswerMemory(readings)

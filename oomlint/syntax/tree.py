@@ -39,6 +39,7 @@ class Tree:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._shifts: dict[int, int] = {}  # characters that a row has lost on its left, for libcst's sake
+        self._stand_ins: dict[cst.CSTNode, cst.CSTNode] = {}
         self._codes: dict[cst.CSTNode, str] = {}  # the same tests are asked for again and again
         self._text = ROW_END.sub("\n", source.text)
         self._parsed_text = self._without_form_feeds() if "\f" in source.text else self._text
@@ -114,6 +115,7 @@ class Tree:
 
         SourceError where the file has another text there than the tree: nothing may be said of such a file, and nothing edited in it.
         """
+        node = self._stand_ins.get(node, node)
         located = self._positions.of(node) or self._search(node)
         row, column, end_row, end_column = located.span
         column, end_column = column + self._shifts.get(row, 0), end_column + self._shifts.get(end_row, 0)
@@ -122,6 +124,12 @@ class Tree:
         if known != found and known.split() != found.split():
             raise self._misread(row)
         return row, column + 1, end_row, end_column + 1
+
+    def stand_in(self, call: cst.Call, statement: cst.CSTNode) -> cst.Call:
+        """Let a call that nobody wrote, of an operator's method, stand where its statement does."""
+        self._stand_ins[call] = statement
+        self.walk.parents[call] = self.walk.parents[statement]
+        return call
 
     def _search(self, node: cst.CSTNode) -> Located:
         """Where a node stands, by having libcst write the whole file."""
