@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.ast_trees import tree_of
-from oomlint.finding import AttributeFact, LoaderFact, Role, Safety, Severity, is_inside, overlap
+from oomlint.finding import AttributeFact, LoaderFact, LoopFact, Role, Safety, Severity, is_inside, overlap
 from oomlint.notebooks.cells import NotebookError, read_notebook
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
 _CAN_FAIL = frozenset({"OOM101", "OOM102", "OOM103", "OOM104"})  # at loaders that have no workers where the command says so: the option is the cause of all
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
+_EVALUATES = "OOM204"  # loops that run the same function, which runs the model
 LOADER = "used by this loader"
 _MOST_GIVEN = 12
 _MOST_RELATED = 8
@@ -91,6 +92,8 @@ def _subject(finding: Finding) -> object:
     held, loaders = finding.of_noun(AttributeFact), finding.of_noun(LoaderFact)
     if not loaders and finding.code == _MADE and _container(finding) is not None:
         return finding.code, _container(finding)
+    if finding.code == _EVALUATES:
+        return _passes(finding)
     if not loaders or loaders[0].place != finding.place:
         return None
     optional = finding.code in _CAN_FAIL and finding.severity is not Severity.ERROR
@@ -102,6 +105,14 @@ def _subject(finding: Finding) -> object:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
     return (finding.code, held[0].place) if held and held[0].place is not None else None
+
+
+def _passes(finding: Finding) -> object:
+    """The passes that a loop runs by one call of a function of its file: loops that call the same one have one cause."""
+    loop = next(iter(finding.of_noun(LoopFact)), None)
+    runs = loop.runs if loop is not None and finding.severity is not Severity.ERROR else ()
+    outside = tuple(run for run in runs if loop is not None and not is_inside(run, loop.place))
+    return (finding.code, outside) if outside and len(runs) == len(outside) + 1 else None
 
 
 def copied(finding: Finding) -> Place | None:

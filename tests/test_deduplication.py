@@ -105,3 +105,34 @@ def test_a_handle_of_a_base_is_told_once(tmp_path: Path, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     found = json.loads(runs(capsys, "check", "--isolated", "--select", "OOM1,OOM3", "--output-format", "json")("scans.py").out)
     assert [item["code"] for item in found] == ["OOM301"]
+
+
+EVALUATED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def describe(net, images):
+    return net(images).argmax(1).tolist()
+
+
+def compare(first, second, third):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    net.load_state_dict(torch.load("net.pt"))
+    net.eval()
+    for images, _ in DataLoader(first, batch_size=64):
+        print(describe(net, images))
+    for images, _ in DataLoader(second, batch_size=64):
+        print(describe(net, images))
+    for images, _ in DataLoader(third, batch_size=64):
+        print(net(images).argmax(1).tolist())
+"""
+
+
+def test_loops_that_run_a_model_by_the_same_function_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "compare.py").write_text(EVALUATED)
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(runs(capsys, "check", "--isolated", "--select", "OOM204", "--output-format", "json")("compare.py").out)
+    rows = [(item["location"]["row"], [place["location"]["row"] for place in item["related"]]) for item in found]
+    assert rows == [(14, [7, 16, 15]), (18, [19])]
