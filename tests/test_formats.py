@@ -16,7 +16,7 @@ from inline_snapshot import snapshot
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import validator_for
 
-from oomlint import __version__, deduplication
+from oomlint import __version__, deduplication, registry
 from oomlint.__main__ import main
 from oomlint.config import OutputFormat
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Role, Safety, Severity
@@ -24,6 +24,7 @@ from oomlint.output import github, github_summary, gitlab, junit, pylint, sarif
 from oomlint.output.fingerprints import Fingerprints, normal
 from oomlint.output.github import Remark
 from oomlint.output.view import View
+from oomlint.rule import page
 from oomlint.source import apply_edits, read_source
 
 if TYPE_CHECKING:
@@ -155,6 +156,15 @@ def test_sarif_tells_rule_place_and_story(folder: Path, out: Callable[..., str])
     assert [item["id"] for item in result["relatedLocations"]] == [1]
     ((flow,),) = [[way["locations"] for way in each["threadFlows"]] for each in result["codeFlows"]]
     assert [step["location"]["physicalLocation"]["region"]["startLine"] for step in flow] == [6, 12]
+
+
+def test_the_description_of_a_rule_is_prose_in_sarif() -> None:
+    for rule in registry.all_rules():
+        whole = sarif._plain(page(rule).sections.get("Why is this bad", "") or page(rule).summary)
+        assert whole, rule.code
+        assert not re.search(r"\|---|```|:$", whole), rule.code
+    text = "It grows. Measured (torch 2.13.0):\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nSo it\nis.\n\n```python\nx = 1\n\ny = 2\n```\n"
+    assert sarif._plain(text) == "It grows. So it is."
 
 
 def test_a_code_flow_of_sarif_has_only_places_on_the_way(folder: Path) -> None:

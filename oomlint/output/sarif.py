@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sche
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 _PROBLEMS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "recommendation"}
 _PRECISIONS: Final = {Confidence.HIGH: "high", Confidence.MEDIUM: "medium", Confidence.LOW: "low"}
+_CODE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _BASE: Final = "SRCROOT"  # the repository, by the name that is usual for it
 
 
@@ -171,7 +173,15 @@ def _rule(item: Finding) -> dict[str, Any]:
 
 
 def _plain(markdown: str) -> str:
-    return " ".join(markdown.split())
+    """The sentences, without tables and code and the sentence that leads to one: the page under ``help`` has these."""
+    kept = [""]
+    for part in _CODE.sub("|", markdown).split("\n\n"):
+        if part.lstrip().startswith("|"):
+            *before, last = re.split(r"(?<=\.) ", kept[-1])
+            kept[-1] = " ".join(before if last.endswith(":") else [*before, last])
+        else:
+            kept.append(" ".join(part.split()))
+    return " ".join(filter(None, kept))
 
 
 def uri(name: str) -> str:
