@@ -85,6 +85,7 @@ def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
         for word in ("persistent-without-workers", "oom101"):
             assert json.loads((await ask(client, "check", paths=["train.py"], select=[word]))[1])["total"] == 1
         assert json.loads((await ask(client, "check", paths=["datasets.py"]))[1]) == {"total": 0, "findings": []}
+        assert await ask(client, "check") == await ask(client, "check", paths=["."])
 
         failed, text = await ask(client, "explain", rule="persistent-without-workers")
         assert (failed, text.splitlines()[0]) == (False, "# persistent-without-workers (OOM101)")

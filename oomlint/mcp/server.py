@@ -37,7 +37,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("oomlint", version=__version__, instructions=_ABOUT, log_level="WARNING")
 
     async def check(
-        paths: list[str],
+        paths: list[str] | None = None,
         select: list[str] | None = None,
         severity: Severity | None = None,
         min_confidence: Confidence | None = None,
@@ -46,7 +46,8 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
     ) -> str:
         """Check Python files, notebooks and folders for memory bugs. None of their code is executed, and nothing is changed.
 
-        paths: files and folders, relative to the folder that the server was started in. For a single file, what it causes in other files is found, too.
+        paths: files and folders, relative to the folder that the server was started in, which is checked without any. For a single file, what it causes
+        in other files is found, too.
         select: codes, prefixes or names of rules, such as OOM101 or OOM2; all by default.
         severity: the lowest severity to show, of error, warning and note; warning unless the settings of the project say otherwise.
         min_confidence: the lowest confidence to show, of high, medium and low; medium unless the settings say otherwise.
@@ -56,7 +57,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         weight, and fix with its safety and edits; warnings: what the check says beside them, such as that a selected rule does not run.
         """
         words = ["check", "--no-local-rules", "--output-format", "json", "--sort", "weight", "--exit-zero", *_selected(select, severity, min_confidence)]
-        entries, warnings = await _entries([*words, *(["--no-baseline"] if no_baseline else [])], paths)
+        entries, warnings = await _entries([*words, *(["--no-baseline"] if no_baseline else [])], paths or ["."])
         return bounded("findings", entries, limit, warnings=warnings)
 
     async def explain(rule: str) -> str:
