@@ -50,7 +50,7 @@ def session(folder: Path, talk: Callable[[ClientSession], Awaitable[None]], *opt
     stdio = pytest.importorskip("mcp.client.stdio")
 
     async def whole() -> None:
-        server = stdio.StdioServerParameters(command=sys.executable, args=["-m", "oomlint", "mcp", *options], cwd=folder)
+        server = stdio.StdioServerParameters(command=sys.executable, args=["-m", "oomlint", "mcp", *options], cwd=folder, env=dict(os.environ))
         async with stdio.stdio_client(server) as (reader, writer), mcp.ClientSession(reader, writer) as client:
             with anyio.fail_after(LIMIT):
                 await client.initialize()
