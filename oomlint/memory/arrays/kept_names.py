@@ -28,7 +28,7 @@ from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Giv
 from oomlint.memory.arrays.lookup_tables import stands_in_for_missing
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
-from oomlint.model.values import Bound, ClassRef, External, ExternalCall, FunctionRef
+from oomlint.model.values import Bound, ClassRef, External, ExternalCall, FunctionRef, SourceExpression
 from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend, is_attribute_of, uses_name
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _MOST_SITES: Final = 6
+_LONGEST_CHAIN: Final = 8  # methods, one called on what the other gives
 _CALLS_NOTHING: Final = ("torch.utils.data.", "builtins.object")
 _MODULES: Final = ("torch.nn.", "lightning", "pytorch_lightning")  # what their objects keep is parameters and settings more often than data
 _DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
@@ -361,8 +362,24 @@ class KeptNames(Keeping):
             given = call.args[0].value if call.args and names.last_name(call.func) in MAPS | {"apply"} else None
             if isinstance(given, cst.Name) and given.value == scope.name and not self.constructions.per_item(module, around):
                 found = self.evaluator.plainly(given, module, around)[:2]
-                if any(isinstance(alt.value, FunctionRef) and alt.value.scope is scope for alt in found):
+                if any(isinstance(alt.value, FunctionRef) and alt.value.scope is scope for alt in found) and not self._is_lazy(module, around, call):
                     yield call
+
+    def _is_lazy(self, module: Module, scope: Scope, call: cst.Call) -> bool:
+        """Whether a stream of a library other than pandas is told what to do with each sample, once it comes: ``WebDataset(urls).map(decode)``."""
+        if not isinstance(call.func, cst.Attribute) or len(arguments.plain(call)) > 1:
+            return False
+        made = [alt.value for alt in self.evaluator.plainly(call.func.value, module, scope)]
+        for _ in range(_LONGEST_CHAIN):
+            before = [
+                (one.node.func.value, one.frame)
+                for one in made
+                if isinstance(one, SourceExpression) and isinstance(one.node, cst.Call) and isinstance(one.node.func, cst.Attribute)
+            ]
+            if not before:
+                break
+            made = [alt.value for node, frame in before if frame is not None for alt in self.evaluator.values(node, frame)]
+        return any(isinstance(one, ExternalCall) and not one.name.startswith("pandas.") for one in made)
 
     def _of_another_program(self, search: KeptSearch, site: CallSite) -> bool:
         """Whether a call stands in what only another file runs when it is started, and that file does not import the one that reads."""
