@@ -81,13 +81,21 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
     for call in scope.calls:
         what = _list_of(module, call) if names.last_name(call.func) == "list" else None
         loop = kept.gathering(module, call) if isinstance(what, cst.Call) and names.dotted(what.func) == "range" else None
-        if what is None or loop is None or kept.bounded(module, what) or not _set_in(loop, what, scope):
+        if what is None or loop is None or kept.bounded(module, what) or not _set_in(loop, what, scope) or _is_shuffled(module, scope, call):
             continue
         keeper = next((one for one in kept.of(module, call) if one.owner is not None and not one.hazy and one.put is not None), None)
         if keeper is not None:
             cost = f"for each sample in {keeper.words}, a number takes 8 to 36 bytes; a `range` takes 48 in all"
             message = Message(f"`{_short(module, call)}` lists numbers one by one", cost, "keep the `range` itself")
             yield Inflation(call, message, (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),), None, (allocation_fact(module, call),))
+
+
+def _is_shuffled(module: Module, scope: Scope, call: cst.Call) -> bool:
+    """Whether the list is put into another order, which no range can be."""
+    statement = module.walk.statement_of(call)
+    name = names.dotted(statement.targets[0].target) if isinstance(statement, cst.Assign) and statement.value is call else ""
+    shuffles = (one for one in scope.calls if names.last_name(one.func) == "shuffle" and one.args)
+    return bool(name) and any(names.dotted(one.args[0].value) == name for one in shuffles)
 
 
 def _set_in(loop: cst.CSTNode, what: cst.BaseExpression, scope: Scope) -> bool:
