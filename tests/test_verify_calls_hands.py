@@ -118,7 +118,8 @@ def train(G, D, loader, opt_g, opt_d):
 @pytest.mark.parametrize(
     ("old", "new", "outcome"),
     [
-        pytest.param("D(fake)", "D(fake.detach())", Outcome.CONFIRMED, id="the generator has no part in it"),
+        pytest.param("G(torch.randn(4, 3))\n", "G(torch.randn(4, 3)).detach()\n", Outcome.CONFIRMED, id="the generator has no part in it"),
+        pytest.param("D(fake)", "D(fake.detach())", Outcome.INCONCLUSIVE, id="and its graph is kept for nothing"),
         pytest.param("opt_g.step()", "opt_d.step()", Outcome.REGRESSED, id="the generator is not trained"),
     ],
 )

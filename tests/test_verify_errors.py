@@ -142,7 +142,7 @@ def test_a_factory_on_prepared_data(project: Path, temporary: Path) -> None:
     (project / "data.py").write_text(LINES)
     (project / "prepare.py").write_text("with open('rows.csv', 'w') as file:\n    file.write('some,words,of,text,here\\n' * 60_000)\n")
     (project / "pyproject.toml").write_text('[tool.oomlint.verify]\nprepare = "python prepare.py"\nfactory = "data:Makers.make"\nrepeat = 1\n')
-    done = run(project, temporary, "--output-format", "json", "--no-cache", "--trust")
+    done = run(project, temporary, "--output-format", "json", "--no-cache", "--trust", "--select", "OOM110")
     (entry,) = json.loads(done.out)
     assert (done.status, done.err) == (0, "")
     assert (entry["code"], entry["verdict"]["fidelity"], entry["verdict"]["outcome"]) == ("OOM110", "your factory", "symptom shown")

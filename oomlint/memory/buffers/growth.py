@@ -111,9 +111,10 @@ class Buffers:
                     continue
                 if growth is None:
                     number = all(leaf.size is SampleSize.SCALAR for leaf in store.value.leaves())
-                    if store.kind in {"append", "extend"} and store.module is module and not store.via and not number:
+                    if store.kind in {"append", "extend"} and store.module is module and not store.via:
                         for loop in growing_loops(store, record)[-1:]:
-                            beside.setdefault(loop.node, {})[store.node] = store
+                            if not number or store.loops[-1] is not loop:  # one of a batch is none of a sample
+                                beside.setdefault(loop.node, {})[store.node] = store
                     continue
                 key = (growth.node, store.node if store.via else growth.node)
                 known = best.get(key)
