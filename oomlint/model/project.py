@@ -17,7 +17,7 @@ from oomlint.beside_code import EDITOR_FOLDER, SHELL_SUFFIXES, beside, launches
 from oomlint.discovery import discover
 from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
-from oomlint.model.names import written_as
+from oomlint.model.names import short, written_as
 from oomlint.model.readings import FOUND, AnswerMemory, Readings, finder, search_by
 from oomlint.model.step_limits import Steps
 from oomlint.model.words import WordIndex
@@ -137,6 +137,10 @@ class Module(Struct, eq=False, dict=True):
     def code(self, node: cst.CSTNode) -> str:
         """The text of a node."""
         return self.tree.code(node)
+
+    def function_of(self, call: cst.Call) -> str:
+        """How what a call runs is written, short enough for a message."""
+        return short(self.code(call.func))
 
 
 class Project:

@@ -115,7 +115,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         return None
     when = "resident as it is filled" if made in _LAZY else "all at once"
     count = size.words() if size.exact is not None or not large else f"at least {readable(size.least)} ({size.words()})"
-    function = names.short(module.code(call.func))
+    function = module.function_of(call)
     headline = f"`{function}` allocates {owner} before the first {'sample' if keeper is not None else 'step'}"
     message = Message(headline, f"it takes {count}, {when}{', with one row per sample' if each else ''}")
     if one_of_many:

@@ -104,7 +104,7 @@ def _of_lists(module: Module, project: Project) -> Iterator[FilledArray]:
             continue
         base = " ".join(module.code(window.value).split())
         repeats = f"overlapping parts are stored many times; {_until(keeper, call)}"
-        message = Message(f"`{names.short(module.code(call.func))}` makes one array of all windows of `{base}`", repeats, "cut each window in `__getitem__`")
+        message = Message(f"`{module.function_of(call)}` makes one array of all windows of `{base}`", repeats, "cut each window in `__getitem__`")
         beside = dict.fromkeys(module.place(other, "the same happens here") for other, _, _ in others)
         related = [module.place(window, "sliced here"), *(place for place in beside if place.row != module.place(call).row)]
         related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
@@ -167,7 +167,7 @@ def _is_row(target: cst.CSTNode | None) -> bool:
 def _filled(
     project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None
 ) -> FilledArray:
-    headline = f"`{names.short(module.code(call.func))}` allocates one array for all samples"
+    headline = f"`{module.function_of(call)}` allocates one array for all samples"
     message = Message(headline, f"a loop fills {size.words()} with {why}; {_until(keeper, call)}")
     related = [module.place(fill, "filled here")]
     if keeper is not None and not keeper.saver:

@@ -122,7 +122,7 @@ def _inflations(module: Module, project: Project) -> Iterator[Inflation]:
             yield from _divided(project, module, node, keeper, read)
         elif isinstance(node, cst.Call) and _reads_bytes(load) and not _narrowed(module, node):
             becomes = f"each number takes 8 bytes instead of 1, in {keeper.words}"
-            message = Message(f"`{names.short(module.code(node.func))}` makes `float64` of all data before the first sample", becomes, _LATER)
+            message = Message(f"`{module.function_of(node)}` makes `float64` of all data before the first sample", becomes, _LATER)
             yield Inflation(node, message, read, facts=held_facts(module, node, keeper))
     data = speaks_of_data(module)
     for scope in _once(module, project):

@@ -97,7 +97,7 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
         kept = [first.module.place(first.node, f"{first.words} keeps it")] if first.node is not node else []
         spots += [*(module.place(load.node, "read here") for load in loads[1:]), *beside, *put, *kept]
         facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
-        yield Join(node, names.short(module.code(node.func)), tuple(spots[:_MOST_RELATED]), facts, all(map(weighs_little, loads)))
+        yield Join(node, module.function_of(node), tuple(spots[:_MOST_RELATED]), facts, all(map(weighs_little, loads)))
     rows = [row for row in _rows(module, project) if row.node not in found]
     yield from rows
     yield from _gathered(module, project, {module.walk.scope_at(node) for node in (*found, *(row.node for row in rows))})
@@ -146,7 +146,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
             made_of = dict.fromkeys(place for call, _ in found for place in _origins(project, module, scope, call))
             spots = [*made_of, *(module.place(call, "the same happens here") for call, _ in others)]
             kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
-            yield Join(node, names.short(module.code(node.func)), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
+            yield Join(node, module.function_of(node), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
 
 
 def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Join]:
@@ -182,7 +182,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             where = f"`{keeper.saver}` writes all of it" if keeper.saver else f"{keeper.words} keeps it"
             kept_at = [keeper.module.place(keeper.node, where)] if keeper.node is not node else []
             spots = list(dict.fromkeys((*put[:1], *beside, *put[1:])))[: _MOST_RELATED - 1]
-            yield Join(node, names.short(module.code(node.func)), (*spots, *kept_at), (allocation_fact(module, node), *keeper_facts(keeper)))
+            yield Join(node, module.function_of(node), (*spots, *kept_at), (allocation_fact(module, node), *keeper_facts(keeper)))
 
 
 def _size_of_each(project: Project, held: Content, loops: list[cst.CSTNode | None]) -> Bytes | None:

@@ -211,7 +211,7 @@ class KeptCalls(KeptNames):
             few = going.part or going.some or last in MAKES
             going = replace(going if does is DataTransform.COPIES and few else going.doing(does, module, call), listed=False)
             if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
-                search.joined.append(going.kept_by(module, call, f"what `{names.short(module.code(call.func))}` makes", live=True))
+                search.joined.append(going.kept_by(module, call, f"what `{module.function_of(call)}` makes", live=True))
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
             going = going.doing(DataTransform.COPIES, module, call)
         return going

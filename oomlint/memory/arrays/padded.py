@@ -9,7 +9,7 @@ from oomlint.memory.arrays.loads import Load
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import arguments, names
+from oomlint.model import arguments
 from oomlint.model.values import Const, FunctionRef
 
 if TYPE_CHECKING:
@@ -57,5 +57,5 @@ def _padded(module: Module, project: Project, scope: Scope, call: cst.Call) -> I
             return
     keepers = tuple(k for k in kept.of(module, call) if k.owner is not None)
     if keepers:
-        words = f"`{names.short(module.code(call.func))}` pads every text to the longest one"
+        words = f"`{module.function_of(call)}` pads every text to the longest one"
         yield Load(module, scope, call, words, keepers, many=False)

@@ -226,6 +226,6 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
             fix = Fix(Safety.UNSAFE, "copy only if the dtype differs", (replace(module.tree, node.func.attr, "as_tensor"),))
     joins = names.last_name(node.func) not in {"tensor", "array"}  # with something else, into an array that is all of it again
     remedy = "allocate the result once, and fill it" if joins else "use `as_tensor` or `asarray`, which copy only if needed"
-    message = Message(f"`{names.short(module.code(node.func))}` copies all data", both, remedy)
+    message = Message(f"`{module.function_of(node)}` copies all data", both, remedy)
     facts = held_facts(module, node, keeper)
     return Inflation(node, message, spots, fix, facts, *((Severity.WARNING, None, axes_of(project, keeper).least) if joins else ()))

@@ -106,7 +106,7 @@ def rooms(module: Module, project: Project) -> Iterator[Split]:
             groups.setdefault(module.walk.scope_at(call), []).append((call, size))
     for (first, size), *others in groups.values():
         much = f"the results of the model take {size.words()} there, beside the model"
-        message = Message(f"`{names.short(module.code(first.func))}` allocates a row per sample on the device", much, "allocate it in host memory")
+        message = Message(f"`{module.function_of(first)}` allocates a row per sample on the device", much, "allocate it in host memory")
         related = tuple(module.place(one, "so does this") for one, _ in others[:_MOST_RELATED])
         yield Split(module, first, message, related, (allocation_fact(module, first, size),))
 
