@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -161,3 +162,27 @@ def test_a_budget_is_told_what_was_seen(tmp_path: Path, monkeypatch: pytest.Monk
     assert (forked.given, spawned.given) == (("start method fork",), ("start method spawn",))
     assert spawned.bytes > forked.bytes + 2 * 50 * MB
     assert "for what was seen: start method spawn" in trace_words.predicted(TraceReport(traced((MAIN, 0, 1, lambda _: 1)), predicted=spawned))
+
+
+def test_where_the_killer_has_ended_a_run_the_budget_says_what_would_have_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text(
+        "import numpy as np\nfrom torch.utils.data import DataLoader, Dataset\n\n\n"
+        "class Rows(Dataset):\n    def __init__(self):\n        self.rows = np.zeros((400_000, 500), np.float32)\n\n"
+        "    def __len__(self):\n        return len(self.rows)\n\n    def __getitem__(self, index):\n        return self.rows[index]\n\n\n"
+        "if __name__ == '__main__':\n"
+        "    for x in DataLoader(Rows(), batch_size=400, num_workers=6, multiprocessing_context='spawn'):\n        x.sum()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    arguments = Arguments(command=("python", "train.py"), isolated=True)
+    trace = traced((MAIN, 0, 3, lambda _: 900), (replace(WORKER, start_method="spawn"), 1, 2, lambda _: 900))
+    trace.group_limit = 5 * 10**9
+    unharmed = predicted(arguments, trace)
+    assert unharmed is not None
+    assert unharmed.advice == ()
+    trace.kills.append(Kill(2.2, "cgroup", 1, (1,), trace.samples[-1]))
+    killed = predicted(arguments, trace)
+    assert killed is not None
+    said = trace_words.advice(TraceReport(trace, predicted=killed))
+    most = re.search(r"It does not fit: .* Workers that fit: up to (\d) under spawn", said)
+    assert most is not None, said
+    assert 1 <= int(most[1]) < 6

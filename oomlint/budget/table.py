@@ -151,13 +151,26 @@ def _left_out(missing: Sequence[Name]) -> str:
 
 def verdict(budget: Budget, name: Named) -> Iterator[str]:
     """The limits, whether it fits, with how many workers, and what would say more."""
-    judged, peak = budget.verdict, budget.verdict.peak
-    given = budget.limits
+    judged, given = budget.verdict, budget.limits
     known = [(word, one.words) for word, one in (("memory", given.ram), ("/dev/shm", given.shm), ("device", given.vram)) if one is not None]  # noqa: S108
     if given.files is not None and (given.files.written or judged.by == "descriptors"):  # what this machine has is mostly far more
         known.append(("descriptors", f"{given.files.size:,} ({given.files.source})"))
     cores = f", {given.cores:g} cores" if given.cores else ""
     yield f"Limits: {', '.join(' '.join(one) for one in known)}{cores}."
+    yield from advice(budget)
+    most = max((count for count in budget.workers if count is not None), default=0)
+    if given.cores and most > given.cores:
+        yield f"More workers than cores: {most} for {given.cores:g}."
+    missing = judged.every_missing
+    if missing:
+        yield f"Left out: {_left_out(missing)}. `--set {_quoted(labels(missing)[0])}=...` fills one in."
+    for path in budget.offered[:_MOST_NAMES]:
+        yield f"The code reads {name(path)}, which is there: `--data {shlex.quote(name(path))}` takes the shape from its header."
+
+
+def advice(budget: Budget) -> Iterator[str]:
+    """Whether it fits, with how many workers, and which settings would fit."""
+    judged, peak = budget.verdict, budget.verdict.peak
     if judged.moment is None:
         sure, bound = ("As far as it is known, it fits", "at least") if not judged.complete else ("It fits", "at most")
         sure, open_end = ("What is known fits", "; what is left out may not") if judged.missing else (sure, "")
@@ -175,14 +188,6 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
         told = (f"{one.name}={one.most}{'' if one.places or one.given else ' (the code does not write that number)'}" for one in budget.settings)
         bound = "at most, " if not (judged.complete if judged.by == "device" else judged.host_complete) else ""
         yield f"What would fit, each alone: {bound}{'; '.join(told)}."
-    most = max((count for count in budget.workers if count is not None), default=0)
-    if given.cores and most > given.cores:
-        yield f"More workers than cores: {most} for {given.cores:g}."
-    missing = judged.every_missing
-    if missing:
-        yield f"Left out: {_left_out(missing)}. `--set {_quoted(labels(missing)[0])}=...` fills one in."
-    for path in budget.offered[:_MOST_NAMES]:
-        yield f"The code reads {name(path)}, which is there: `--data {shlex.quote(name(path))}` takes the shape from its header."
 
 
 def _fit(one: Fit, *, complete: bool) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from oomlint import amounts
+from oomlint.budget import table
 from oomlint.budget.mistakes import BudgetError
 from oomlint.cli import budget
 from oomlint.cli.budgeting import budgets
@@ -88,7 +89,8 @@ def predicted(arguments: Arguments, trace: Trace) -> Predicted | None:
     """
     method, workers, ranks = setup_seen(trace)
     asked = budget.Arguments(paths=(shlex.join(arguments.command),), isolated=arguments.isolated)
-    asked = replace(asked, start_method=budget.StartMethod(method) if method else None, ranks=str(ranks) if ranks else None)
+    limit = trace.group_limit if any(kill.by == "cgroup" for kill in trace.kills) else None  # whatever this process may have itself
+    asked = replace(asked, start_method=budget.StartMethod(method) if method else None, ranks=str(ranks) if ranks else None, ram=f"{limit}B" if limit else None)
     given = [f"start method {method}"] if method else []
     given += [f"{ranks} ranks"] if ranks else []
     try:
@@ -101,7 +103,8 @@ def predicted(arguments: Arguments, trace: Trace) -> Predicted | None:
     if len(found) != 1:
         return None
     told = found[0].verdict
-    return Predicted(told.peak.bytes, str(told.peak.moment), told.host_complete, tuple(given))
+    advice = tuple(table.advice(found[0])) if trace.kills else ()
+    return Predicted(told.peak.bytes, str(told.peak.moment), told.host_complete, tuple(given), advice)
 
 
 def _alone(arguments: Arguments) -> bool:

@@ -59,6 +59,8 @@ def _memory(report: TraceReport) -> Iterator[str]:
     )
     if report.predicted is not None:
         yield f'<p id="predicted" data-bytes="{report.predicted.bytes}">{page.prose(trace_words.predicted(report))}.</p>\n'
+        if report.predicted.advice:
+            yield f'<p id="advice">{page.prose(trace_words.advice(report))}</p>\n'
     times = [sample.at for sample in trace.samples]
     yield trace_svg.layers(times, _layers(trace), "bytes", spots, trace.group_limit) + "\n"
     what = "epochs" if trace.of_kind(MarkKind.EPOCH) else "passes over loaders, told from the workers that start"

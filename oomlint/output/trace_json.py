@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import asdict
+
 from oomlint.output import json_array, trace_words
 from oomlint.output.json_schema import array_of, object_of
 from oomlint.output.json_schema import schema as findings_schema
@@ -45,7 +47,7 @@ def entry(report: TraceReport, view: View) -> dict[str, Any]:
             "share_of_a_core": round(pace.share, 5),
         },
         "peak": {**_sample(trace.peak), "total": trace.peak.total} if trace.peak else None,
-        "predicted": {"bytes": told.bytes, "moment": told.moment, "complete": told.complete, "given": list(told.given)} if told else None,
+        "predicted": asdict(told) if told else None,
         "limit": {"cgroup": trace.group_limit, "cgroup_peak": trace.group_peak, "machine": trace.machine},
         "device": trace.device or None,
         "processes": [
@@ -179,8 +181,9 @@ def schema() -> dict[str, Any]:
         "readings": object_of({"count": _WHOLE, "full": _WHOLE, **dict.fromkeys(("asked", "mean", "longest", "cost", "share_of_a_core"), _NUMBER)}),
         "peak": _or_null(object_of({**sample, "total": _WHOLE})),
         "predicted": {
-            **_or_null(object_of({"bytes": _WHOLE, "moment": _TEXT, "complete": {"type": "boolean"}, "given": _TEXTS})),
-            "description": "what `oomlint budget` says of the command: its peak; `complete` where nothing is left out, `given` what was seen and told to it",
+            **_or_null(object_of({"bytes": _WHOLE, "moment": _TEXT, "complete": {"type": "boolean"}, "given": _TEXTS, "advice": _TEXTS})),
+            "description": "what `oomlint budget` says of the command: its peak; `complete` where nothing is left out, `given` what was seen and told to it, "
+            "`advice` whether it fits and what would, where the OOM killer has ended something",
         },
         "limit": object_of(dict.fromkeys(("cgroup", "cgroup_peak", "machine"), _or_null(_WHOLE))),
         "device": _or_null(_TEXT),

@@ -36,6 +36,8 @@ def lines(report: TraceReport, view: View, *, plain: bool = False) -> Iterator[L
         yield from _memory(trace, trace.peak, plain=plain)
         if report.predicted is not None:
             yield ((f"  {trace_words.predicted(report)}", ""),)
+            if report.predicted.advice:
+                yield ((f"  {trace_words.advice(report)}", ""),)
         yield (("", ""),)
         yield (("growth", "bold"),)
         told = [growth for growth in report.growths if growth.trend.shape is not Shape.SHORT] or report.growths[:1]

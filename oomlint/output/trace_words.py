@@ -150,6 +150,13 @@ def predicted(report: TraceReport) -> str:
     return f"`oomlint budget` predicts {size(told.bytes)}{'' if told.complete else ' at least'}, at the moment `{told.moment}`{given}"
 
 
+def advice(report: TraceReport) -> str:
+    """What would have fitted, where the OOM killer has ended something; else empty."""
+    told = report.predicted
+    where = "with the cgroup's limit" if report.trace.group_limit else "on this machine"
+    return f"{where} it says: {' '.join(told.advice)}" if told is not None and told.advice else ""
+
+
 def deaths(trace: Trace) -> Iterator[str]:
     """Who was killed, by whom as far as that is known, and what all held just before: nothing else that is said matters more."""
     yield from (_kill(trace, kill) for kill in trace.kills)

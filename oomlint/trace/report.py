@@ -22,6 +22,7 @@ class Predicted(Struct, frozen=True):
     moment: str
     complete: bool  # whether nothing is left out
     given: tuple[str, ...] = ()  # what it was told, as it was seen
+    advice: tuple[str, ...] = ()  # whether it fits and what would, where the OOM killer has ended something
 
 
 class TraceReport(Struct, frozen=True):
