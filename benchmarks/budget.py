@@ -91,7 +91,9 @@ class Moment(NamedTuple):
 def watched(command: str, folder: Path, *, empty: bool) -> list[Moment]:
     """Run a command under ``oomlint trace``."""
     report = folder / "report.json"
-    words = [sys.executable, "-m", "oomlint", "trace", "--quiet", "--interval", "0.05", "--output-format", "json", "--output-file", str(report), "--"]
+    # What workers copy is seen by full readings alone, and they live for seconds: half a core may go into reading.
+    closely = ["--quiet", "--interval", "0.05", "--overhead", "50%"]
+    words = [sys.executable, "-m", "oomlint", "trace", *closely, "--output-format", "json", "--output-file", str(report), "--"]
     program = command.split() + ["--empty"] * empty
     program = [sys.executable, "-W", "ignore", *(["-m", "torch.distributed.run", *program[1:]] if program[0] == "torchrun" else program[1:])]
     done = subprocess.run([*APART, *words, *program], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)

@@ -365,6 +365,9 @@ def test_a_kill_in_a_real_cgroup_is_told(tmp_path: Path) -> None:
         (["--interval", "soon", "--", "true"], 2, "--interval: 'soon' is not a time"),
         (["--interval", "0", "--", "true"], 2, "--interval: '0' is not a time"),
         (["--interval", "2h", "--", "true"], 2, "--interval: '2h' is not between 10ms and 1h"),
+        (["--overhead", "much", "--", "true"], 2, "--overhead: 'much' is not a number of percent such as '10%'"),
+        (["--overhead", "0", "--", "true"], 2, "--overhead: '0' is not between 0.1% and 100%"),
+        (["--overhead", "nan", "--", "true"], 2, "--overhead: 'nan' is not between 0.1% and 100%"),
         ([], 2, "there is no command"),
         (["--", ""], 2, "there is no command"),
         (["--html", "-", "--", "true"], 2, "--html: the page goes to a file"),
@@ -491,6 +494,17 @@ def found_in(code: str) -> tuple[Finding, ...]:
     folder = ROOT / "fixtures" / "rules" / code
     paths = [str(path) for path in sorted(folder.glob("bad*.py"))[:4]] or [str(folder)]
     return engine.run(paths, Settings(), folder, engine.RunOptions(cache=False, processes=1, causes=False)).findings
+
+
+def test_who_allows_more_of_a_core_gets_closer_readings(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(START + "held = pages(400_000_000)\nwait(1.5)")
+    full = {}
+    for most in ("2%", "100 %"):
+        line = command("--interval", "0.05", "--overhead", most, "--output-format", "json", "--isolated", "--", sys.executable, "train.py")
+        done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=120)
+        readings = json.loads(done.stdout)["readings"]
+        full[most] = readings["full"] / readings["count"]
+    assert full["2%"] < 0.5 < full["100 %"], full
 
 
 def test_what_a_budget_predicts_stands_beside_what_was_seen(tmp_path: Path) -> None:

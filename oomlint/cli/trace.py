@@ -32,6 +32,7 @@ class Arguments:
     command: tuple[str, ...] = rest("The command, with its own options; `--` before it where it begins with `-`.", "COMMAND...")
 
     interval: str | None = text("The time between two readings, such as `0.2` or `500ms`; `0.2` by default, more where reading takes long.", _RUN, "TIME")
+    overhead: str | None = text("How much of one core reading may take, such as `10%`; `2%` by default.", _RUN, "PERCENT")
     deep: bool = flag("Have tracemalloc watch which lines take the memory that grows. It makes Python slower.", _RUN)
     follow: bool = flag("Watch what the command leaves running, too, until it ends or Ctrl-C is pressed.", _RUN)
 

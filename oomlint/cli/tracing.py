@@ -29,6 +29,7 @@ from oomlint.output.view import View
 from oomlint.trace import deepening, running
 from oomlint.trace.judging import setup_seen
 from oomlint.trace.report import Predicted, TraceReport, report
+from oomlint.trace.timeline import OVERHEAD, Pace
 from oomlint.verify.process_tree import NotHere
 
 if TYPE_CHECKING:
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 
 _INTERVAL: Final = 0.2  # seconds
 _SHORTEST, _LONGEST = 0.01, 3600.0
+_LEAST_SHARE: Final = 0.001  # of one core
 
 
 def trace(arguments: Arguments) -> int:
     """Run, report, and return the command's exit status. Raises ConfigError."""
     view = View(current_folder())
-    interval = _interval(arguments.interval)
+    pace = Pace(_interval(arguments.interval), _overhead(arguments.overhead))
     if not arguments.command or not arguments.command[0].strip():
         raise ConfigError("there is no command: `oomlint trace -- python train.py`")
     if arguments.html == STANDARD:
@@ -50,7 +52,7 @@ def trace(arguments: Arguments) -> int:
     for option, path in (("--html", arguments.html), ("--output-file", arguments.output_file)):
         refuse_unwritable(option, path, (), Settings(), view.folder, force_exclude=False)
     try:
-        found = _watched(arguments, interval)
+        found = _watched(arguments, pace)
     except running.StartError as error:
         say(f"error: {error}")
         return error.status
@@ -72,12 +74,24 @@ def _interval(text: str | None) -> float:
     return seconds
 
 
-def _watched(arguments: Arguments, interval: float) -> TraceReport:
+def _overhead(text: str | None) -> float:
+    if text is None:
+        return OVERHEAD
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise ConfigError(f"--overhead: {text!r} is not a number of percent such as '10%'") from None
+    if not _LEAST_SHARE <= share <= 1:
+        raise ConfigError(f"--overhead: {text!r} is not between 0.1% and 100%")
+    return share
+
+
+def _watched(arguments: Arguments, pace: Pace) -> TraceReport:
     live = Live(sys.stderr) if sys.stderr.isatty() and not arguments.quiet else None
     with tempfile.TemporaryDirectory(prefix="oomlint-trace-") if arguments.deep else nullcontext("") as folder:
         extra = deepening.variables(folder) if arguments.deep else None
         with closing(live) if live else nullcontext():
-            known = running.run(arguments.command, interval, live or (lambda _: None), follow=arguments.follow, extra=extra, aside=_alone(arguments))
+            known = running.run(arguments.command, pace, live or (lambda _: None), follow=arguments.follow, extra=extra, aside=_alone(arguments))
         lines = deepening.read(folder, known) if arguments.deep else ()
         return msgspec.structs.replace(report(known, lines, deep=arguments.deep, isolated=arguments.isolated), predicted=predicted(arguments, known))
 

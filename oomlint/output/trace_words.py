@@ -11,7 +11,6 @@ from oomlint.output.verdicts_numbers import amount
 from oomlint.output.view import one_line
 from oomlint.trace.growth import Shape
 from oomlint.trace.judging import JudgedSubject, gaps, in_files, overlooked, sends
-from oomlint.trace.running import SHARE
 from oomlint.trace.timeline import MarkKind, ProcessRole
 
 if TYPE_CHECKING:
@@ -182,11 +181,11 @@ def notes(report: TraceReport) -> Iterator[str]:
         yield f"the file system of shared memory got fuller by {size(in_files(trace))}, by batches on their way or by other programs"
     if trace.samples:
         yield f"what lasts less than {max(trace.pace.asked, gaps(trace)):.2f} s may be missed"
-    if trace.pace.mean > 2 * trace.pace.asked and trace.pace.share > SHARE / 2:
-        yield f"readings were further apart than {trace.pace.asked:g} s, so that they take no more than {100 * SHARE:.0f} % of one core"
+    if trace.pace.mean > 2 * trace.pace.asked and trace.pace.share > trace.pace.most / 2:
+        yield f"readings were further apart than {trace.pace.asked:g} s, so that they take no more than {100 * trace.pace.most:g} % of one core"
     if trace.pace.readings > 2 * trace.pace.full:
         said = "what processes take is seen at each reading, what they copy of each other at those with proportional shares"
-        yield f"{said}, at most {gaps(trace, full=True):.1f} s apart, so that reading takes no more than {100 * SHARE:.0f} % of one core"
+        yield f"{said}, at most {gaps(trace, full=True):.1f} s apart, so that reading takes no more than {100 * trace.pace.most:g} % of one core"
     if trace.ending is not None and trace.ending.left:
         left = ", ".join(f"{trace.name(index)} (pid {trace.processes[index].pid})" for index in trace.ending.left[:_SHOWN])
         yield f"the command has ended and left {count(len(trace.ending.left), 'process', 'processes')} running: {left}; `--follow` watches until they end, too"

@@ -22,7 +22,6 @@ from oomlint.verify import signals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-SHARE: Final = 0.02  # of one core that reading may take
 GRACE: Final = 1.0  # seconds that the rest of the tree has to end after the command
 _RECENT: Final = 8  # readings whose cost counts
 _KERNEL: Final = 0x80  # `si_code` of a signal that the terminal has sent to all of its foreground group
@@ -42,7 +41,7 @@ class StartError(Exception):
 
 def run(
     command: Sequence[str],
-    interval: float,
+    pace: Pace,
     tell: Callable[[Trace], None] = lambda _: None,
     *,
     follow: bool = False,
@@ -56,7 +55,7 @@ def run(
     Raises StartError, and NotHere where the system tells nothing of processes.
     """
     source = system()
-    trace = Trace(tuple(command), os.getcwd(), measure=source.measure, machine=cgroups.machine_memory(), pace=Pace(interval))
+    trace = Trace(tuple(command), os.getcwd(), measure=source.measure, machine=cgroups.machine_memory(), pace=pace)
     signals.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="oomlint-trace-") as folder, _signals() as arrived:
         path = os.path.join(folder, "marks")
@@ -146,7 +145,7 @@ class _Watch:
         pace = self._trace.pace
         at = time.monotonic() - self._start
         before = time.thread_time()
-        sample = self._reader.read(at, light=pace.cost + self._full > SHARE * at and pace.full > 0)
+        sample = self._reader.read(at, light=pace.cost + self._full > pace.most * at and pace.full > 0)
         self._marks.read()
         if sample.processes:
             self._trace.add(sample)
@@ -162,7 +161,7 @@ class _Watch:
     def _pause(self) -> float:
         """Seconds until the next reading: those asked for, or more where light ones alone would take half of the share."""
         light = sum(self._costs) / len(self._costs) if self._costs else 0.0
-        return max(self._trace.pace.asked, light / (SHARE / 2))
+        return max(self._trace.pace.asked, light / (self._trace.pace.most / 2))
 
     def _wait(self, arrived: _Arrived, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Points = tuple[tuple[float, float], ...]  # seconds since the start, and a value
 MOST_SAMPLES: Final = 4000  # a trace of days must not be what fills the memory
+OVERHEAD: Final = 0.02  # of one core that readings may take, where nobody says more
 _LAST: Final = 64  # samples that are kept as they are: the last picture before an end
 
 
@@ -131,6 +132,7 @@ class Pace(Struct):
     """How often it was read, and what that took."""
 
     asked: float  # seconds between two readings
+    most: float = OVERHEAD  # of one core that readings may take
     readings: int = 0
     full: int = 0  # of them: with proportional shares
     longest: float = 0.0  # seconds between two readings
