@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oomlint.model.questions import MOST, trim
 from oomlint.model.tensor_state import SOME_LOADER, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind, join
-from oomlint.model.values import FREE, External, meet
+from oomlint.model.values import FREE, Alternative, Const, External, Unknown, meet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,3 +130,20 @@ def test_what_two_ways_agree_on_is_known_and_nothing_else() -> None:
     one, other = (TensorState(ValueKind.OBJECT, value=External(name)) for name in ("library.One", "library.Other"))
     assert join(one, one).value == External("library.One")
     assert join(one, other).value is None
+
+
+def test_too_many_ways_lose_conditions_and_no_value() -> None:
+    """A guard such as ``n > 0`` has to hold where there are many ways to ``n``: what tells the ways on which it is true from the others stays."""
+    option = ("option", "--workers")
+    ways = [Alternative(Const(value=True), (), frozenset({(option, "given"), (("test", one % 9), True), (("branch", one), one)})) for one in range(200)]
+    zero = Alternative(Const(value=False), (), frozenset({(option, "zero")}))
+    for found in (trim([*ways, zero]), trim([zero, *reversed(ways)])):
+        assert len(found) <= MOST
+        assert {alt.const for alt in found} == {True, False}
+        assert all(meet(alt.picks, zero.picks) is None for alt in found if alt.const is True)
+
+
+def test_more_values_than_are_kept_leave_the_rest_unknown() -> None:
+    found = trim(Alternative(Const(number)) for number in range(2 * MOST))
+    assert len(found) <= MOST
+    assert isinstance(found[-1].value, Unknown)

@@ -22,7 +22,9 @@ from oomlint.model.readings import AnswerMemory
 from oomlint.model.results import Results
 from oomlint.model.values import (
     FREE,
+    Alternative,
     Alternatives,
+    Const,
     Display,
     Frame,
     Picks,
@@ -116,7 +118,7 @@ class Evaluator(Expressions, Results, Fitting, Access, Displays, Definitions, Lo
                 if merged is not None:
                     out.append((guess, merged, alt.doubt))
         if len(out) > MOST:
-            out = _widened(out)
+            out = [(one.const is True, one.picks, one.doubt) for one in trim(Alternative(Const(verdict), (), picks, doubt) for verdict, picks, doubt in out)]
         self._verdicts[node, frame] = (values, out)
         return out
 

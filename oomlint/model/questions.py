@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from oomlint.model.calls import Calls
 from oomlint.model.options import OptionSource
 from oomlint.model.readings import AnswerMemory
@@ -280,14 +282,43 @@ def trim(found: Iterable[Alternative]) -> Alternatives:
     found = list(found)
     if len(found) <= 1:
         return found
+    out = _once(found)
+    if len(out) > MOST:
+        out = _widened(out, MOST)
+    if len(out) > MOST:
+        kept, rest = out[: MOST // 2], out[MOST // 2 :]
+        out = [*kept, *_widened(_once(Alternative(UNKNOWN, (), alt.picks, alt.doubt, alt.reach) for alt in rest), MOST - len(kept))]
+    return out
+
+
+def _once(found: Iterable[Alternative]) -> Alternatives:
+    """Each value once for each set of conditions, by the way with the fewest assumptions."""
     seen: dict[tuple[Value, Picks], Alternative] = {}
     for alt in found:
         key = (alt.value, alt.picks)
         known = seen.get(key)
         if known is None or (alt.doubt, alt.reach) < (known.doubt, known.reach):
             seen[key] = alt
-    out = list(seen.values())
-    if len(out) > MOST:
-        out = out[: MOST - 1]
-        out.append(Alternative(UNKNOWN))
-    return out
+    return list(seen.values())
+
+
+def _widened(found: Alternatives, most: int) -> Alternatives:
+    """The same values under fewer conditions, so that there are not too many.
+
+    What tells constants apart from the rest, such as the option that they come from, goes last: `n > 0` is never met by the way on which `n` is 0. Of the
+    others, what has the most outcomes goes first. What is alike in that goes together, so that no order decides.
+    """
+    outcomes: dict[object, dict[object, set[object]]] = {}
+    for alt in found:
+        for key, pick in alt.picks:
+            outcomes.setdefault(key, {}).setdefault(pick, set()).add(alt.value if isinstance(alt.value, Const) else None)
+    ranks: dict[tuple[bool, bool, int], set[object]] = {}
+    for key, picks in outcomes.items():
+        telling = len({frozenset(constants) for constants in picks.values()}) > 1
+        decides = telling and any(len(constants) == 1 for constants in picks.values())
+        ranks.setdefault((telling, decides, -len(picks)), set()).add(key)
+    for rank in sorted(ranks):
+        found = _once(replace(alt, picks=frozenset(pick for pick in alt.picks if pick[0] not in ranks[rank])) for alt in found)
+        if len(found) <= most:
+            break
+    return found

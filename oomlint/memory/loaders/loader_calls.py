@@ -33,6 +33,7 @@ from oomlint.model.values import (
     truth_of,
 )
 from oomlint.scout.telling_names import is_worker_word
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -330,11 +331,43 @@ class Loaders:
                         hits.append((worker, given))
                     elif not (worker.reach or given.reach):
                         definite = False
-            if hits:
+            if hits and not self._is_guarded(loader, argument, use.frame, harmful):
                 worker, given = min(hits, key=lambda hit: (hit[0].reach or hit[1].reach, assumptions(*hit)))
                 ways = tuple(dict.fromkeys(hit[0] for hit in hits))
                 found.append(Conflict(loader, use.frame, argument, worker, given, definite=definite, ways=ways))
         return found
+
+    def _is_guarded(self, loader: Loader, argument: str, frame: Frame, harmful: Callable[[Value], bool]) -> bool:
+        """Whether an argument that is written with the number of workers, such as ``True if n > 0 else False``, does no harm where that is 0.
+
+        The conditions of the ways say so mostly, but a way that nobody can see to has none.
+        """
+        given, workers = loader.explicit(argument), loader.explicit("num_workers")
+        if given is None or workers is None:
+            return False
+        without = _with_zero(given.value, workers.value)
+        return without is not given.value and not any(harmful(alt.value) for alt in self.evaluator.values(without, frame))
+
+
+def _with_zero(node: cst.BaseExpression, count: cst.BaseExpression) -> cst.BaseExpression:
+    """A condition with 0 in place of a number; what else it is made of stays the same, so that it is known where that stands."""
+    if node.deep_equals(count):
+        return cst.Integer("0")
+    if not any(isinstance(part, cst.BaseExpression) and part.deep_equals(count) for part in descend(node)):
+        return node
+    match node:
+        case cst.IfExp(test=test, body=body, orelse=orelse):
+            return node.with_changes(test=_with_zero(test, count), body=_with_zero(body, count), orelse=_with_zero(orelse, count))
+        case cst.BooleanOperation(left=left, right=right):
+            return node.with_changes(left=_with_zero(left, count), right=_with_zero(right, count))
+        case cst.UnaryOperation(expression=expression):
+            return node.with_changes(expression=_with_zero(expression, count))
+        case cst.Comparison(left=left, comparisons=comparisons):
+            others = [target.with_changes(comparator=_with_zero(target.comparator, count)) for target in comparisons]
+            return node.with_changes(left=_with_zero(left, count), comparisons=others)
+        case cst.Call(args=[cst.Arg(value=value, star="", keyword=None) as arg]):  # `bool(n)`
+            return node.with_changes(args=[arg.with_changes(value=_with_zero(value, count))])
+    return node
 
 
 def is_zero(value: Value) -> bool:
