@@ -72,12 +72,12 @@ class FlowLoops(FlowBindings):
             node = node.args[0].value
         if isinstance(node, cst.List | cst.Tuple):
             return len(node.elements) <= FEW
-        if not isinstance(node, cst.Name):
+        if not isinstance(node, cst.Name | cst.Attribute | cst.Subscript):
             return False
-        held = state.env.get(self.act.path(node.value))
+        held = state.env.get(self.act.path(node.value)) if isinstance(node, cst.Name) else None
         if held is not None:
             return held.kind is ValueKind.PACK and held.exact and len(held.items) <= FEW
-        # A default tells, too, where nobody knows of a caller.
+        # A default tells, too, where nobody knows of a caller, and what a settings file may say instead is as long as that.
         known = [alt.value for alt in self.evaluator.values(node, self.act.frame) if not isinstance(alt.value, Unknown)]
         displays = [value.node if isinstance(value, Display) else None for value in known]
         return bool(displays) and all(isinstance(one, cst.List | cst.Tuple) and 0 < len(one.elements) <= FEW for one in displays)
