@@ -10,7 +10,7 @@ from msgspec import Struct
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import Questions
-from oomlint.model.values import Bound, ClassRef, Display, External, Frame, Instance
+from oomlint.model.values import FREE, Bound, ClassRef, Display, External, Frame, FunctionRef, Instance
 from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
@@ -41,6 +41,16 @@ class Fitting(Questions):
             return found
         bound = Bound(tuple(call.args), frame, call)
         return [alt for alt in found if not isinstance(alt.value, ClassRef) or self._takes(alt.value, self._given(bound, alt.picks))]
+
+    def fits(self, call: cst.Call, value: ClassRef | FunctionRef, frame: Frame) -> bool:
+        """Whether a function or a class of the project can take what a call gives; yes where nobody knows."""
+        given = self._given(Bound(tuple(call.args), frame, call), FREE)
+        if isinstance(value, ClassRef):
+            return self._takes(value, given)
+        node = value.scope.node
+        if not isinstance(node, cst.FunctionDef) or node.decorators or names.is_method(value.scope):
+            return True
+        return self._fits(Frame(value.module, value.scope), given, 0)
 
     def _given(self, bound: Bound, picks: Picks) -> _Words:
         place, words, whole = 0, set[str](), True
@@ -97,7 +107,7 @@ class Fitting(Questions):
         if not isinstance(node, cst.FunctionDef) or depth > _DEEPEST:
             return True
         params = node.params
-        ordered = [*params.posonly_params, *params.params][1:]
+        ordered = [*params.posonly_params, *params.params][names.is_method(init.scope) :]
         if given.place > len(ordered) and not isinstance(params.star_arg, cst.Param):
             return False
         filled = {param.name.value for param in ordered[: given.place]}

@@ -403,10 +403,9 @@ class Project:
                 return True
             for source, level in index.stars:
                 found = self.locate(here, source, level)
-                if found is None and not level:
-                    return True  # a library's
-                if found is not None:
-                    waiting.append(found)
+                if found is None:
+                    return True  # a library's, or a file that is made, or kept, elsewhere
+                waiting.append(found)
         return False
 
     def may_import(self, path: str, wanted: str) -> bool:

@@ -15,6 +15,7 @@ from oomlint.model.options import OptionSource
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.settings_files import SettingsReader
 from oomlint.model.sources import Sources
+from oomlint.model.stops import Stops
 from oomlint.model.values import FREE, Absent, Alternative, Const, External, ExternalCall, Frame, ProvenanceStep, SourceExpression, Unknown
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Questions(ABC):
         self.options = OptionSource(project, self)
         self.settings = SettingsReader(project, self)
         self.sources = Sources(project, self)
+        self.stops = Stops(project, self)
 
     def module_frame(self, module: Module) -> Frame:
         """The frame of a module's own code."""
@@ -113,6 +115,10 @@ class Questions(ABC):
     @abstractmethod
     def callees(self, call: cst.Call, frame: Frame) -> Alternatives:
         """What a call may call; of several, no class that cannot be made with its arguments."""
+
+    @abstractmethod
+    def fits(self, call: cst.Call, value: ClassRef | FunctionRef, frame: Frame) -> bool:
+        """Whether a function or a class of the project can take what a call gives; yes where nobody knows."""
 
     # -- access and displays -------------------------------------------------------------------------------------------
 

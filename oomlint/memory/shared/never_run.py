@@ -1,0 +1,61 @@
+"""Findings on code that control never comes to, or that is run once where it would have to be run again: nothing is paid there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.beside_code import beside
+from oomlint.finding import AllocationFact, DatasetFact, LoaderFact, LoopFact, ReadFact, StoreFact, is_inside
+from oomlint.memory.loaders.loader_calls import evaluator_of
+
+if TYPE_CHECKING:
+    from oomlint.finding import Finding, Place
+    from oomlint.model.project import Module, Project
+
+
+def is_never_run(finding: Finding, project: Project) -> bool:
+    """Whether control never comes to what a finding is about, or to no second round of the loop that makes it grow."""
+    if _is_never(finding.place, project):
+        return True
+    for noun in (LoaderFact, ReadFact, StoreFact, AllocationFact):
+        places = [fact.place for fact in finding.facts if isinstance(fact, noun)]
+        if places and all(_is_never(place, project) for place in places):
+            return True
+    classes = finding.of_noun(DatasetFact)
+    if classes and all(_is_broken(one.place, project) for one in classes):
+        return True
+    loop = next(iter(finding.of_noun(LoopFact)), None)
+    if loop is None:
+        return False
+    inside = [run for run in loop.runs if is_inside(run, loop.place)]
+    if inside and all(_is_never(run, project) for run in inside):
+        return True
+    grows = inside or ([finding.place] if is_inside(finding.place, loop.place) else [])
+    return bool(grows) and all(_is_once(loop.place, place, project) for place in grows)
+
+
+def _is_never(place: Place, project: Project) -> bool:
+    found = _at(place, project)
+    return found is not None and evaluator_of(project).stops.never(*found)
+
+
+def _is_broken(cls: Place, project: Project) -> bool:
+    """Whether no object of a class can be made, or none gives anything when it is indexed."""
+    found = _at(cls, project)
+    return found is not None and isinstance(found[1], cst.ClassDef) and evaluator_of(project).stops.broken(*found)
+
+
+def _is_once(loop: Place, place: Place, project: Project) -> bool:
+    around, inner = _at(loop, project), _at(place, project)
+    if around is None or inner is None or around[0] is not inner[0]:
+        return False
+    return evaluator_of(project).stops.once(inner[0], around[1], inner[1])
+
+
+def _at(place: Place, project: Project) -> tuple[Module, cst.CSTNode] | None:
+    """The innermost statement at a place, and its file."""
+    module = project.find(place.path) if beside(place.path) is None else None
+    node = evaluator_of(project).stops.at(module, place) if module is not None else None
+    return (module, node) if module is not None and node is not None else None

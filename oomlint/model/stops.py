@@ -1,0 +1,418 @@
+"""Where control never comes: behind what always raises or leaves, and in functions that no call can run.
+
+What raises is a ``raise``, an exit, a name that nothing binds, an import of what a file of the project does not have, a call that does not fit the function
+that it is of, and the call of a function that does one of these itself. One answer for all rules.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.readings import FOUND, AnswerMemory, finder
+from oomlint.model.unbound import Unbound
+from oomlint.model.values import ClassRef, FunctionRef, Instance
+from oomlint.syntax.nodes import block_of, children_of, descend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from oomlint.finding import Place
+    from oomlint.model.project import Module, Project
+    from oomlint.model.questions import Questions
+    from oomlint.syntax.scopes import Scope
+
+_EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
+_SWALLOWS: Final = frozenset({"suppress", "raises", "warns", "assertRaises", "assertRaisesRegex", "assertWarns", "ExitStack", "AsyncExitStack", "subTest"})
+_BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
+_DEEPEST: Final = 24  # statements and functions, one in another
+# What calls a function by its name, or runs cells one by one.
+_BY_TEXT: Final = re.compile(r"\b(?:globals|locals|getattr|eval|Fire|sys\.modules|__dict__|ScriptModule)\b")
+_CELLS: Final = re.compile(r"^# ?%%|^# In\[|get_ipython", re.MULTILINE)
+
+
+_Key = TypeVar("_Key")
+_Answer = TypeVar("_Answer")
+
+
+class Way(Flag):
+    """How control may leave a statement."""
+
+    NOWHERE = 0
+    ON = auto()  # to the next one
+    RETURN = auto()
+    BREAK = auto()
+    CONTINUE = auto()
+    RAISE = auto()
+
+
+class Stops:
+    """Answers for the project's code; one for a run, which remembers."""
+
+    def __init__(self, project: Project, evaluator: Questions) -> None:
+        self.project = project
+        self.evaluator = evaluator
+        self._names: dict[Module, Unbound] = {}
+        self._ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
+        self._raising: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
+        self._never: AnswerMemory[object, bool] = AnswerMemory(project.readings)
+        self._asking: list[object] = []  # questions that are being answered
+        self._circles = 0  # answers that were given in the middle of the same question, or too deep: what rests on one is not kept
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def never(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether control never comes to a node."""
+        walk = module.walk
+        here = node
+        if walk.statement_of(node) is not node and self._raises_itself(module, walk.statement_of(node)):
+            return True
+        while True:
+            holder = walk.parents.get(here)
+            if holder is None:
+                return False
+            if isinstance(holder, _BLOCKS) and not (isinstance(holder, cst.Module) and self._in_cells(module)):
+                statements, places = walk.block(holder)
+                number = places.get(here, 0)
+                if any(Way.ON not in self.ways(module, statement) for statement in statements[:number]):
+                    return True
+            if isinstance(holder, cst.FunctionDef) and here is holder.body and self._is_never_run(module, walk.scope_of[holder]):
+                return True
+            here = holder
+
+    def once(self, module: Module, loop: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether a loop has no other round after one in which control has come to a node in its body, because what is behind it always raises."""
+        if not isinstance(loop, cst.For | cst.While):
+            return False
+        here, walk = node, module.walk
+        while here is not loop:
+            holder = walk.parents.get(here)
+            if holder is None:
+                return False
+            if isinstance(holder, _BLOCKS):
+                statements, places = walk.block(holder)
+                behind = statements[places.get(here, 0) + 1 :]
+                if behind and (ways := self._block(module, behind)) & Way.RAISE and not ways & (Way.ON | Way.CONTINUE):
+                    return True
+            here = holder
+        return False
+
+    def broken(self, module: Module, cls: cst.CSTNode) -> bool:
+        """Whether no object of a class can be made, or none gives anything when it is indexed."""
+        methods = (module.walk.scope_of[cls].child(name) for name in ("__init__", "__getitem__"))
+        return any(method is not None and self.raises(module, method) for method in methods)
+
+    def at(self, module: Module, place: Place) -> cst.CSTNode | None:
+        """The innermost statement at a place."""
+        found: cst.CSTNode | None = None
+        below: Iterable[cst.CSTNode] = module.walk.block(module.tree.module)[0]
+        while True:
+            inner = next((one for one in below if _covers(module, one, place)), None)
+            if inner is None:
+                return found
+            found = inner
+            below = [one for block in _blocks_of(inner) for one in module.walk.block(block)[0]]
+
+    # -- statements ------------------------------------------------------------------------------------------------------
+
+    def ways(self, module: Module, node: cst.CSTNode) -> Way:
+        """How control may leave a statement, as far as that is written in it: that anything may raise is left out."""
+        kind = node.__class__
+        if kind is cst.Return:
+            return Way.RAISE if self._raises_itself(module, node) else Way.RETURN
+        if kind is cst.Break:
+            return Way.BREAK
+        if kind is cst.Continue:
+            return Way.CONTINUE
+        if kind is cst.Raise:
+            return Way.RAISE
+        return self._answer(self._ways, node, lambda: self._judge(module, node), Way.ON)
+
+    def _answer(self, memory: AnswerMemory[_Key, _Answer], key: _Key, find: Callable[[], _Answer], unknown: _Answer) -> _Answer:
+        known = memory.get(key)
+        if known is not None:
+            return known
+        if key in self._asking or len(self._asking) > _DEEPEST:
+            memory.give_up()
+            self._circles += 1
+            return unknown
+        circles = self._circles
+        self._asking.append(key)
+        try:
+            found = find()
+        finally:
+            self._asking.pop()
+        if circles == self._circles or not self._asking:
+            memory[key] = found
+        return found
+
+    def _judge(self, module: Module, node: cst.CSTNode) -> Way:
+        if self._raises_itself(module, node):
+            return Way.RAISE
+        if isinstance(node, cst.If):
+            ways = self._suite(module, node.body)
+            rest = node.orelse
+            if rest is None:
+                return ways | Way.ON
+            return ways | (self._suite(module, rest.body) if isinstance(rest, cst.Else) else self.ways(module, rest))
+        if isinstance(node, cst.For | cst.While):
+            inside = self._suite(module, node.body)
+            after = self._suite(module, node.orelse.body) if node.orelse is not None else Way.ON
+            if isinstance(node, cst.While) and _is_true(node.test):
+                after = Way.NOWHERE
+                if Way.BREAK not in inside:
+                    return inside & (Way.RETURN | Way.RAISE)
+            return after | (inside & (Way.RETURN | Way.RAISE)) | (Way.ON if Way.BREAK in inside else Way.NOWHERE)
+        if isinstance(node, cst.With):
+            ways = self._suite(module, node.body)
+            return ways | Way.ON if Way.RAISE in ways and any(_may_swallow(item) for item in node.items) else ways
+        if isinstance(node, cst.Try | cst.TryStar):
+            return self._try(module, node)
+        if isinstance(node, cst.Match):
+            ways = Way.ON
+            for case in node.cases:
+                ways |= self._suite(module, case.body)
+            return ways
+        if isinstance(node, cst.ClassDef):
+            return Way.RAISE if self._suite(module, node.body) == Way.RAISE else Way.ON
+        return Way.ON
+
+    def _try(self, module: Module, node: cst.Try | cst.TryStar) -> Way:
+        ways = self._suite(module, node.body)
+        if Way.ON in ways and node.orelse is not None:
+            ways = (ways & ~Way.ON) | self._suite(module, node.orelse.body)
+        for handler in node.handlers:
+            ways |= self._suite(module, handler.body)
+        if node.finalbody is not None:
+            last = self._suite(module, node.finalbody.body)
+            if Way.ON not in last:
+                return last
+        return ways
+
+    def _suite(self, module: Module, body: cst.BaseSuite) -> Way:
+        return self._block(module, block_of(body))
+
+    def _block(self, module: Module, statements: Iterable[cst.CSTNode]) -> Way:
+        ways = Way.ON
+        for statement in statements:
+            found = self.ways(module, statement)
+            ways = (ways & ~Way.ON) | found
+            if Way.ON not in found:
+                break
+        return ways
+
+    # -- what raises -----------------------------------------------------------------------------------------------------
+
+    def _raises_itself(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether what a statement evaluates in any case raises: of a compound one what stands in its header."""
+        if isinstance(node, cst.Assert):
+            return _is_false(node.test) or self._raises(module, node.test)
+        if isinstance(node, cst.ImportFrom):
+            return self._misses(module, node)
+        return any(self._raises(module, part) for part in _headers(node))
+
+    def _raises(self, module: Module, node: cst.CSTNode) -> bool:
+        for part in _evaluated(node):
+            if isinstance(part, cst.Name):
+                if self._unbound(module).reads(part):
+                    return True
+            elif isinstance(part, cst.Call) and self._ends(module, part):
+                return True
+        return False
+
+    def _unbound(self, module: Module) -> Unbound:
+        known = self._names.get(module)
+        if known is None:
+            known = self._names[module] = Unbound(module, self.project)
+        return known
+
+    def _misses(self, module: Module, node: cst.ImportFrom) -> bool:
+        """Whether an import asks a file of the project for a name that it does not have."""
+        if isinstance(node.names, cst.ImportStar) or module.source.cells:
+            return False
+        level, source = len(node.relative), names.dotted(node.module) if node.module is not None else ""
+        path = self.project.locate(module.path, source, level) if source else None
+        if path is None or not path.endswith(".py"):
+            return False
+        for alias in node.names:
+            word = names.dotted(alias.name)
+            if self.project.may_bind(path, word) or self.project.submodule(path, word) is not None:
+                continue
+            if not level and any(other != path and self.project.may_bind(other, word) for other in self._alike(path)):
+                continue
+            text = self.project.text(path)
+            if b"__getattr__" in text or b"globals()" in text or b"exec(" in text or b"setattr(" in text or b"sys.modules" in text or not text.strip():
+                continue
+            return True
+        return False
+
+    def _alike(self, path: str) -> list[str]:
+        """Files that an import may mean as well: those of the same name."""
+        tail = path.replace("\\", "/").rpartition("/")[2]
+        if tail == "__init__.py":
+            tail = "/".join(path.replace("\\", "/").split("/")[-2:])
+        return [other for other in self.project.files() if other.replace("\\", "/").endswith(f"/{tail}")]
+
+    def _ends(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call does not return."""
+        told = names.dotted(call.func)
+        if told in _EXITS:
+            return "." in told or not any(told in scope.effects for scope in module.walk.scopes)
+        if not told or told in names.BUILTINS:
+            return False
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        found = self.evaluator.values(call.func, frame)
+        value = found[0].value if len(found) == 1 else None
+        if isinstance(value, FunctionRef) and names.is_method(value.scope):
+            return self._is_only(value) and self.raises(value.module, value.scope)
+        if not isinstance(value, FunctionRef | ClassRef):
+            return False
+        if not self.evaluator.fits(call, value, frame):
+            return True
+        if isinstance(value, ClassRef):
+            made = self.evaluator.method(Instance(value, None), "__init__")
+            return made is not None and self.raises(made.module, made.scope)
+        return self.raises(value.module, value.scope)
+
+    def _is_only(self, method: FunctionRef) -> bool:
+        """Whether no class that derives from that of a method has another one in its place."""
+        cls = method.scope.parent
+        derived = self.evaluator.calls.subclasses(ClassRef(method.module, cls)) if cls is not None else []
+        return not any(one.scope.child(method.scope.name) for one in derived)
+
+    def raises(self, module: Module, scope: Scope) -> bool:
+        """Whether a function never returns."""
+        return self._answer(self._raising, scope, lambda: self._judge_function(module, scope), unknown=False)
+
+    def _judge_function(self, module: Module, scope: Scope) -> bool:
+        node = scope.node
+        if not isinstance(node, cst.FunctionDef) or node.decorators or scope.yields or node.asynchronous is not None:
+            return False
+        if self._suite(module, node.body) != Way.RAISE:
+            return False
+        raised = (part.exc for part in scope.nodes(inner=False) if isinstance(part, cst.Raise) and part.exc is not None)
+        return not any("NotImplemented" in module.code(one) for one in raised)
+
+    def _in_cells(self, module: Module) -> bool:
+        """Whether the top level of a file is run piece by piece."""
+        return bool(module.source.cells) or _CELLS.search(module.source.text) is not None
+
+    # -- functions that nothing runs -----------------------------------------------------------------------------------
+
+    def _is_never_run(self, module: Module, scope: Scope) -> bool:
+        return self._answer(self._never, ("never", scope), lambda: self._judge_runs(module, scope), unknown=False)
+
+    def _judge_runs(self, module: Module, scope: Scope) -> bool:
+        node, parent = scope.node, scope.parent
+        if not isinstance(node, cst.FunctionDef) or node.decorators or parent is None:
+            return False
+        if parent.is_class:
+            return scope.name not in {"__init__", "__new__", "__getitem__"} and self.broken(module, parent.node)
+        if parent is not module.root or module.source.cells or _BY_TEXT.search(module.source.text):
+            return False
+        refs = [part for part in module.walk.root.nodes() if isinstance(part, cst.Name) and part.value == scope.name and part is not node.name]
+        calls = [module.walk.parents.get(part) for part in refs]
+        if not refs or not all(isinstance(call, cst.Call) and call.func is part for call, part in zip(calls, refs, strict=True)):
+            return False
+        if not all(self._is_dead_call(module, call, scope) for call in calls if isinstance(call, cst.Call)):
+            return False
+        stem = module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
+        found = self.project.search(_speaks_of, (scope.name, stem), module.path, scope.name)
+        return not any(path != module.path for path in found)
+
+    def _is_dead_call(self, module: Module, call: cst.Call, scope: Scope) -> bool:
+        if scope.node in module.walk.ancestors(call) or self.never(module, call):
+            return True
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        found = self.evaluator.values(call.func, frame)
+        return len(found) == 1 and isinstance(found[0].value, FunctionRef) and not self.evaluator.fits(call, found[0].value, frame)
+
+
+def _blocks_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for part in children_of(node):
+        if isinstance(part, _BLOCKS):
+            yield part
+        elif isinstance(part, cst.Else | cst.Finally | cst.ExceptHandler | cst.ExceptStarHandler | cst.MatchCase | cst.If):
+            yield from _blocks_of(part)
+
+
+def _covers(module: Module, node: cst.CSTNode, place: Place) -> bool:
+    if isinstance(node, cst.SimpleStatementLine):
+        return False
+    spot = module.place(node)
+    start, end = (spot.row, spot.column), (spot.end_row, spot.end_column)
+    return spot.cell == place.cell and start <= (place.row, place.column) <= end
+
+
+def _headers(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What a statement evaluates whenever control comes to it."""
+    if isinstance(node, cst.If | cst.While):
+        yield node.test
+    elif isinstance(node, cst.For):
+        yield node.iter
+    elif isinstance(node, cst.With):
+        yield from (item.item for item in node.items[:1])
+    elif isinstance(node, cst.FunctionDef):
+        yield from (one.decorator for one in node.decorators)
+        yield from (part.default for part in descend(node.params) if isinstance(part, cst.Param) and part.default is not None)
+    elif isinstance(node, cst.ClassDef):
+        yield from (one.decorator for one in node.decorators)
+        yield from (one.value for one in (*node.bases, *node.keywords))
+    elif isinstance(node, cst.Assign):
+        yield node.value
+        yield from (part.target.value for part in node.targets if isinstance(part.target, cst.Attribute | cst.Subscript))
+    elif isinstance(node, cst.AnnAssign | cst.AugAssign | cst.Return | cst.Expr):
+        if node.value is not None:
+            yield node.value
+    elif isinstance(node, cst.Match):
+        yield node.subject
+
+
+def _evaluated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Names that an expression reads whatever comes of its parts, and the calls that it makes."""
+    stack: list[cst.CSTNode] = [node]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, cst.Name):
+            yield here
+        elif isinstance(here, cst.Attribute | cst.Arg | cst.NamedExpr):
+            stack.append(here.value)
+        elif isinstance(here, cst.BooleanOperation):
+            stack.append(here.left)
+        elif isinstance(here, cst.IfExp):
+            stack.append(here.test)
+        elif isinstance(here, cst.BaseComp):
+            stack.append(here.for_in.iter)
+        elif isinstance(here, cst.Comparison):
+            stack += [here.left, here.comparisons[0].comparator]
+        elif isinstance(here, cst.Lambda):
+            continue
+        else:
+            if isinstance(here, cst.Call):
+                yield here
+            stack += children_of(here)
+
+
+def _may_swallow(item: cst.WithItem) -> bool:
+    """Whether a context may end what raises in it."""
+    return not isinstance(item.item, cst.Call) or names.last_name(item.item.func) in _SWALLOWS
+
+
+def _is_true(node: cst.BaseExpression) -> bool:
+    return (isinstance(node, cst.Name) and node.value == "True") or (isinstance(node, cst.Integer) and node.value == "1")
+
+
+def _is_false(node: cst.BaseExpression) -> bool:
+    return (isinstance(node, cst.Name) and node.value == "False") or (isinstance(node, cst.Integer) and node.value == "0")
+
+
+@finder
+def _speaks_of(path: str, data: bytes, name: str, stem: str) -> str:
+    """Whether a file speaks of a module, and of a name."""
+    del path
+    words = (re.escape(word.encode(errors="surrogateescape")) for word in (name, stem))
+    return FOUND if all(re.search(rb"\b" + word + rb"\b", data) for word in words) else ""

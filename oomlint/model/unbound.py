@@ -1,0 +1,116 @@
+"""Names that nothing binds: no scope of the file, no builtin, nothing that a star brings. To read one raises a NameError."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
+from oomlint.syntax.scopes import DEFINES, REBINDS
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.scopes import Scope
+
+_BINDING: Final = DEFINES | REBINDS | {"unknown", "declare"}
+# What gives a file names that no statement of it binds, and files that another program runs with names of its own.
+_GIVEN: Final = re.compile(
+    r"\b(?:exec|execfile|globals|locals|vars|__builtin__|__builtins__|builtins|get_ipython|pylab)\b|\bsys\.modules\b|^# Databricks notebook|^# ?%%|^# In\[",
+    re.MULTILINE,
+)
+# Names that an interpreter knows, if not each: of Python 2, of newer ones, of `site`, of profilers, notebooks and other programs that run files.
+_KNOWN: Final = frozenset(
+    "xrange unicode raw_input basestring long unichr reduce cmp file reload intern apply buffer coerce execfile exit quit copyright credits license help "
+    "aiter anext ExceptionGroup BaseExceptionGroup EncodingWarning PythonFinalizationError WindowsError profile display In Out reveal_type snakemake "
+    "spark sc sqlContext dbutils".split()
+)
+
+
+class Unbound:
+    """Answers for the names of one file."""
+
+    def __init__(self, module: Module, project: Project) -> None:
+        self.module = module
+        self.project = project
+        self.given = bool(module.source.cells) or _GIVEN.search(module.source.text) is not None
+        self._known: dict[tuple[Scope, str], bool] = {}
+        self._caught: frozenset[str] | None = None
+
+    def reads(self, node: cst.Name) -> bool:
+        """Whether nothing binds a name that is read there."""
+        word = node.value
+        if self.given or word in names.BUILTINS or word in _KNOWN or (word.startswith("__") and word.endswith("__")) or word == "_":
+            return False
+        scope = self.module.walk.scope_at(node)
+        key = scope, word
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._judge(scope, word)
+        return known
+
+    def _judge(self, scope: Scope, word: str) -> bool:
+        walk = self.module.walk
+        if word in walk.shared:
+            return False
+        here: Scope | None = scope
+        while here is not None:
+            if (here is scope or not here.is_class) and _binds(here, word):
+                return False
+            here = here.parent
+        return not self._starred(word) and word not in self._in_patterns() and not self._set_elsewhere(word)
+
+    def _starred(self, word: str) -> bool:
+        """Whether ``from x import *`` may bring a name."""
+        for scope in self.module.walk.scopes:
+            for effect in scope.effects.get("*", ()):
+                statement = effect.node
+                if not isinstance(statement, cst.ImportFrom) or scope.parent is not None:
+                    return True
+                source = names.dotted(statement.module) if statement.module is not None else ""
+                path = self.project.locate(self.module.path, source, len(statement.relative))
+                if path is None or self.project.may_bind(path, word):
+                    return True
+        return False
+
+    def _in_patterns(self) -> frozenset[str]:
+        """Names that the patterns of ``match`` bind, and those of types."""
+        if self._caught is None:
+            found: set[str] = set()
+            text = self.module.source.text
+            if "match " in text or "type " in text or re.search(r"^\s*(?:def|class) \w+\[", text, re.MULTILINE):
+                for node in self.module.walk.root.nodes():
+                    if isinstance(node, cst.MatchAs | cst.MatchStar | cst.TypeVar | cst.TypeAlias) and node.name is not None:
+                        found.add(node.name.value)
+                    elif isinstance(node, cst.MatchMapping) and node.rest is not None:
+                        found.add(node.rest.value)
+                    elif isinstance(node, cst.FunctionDef | cst.ClassDef) and node.type_parameters is not None:
+                        found.update(param.param.name.value for param in node.type_parameters.params)
+            self._caught = frozenset(found)
+        return self._caught
+
+    def _set_elsewhere(self, word: str) -> bool:
+        """Whether another file gives this module, or all of them, such a name."""
+        stem = self.module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
+        return any(path != self.module.path for path in self.project.search(_sets, (word, stem), self.module.path, word))
+
+
+def _binds(scope: Scope, word: str) -> bool:
+    if any(not effect.path and effect.kind in _BINDING for effect in scope.effects.get(word, ())):
+        return True
+    node = scope.node
+    if not isinstance(node, cst.FunctionDef | cst.Lambda):
+        return False
+    rest = (node.params.star_arg, node.params.star_kwarg)
+    return word in names.takes(scope) or any(isinstance(one, cst.Param) and one.name.value == word for one in rest)
+
+
+@finder
+def _sets(path: str, data: bytes, word: str, stem: str) -> str:
+    """Whether a file may give another one a name: it speaks of that, and sets such an attribute of something."""
+    del path
+    name, module = (re.escape(each.encode(errors="surrogateescape")) for each in (word, stem))
+    sets = re.search(rb"(?<!\bself)\." + name + rb"\s*=(?!=)|setattr\([^)\n]*['\"]" + name + rb"\b", data)
+    return FOUND if sets and re.search(rb"\b(?:" + module + rb"|builtins|__builtins?__|sys\.modules)\b", data) else ""

@@ -1,0 +1,167 @@
+"""Nothing is said of code that control never comes to, nor of a loop whose rounds raise before there is another one."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from oomlint.config import Settings
+from oomlint.engine import RunOptions, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Evaluates with a graph: a warning, where control comes to it.
+EVALUATION: Final = """\
+from torch import nn
+from torch.utils.data import DataLoader
+{imports}
+
+def evaluate(model: nn.Module, loader: DataLoader):
+    hits = 0
+    {before}
+    for x, y in loader:
+        {first}
+        hits += (model(x).argmax(1) == y).sum().item()
+        {last}
+    return hits
+
+{main}
+"""
+
+
+def found(folder: Path, files: dict[str, str]) -> list[str]:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    settings = Settings().with_overrides(select=["OOM204", "OOM402", "OOM114"], severity="note")
+    report = run([str(folder)], settings, folder, RunOptions(cache=False, processes=1))
+    assert not report.failures
+    return [str(item.code) for item in report.findings]
+
+
+def script(imports: str = "", before: str = "pass", first: str = "pass", last: str = "pass", main: str = "") -> str:
+    return EVALUATION.format(imports=imports, before=before, first=first, last=last, main=main)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"before": "if hits: unknown"},
+        {"before": "print(hits or unknown)"},
+        {"before": "names = [unknown for _ in ()]"},
+        {"before": "check = lambda: unknown"},
+        {"before": "hits: unknown = 0"},
+        {"before": "print(given, __file__)", "imports": "from somewhere import *"},
+        {"before": "print(given)", "main": "def start():\n    global given\n    given = 1"},
+        {"before": "globals()['given'] = 1; print(given)"},
+        {"before": "x = raw_input()"},
+        {"before": "hits = y = 0", "last": "if hits: raise ValueError"},
+        {"first": "if hits: continue", "last": "pass"},
+        {"before": "import contextlib\n    with contextlib.suppress(NameError): unknown"},
+        {"main": "evaluate(1, 2)"},
+        {"main": "import sys\n\ndef stop():\n    sys.exit()\n\nif __name__ == '__main__':\n    stop()"},
+        {"main": "def evaluate_all(old):\n    if old:\n        evaluate(1)\n    evaluate(1, 2)"},
+        {"before": "try:\n        unknown\n    except NameError:\n        pass"},
+        {"before": "import logging\n    logging.error('none')"},
+    ],
+)
+def test_code_that_may_run_is_spoken_of(said: dict[str, str], tmp_path: Path) -> None:
+    assert found(tmp_path, {"train.py": script(**said)}) == ["OOM204"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"before": "print(unknown)"},
+        {"before": "unknown[0] = hits"},
+        {"before": "x = unknown if hits else 1; print(other)"},
+        {"before": "with open('log') as log: log.write(unknown)"},
+        {"before": "if hits: return 1\n    else: raise ValueError"},
+        {"before": "while True: pass"},
+        {"before": "assert False, 'not yet'"},
+        {"imports": "import sys", "before": "sys.exit(0)"},
+        {"before": "exit()"},
+        {"first": "stop"},
+        {"last": "stop"},
+        {"last": "raise SystemExit"},
+        {"imports": "raise ImportError('old')"},
+        {"imports": "def check():\n    raise SystemExit\n\ncheck()"},
+        {"imports": "def check(a, *, b):\n    return a + b\n\ncheck(1)"},
+        {"imports": "def check(a):\n    return a\n\ncheck(1, 2)"},
+        {"imports": "def check(a):\n    return a\n\ncheck(1, more=2)"},
+        {"imports": "class Settings:\n    def __init__(self, path):\n        self.path = path\n\nsettings = Settings()"},
+        {"main": "evaluate()"},
+        {"main": "def evaluate_all():\n    evaluate(1)"},
+        {"main": "raise SystemExit\nevaluate(1, 2)"},
+    ],
+)
+def test_nothing_is_said_of_code_that_cannot_run(said: dict[str, str], tmp_path: Path) -> None:
+    assert found(tmp_path, {"train.py": script(**said)}) == []
+
+
+@pytest.mark.parametrize(
+    ("imports", "helper", "runs"),
+    [
+        ("from helpers import missing", "x = 1\n", False),
+        ("from helpers import x", "x = 1\n", True),
+        ("from helpers import missing", "from numpy import *\n", True),
+        ("from helpers import missing", "from .made_by_the_build import *\n", True),
+        ("from helpers import missing", "def __getattr__(name):\n    return name\n", True),
+        ("from helpers import missing", "globals().update(missing=1)\n", True),
+        ("try:\n    from helpers import missing\nexcept ImportError:\n    missing = None", "x = 1\n", True),
+        ("from helpers import *\nprint(x)", "x = 1\n", True),
+        ("from helpers import *\nprint(y)", "x = 1\n", False),
+        ("print(given)", "import train\n\ntrain.given = 1\n", True),
+        ("from helpers import stop\nstop()", "import sys\n\ndef stop():\n    sys.exit()\n", False),
+        ("from helpers import stop\nstop()", "class Base:\n    pass\n\ndef stop():\n    raise NotImplementedError\n", True),
+    ],
+)
+def test_what_an_import_brings(imports: str, helper: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    assert found(tmp_path, {"train.py": script(imports=imports), "helpers.py": helper}) == ["OOM204"] * runs
+
+
+IMAGES: Final = """\
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+class Images(Dataset):
+    def __init__(self, paths):
+        self.images = [np.load(path) for path in paths]
+        {init}
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        {item}
+        return self.images[index]
+
+    {more}
+
+loader = DataLoader(Images(["a.npy", "b.npy"] * 50_000), num_workers=16)
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "item", "more", "runs"),
+    [
+        ("pass", "pass", "", True),
+        ("pass", "index = index + offset", "", False),
+        ("self.names = names", "pass", "", False),
+        ("self.prepare()", "pass", "def prepare(self):\n        self.names = names", False),
+        ("self.prepare()", "pass", "def prepare(self):\n        raise NotImplementedError", True),
+        ("pass", "if index is None: index = offset", "", True),
+    ],
+)
+def test_a_dataset_that_gives_nothing_is_none(init: str, item: str, more: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    assert bool(found(tmp_path, {"train.py": IMAGES.format(init=init, item=item, more=more)})) is runs
+
+
+def test_cells_run_one_by_one(tmp_path: Path) -> None:
+    text = script(imports="raise SystemExit\n\n# %%", before="print(unknown)")
+    assert found(tmp_path, {"train.py": text}) == ["OOM204"]
