@@ -6,12 +6,12 @@ import ast
 import hashlib
 import io
 import tokenize
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from oomlint.ast_trees import tree_of
-from oomlint.finding import AttributeFact, LoaderFact, LoopFact, Role, Safety, Severity, is_inside, overlap
+from oomlint.finding import AttributeFact, LoaderFact, LoopFact, ReadFact, Role, Safety, Severity, StoreFact, is_inside, overlap
 from oomlint.notebooks.cells import NotebookError, read_notebook
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ _CAN_FAIL = frozenset({"OOM101", "OOM102", "OOM103", "OOM104"})  # at loaders th
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
 _EVALUATES = "OOM204"  # loops that run the same function, which runs the model
 LOADER = "used by this loader"
+PART = "part of the same problem"
+_ONE_CHAIN: Final = (
+    # What tells of a problem, what tells of a part of it, and the noun by which both are about the same thing.
+    (frozenset({"OOM305", "OOM402", "OOM403"}), frozenset({"OOM401"}), ReadFact),  # what is read, and where that is joined
+    (frozenset({"OOM507"}), frozenset({"OOM402", "OOM408"}), AttributeFact),  # what stays on the device, and where it comes from
+    (frozenset({"OOM204"}), frozenset({"OOM201", "OOM202", "OOM203", "OOM205"}), StoreFact),  # the graphs, and what keeps them
+)
+_READS: Final = frozenset({"OOM305", "OOM402", "OOM404", "OOM406"})  # by what reads: a function that several datasets call is one problem
 _MOST_GIVEN = 12
 _MOST_RELATED = 8
 _MANY = 5  # files with copies of the same code, for which one is told even where each stands for several loaders
@@ -69,7 +77,46 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
         if len(group) > 1:
             first = _with_others(first, [item for item in group if item is not first])
         kept.append(first)
-    return kept
+    return _chains_once(kept)
+
+
+def _chains_once(findings: list[Finding]) -> list[Finding]:
+    """Findings of several rules on one way of the same data become one: the gravest of them, with the places of the others."""
+    for wholes, parts, noun in _ONE_CHAIN:
+        about: dict[object, Finding] = {}
+        for item in findings:
+            if item.code in wholes:
+                about.update(dict.fromkeys(_things(item, noun), item))
+        chains: dict[Finding, list[Finding]] = {}
+        for item in findings if about else ():
+            whole = next((about[thing] for thing in _things(item, noun) if thing in about), None) if item.code in parts else None
+            if whole is not None:
+                chains.setdefault(whole, []).append(item)
+        told: dict[Finding, Finding] = {}
+        gone: set[Finding] = set()
+        for whole, others in chains.items():
+            every = [whole, *others]
+            first = min(every, key=lambda item: item.severity.rank)
+            rest = [item for item in every if item is not first]
+            told[first] = _with_parts(first, rest)
+            gone.update(rest)
+        findings = [told.get(item, item) for item in findings if item not in gone]
+    return findings
+
+
+def _things(finding: Finding, noun: type[AttributeFact | ReadFact | StoreFact]) -> list[object]:
+    """What a finding is about, as far as another may be about the same."""
+    if noun is AttributeFact:
+        return [(fact.name, fact.place) for fact in finding.of_noun(AttributeFact) if fact.place is not None]
+    return [fact.place for fact in finding.of_noun(ReadFact if noun is ReadFact else StoreFact)]
+
+
+def _with_parts(whole: Finding, parts: Sequence[Finding]) -> Finding:
+    """A finding with the places of those that it stands for behind its first one."""
+    spots = [spot for part in parts for spot in (part.place.saying(PART), *(place for place in part.related if place.role is Role.AGAIN))]
+    told = {place: place for place in (*whole.related[:1], *(spot for spot in spots if spot not in whole.related), *whole.related[1:])}
+    told.pop(whole.place, None)
+    return replace(whole, related=tuple(told.values())[:_MOST_RELATED])
 
 
 def _given_once(findings: Iterable[Finding], reached: Container[str]) -> Iterator[Finding]:
@@ -94,6 +141,8 @@ def _subject(finding: Finding) -> object:
         return finding.code, _container(finding)
     if finding.code == _EVALUATES:
         return _passes(finding)
+    if finding.code in _READS and finding.of_noun(ReadFact) and finding.of_noun(ReadFact)[0].within is not None:
+        return finding.code, finding.of_noun(ReadFact)[0].within, finding.place.path
     if not loaders or loaders[0].place != finding.place:
         return None
     optional = finding.code in _CAN_FAIL and finding.severity is not Severity.ERROR

@@ -379,6 +379,7 @@ class ReadFact(Struct, frozen=True):
     bytes: ByteSize = ByteSize()
     opened: Place | None = None  # where the file is opened
     gives: Resource = Resource.UNKNOWN  # what is in memory then
+    within: Place | None = None  # where that is done, in a function that is called there
 
 
 class AllocationFact(Struct, frozen=True):

@@ -136,3 +136,83 @@ def test_loops_that_run_a_model_by_the_same_function_are_told_once(tmp_path: Pat
     found = json.loads(runs(capsys, "check", "--isolated", "--select", "OOM204", "--output-format", "json")("compare.py").out)
     rows = [(item["location"]["row"], [place["location"]["row"] for place in item["related"]]) for item in found]
     assert rows == [(14, [7, 16, 15]), (18, [19])]
+
+
+CHAIN = """\
+import h5py
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+
+def load(paths):
+    parts = []
+    for path in paths:
+        with h5py.File(path) as file:
+            parts.append(file["data"][:])
+    return np.concatenate(parts)
+
+
+class Clouds(Dataset):
+    def __init__(self, paths):
+        self.data = load(paths)
+
+    def __getitem__(self, index):
+        return torch.from_numpy(self.data[index])
+
+    def __len__(self):
+        return len(self.data)
+"""
+READERS = """\
+import numpy as np
+from torch.utils.data import Dataset
+
+
+def load(path):
+    return np.load(path)["points"]
+
+
+class Train(Dataset):
+    def __init__(self):
+        self.points = load("train.npz")
+
+    def __getitem__(self, index):
+        return self.points[index]
+
+
+class Test(Dataset):
+    def __init__(self):
+        self.points = load("test.npz")
+
+    def __getitem__(self, index):
+        return self.points[index]
+"""
+GRAPHS = """\
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def evaluate(model: nn.Module, loader: DataLoader):
+    outputs = []
+    for x, y in loader:
+        outputs.append(model(x))
+    return outputs
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "told", "row", "also"),
+    [
+        (CHAIN, "OOM305,OOM401", "OOM305", 11, 12),  # what is read into a list, and where the list is joined
+        (READERS, "OOM402", "OOM402", 11, 19),  # one function that reads for two datasets
+        (GRAPHS, "OOM202,OOM204", "OOM204", 7, 8),  # what keeps the graphs of a loop that makes them
+    ],
+)
+def test_one_way_of_the_same_data_is_one_finding(
+    text: str, codes: str, told: str, row: int, also: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data.py").write_text(text)
+    run = runs(capsys, "check", "--isolated", "--no-cache", "--select", codes, "--output-format", "json")
+    (found,) = json.loads(run(str(tmp_path)).out)
+    assert (found["code"], found["location"]["row"]) == (told, row)
+    assert also in [place["location"]["row"] for place in found["related"][:4]]

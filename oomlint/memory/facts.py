@@ -217,8 +217,9 @@ def load_facts(load: Load) -> tuple[Fact, ...]:
     what = load.read.name if load.read is not None else load.whole.what.store.value if load.whole is not None else ""
     size = bytes_of(commented(load.module, load.node))
     gives = load.read.gives if load.read is not None else Resource.RECORDS if "Python objects" in load.words else Resource.ARRAYS
+    within = next((module.place(node) for module, node in load.read.within), None) if load.read is not None else None
     beside = [ReadFact(load.module.place(node), what, gives=gives) for node in load.beside]
-    return (ReadFact(load.module.place(load.node), what, size, gives=gives), *beside, *keeper_facts(*load.keepers))
+    return (ReadFact(load.module.place(load.node), what, size, gives=gives, within=within), *beside, *keeper_facts(*load.keepers))
 
 
 def whole_read_fact(read: WholeRead, node: cst.CSTNode | None = None) -> ReadFact:
