@@ -8,6 +8,7 @@ import pytest
 
 from oomlint import engine
 from oomlint.config import Settings
+from oomlint.finding import Severity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +105,50 @@ def test_a_file_is_mapped_where_torch_can(tmp_path: Path, asked: str, maps: bool
     found = finding(tmp_path, "OOM406", LOADED)
     assert (found.fix is not None) == maps
     assert ("mmap" in found.help) == maps
+
+
+SENT = """import threading
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Frames(Dataset):
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __getitem__(self, i):
+        return i
+
+    def __len__(self):
+        return 1_000
+
+
+loader = DataLoader(Frames(), num_workers=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({}, "warning"),
+        ({"requirements.txt": "torch==1.13.1\n"}, "warning"),  # on which system, nobody says
+        ({"run.sh": "python train.py\n"}, "warning"),
+        ({"run.sh": "python train.py\n", "requirements.txt": "torch==1.13.1\n"}, "note"),
+        ({"run.sh": "python train.py\n", "requirements.txt": "torch>=2.0\n"}, "warning"),
+        ({"run.sh": "python train.py\n", "environment.yml": "dependencies:\n  - python=3.8\n"}, "note"),
+        ({"run.sh": "python train.py\n", "environment.yml": "dependencies:\n  - python=3.14\n"}, "warning"),
+        ({"run.sh": "python train.py\n", "README.md": "    conda create -n frames python=3.9\n"}, "note"),
+        ({"run.sh": "python train.py\n", "README.md": "It needs Python >= 3.9.\n"}, "warning"),
+        ({"run.sh": "python train.py\n", "pyproject.toml": '[project]\nname = "a"\nversion = "1"\nrequires-python = ">=3.9,<3.13"\n'}, "note"),
+        ({"run.sh": "python train.py\n", "setup.py": 'setup(python_requires=">=3.9")\n'}, "warning"),
+        ({"Dockerfile": "FROM python:3.11-slim\nCMD python train.py\n"}, "note"),
+        ({"run.bat": "python train.py\n", "requirements.txt": "torch==1.13.1\n"}, "warning"),
+    ],
+)
+def test_what_fails_only_when_it_is_sent_is_a_note_where_the_project_forks(files: dict[str, str], severity: str, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "train.py").write_text(SENT)
+    settings = Settings().having(severity=Severity.NOTE)
+    report = engine.run([str(tmp_path / "train.py")], settings, tmp_path, engine.RunOptions(cache=False, processes=1))
+    assert [item.severity for item in report.findings if item.code == "OOM111"] == [severity]

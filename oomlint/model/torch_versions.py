@@ -1,4 +1,4 @@
-"""Which versions of torch a project asks for, and since which one there is what a fix or an advice would use."""
+"""Which versions of torch and of Python a project asks for, and since which one there is what a fix or an advice would use."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ Version = tuple[int, ...]
 PERSISTENT_WORKERS: Final[Version] = (1, 7)
 PREFETCH_NONE: Final[Version] = (2, 0)  # `prefetch_factor=None`; before, 2 was the default, with and without workers
 LOAD_MAPPED: Final[Version] = (2, 1)  # `torch.load(path, mmap=True)`
+_FOR_FORKSERVER: Final[Version] = (2, 9)  # of torch, for a Python that starts workers so on Linux
+_FORKSERVER: Final[Version] = (3, 14)  # that Python
 
 _ALWAYS: Final = ("requirements.txt", "environment.yml", "setup.py", "pyproject.toml")  # asked for where they are missing, too: one may be written later
 _LISTS: Final = re.compile(r"[\w.-]*requirements?[\w.-]*\.(?:txt|in)|(?:[\w.-]*env(?:ironment)?|conda)[\w.-]*\.ya?ml|setup\.(?:py|cfg)|pyproject\.toml|Pipfile")
@@ -30,6 +32,13 @@ _ASKS: Final = re.compile(
     rb"((?:(?:[<>~!=]=?=?|\^)?[ \t]*\d[^\s,;\"')]*[ \t,]*)+)",
     re.IGNORECASE,
 )
+_PINS: Final = re.compile(  # `- python=3.8`, `requires-python = ">=3.8,<3.12"`, `FROM python:3.9-slim`
+    rb"(?<![\w./-])python(?:[_-]requires|[_-]version)?[\"']?[ \t]*(?:=[ \t]*[\"']|:(?=3\.)|(?=[<>~!=^]))"
+    rb"((?:(?:[<>~!=]=?=?|\^)?[ \t]*3\.\d+[^\s,;\"'):-]*[ \t,]*)+)"
+    rb"|requires-python[ \t]*=[ \t]*[\"']((?:[<>~!=]=?=?[ \t]*3[\d.*]*[ \t,]*)+)",
+    re.IGNORECASE,
+)
+_BESIDE: Final = re.compile(r"(?:README|INSTALL)[\w.-]*|Dockerfile[\w.-]*|[\w.-]+\.sh", re.IGNORECASE)  # where an environment is made as well
 _PART: Final = re.compile(r"([<>~!=]=?=?|\^)?\s*(\d{1,9}(?:\.\d{1,9})*)")
 _COMMENT: Final = re.compile(rb"(?m)(?:^|\s)#.*$")
 
@@ -55,6 +64,7 @@ class TorchVersions:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._known: AnswerMemory[str, VersionRange] = AnswerMemory(project.readings)
+        self._pinned: AnswerMemory[str, bool] = AnswerMemory(project.readings)
 
     def of(self, module: Module) -> VersionRange:
         """What is asked for where a module lies: in its folder, else in the nearest one above that says something."""
@@ -69,18 +79,32 @@ class TorchVersions:
             self._known[folder] = known
         return known
 
-    def _lists(self, folder: str) -> Iterator[str]:
+    def forks(self, module: Module) -> bool:
+        """Whether a Python that the project pins starts workers on Linux by fork: one before 3.14, or one that an old torch is for."""
+        return self.of(module).all_lack(_FOR_FORKSERVER) or self._pins(os.path.dirname(module.path))
+
+    def _pins(self, folder: str) -> bool:
+        return self._pinned.answer(folder, lambda: self._pins_in(folder))
+
+    def _pins_in(self, folder: str) -> bool:
+        for path in (*self._lists(folder), *self._lists(folder, _BESIDE)):
+            if any(one.all_lack(_FORKSERVER) for one in _asked(self._project.raw(path), b"ython", _PINS)):
+                return True
+        inside = os.path.join(folder, "").startswith(os.path.join(self._project.top, "")) and folder != self._project.top
+        return inside and self._pins(os.path.dirname(folder))
+
+    def _lists(self, folder: str, named: re.Pattern[str] = _LISTS) -> Iterator[str]:
         names = set(_ALWAYS)
         with suppress(OSError):
-            names.update(name for name in os.listdir(folder) if _LISTS.fullmatch(name))
+            names.update(name for name in os.listdir(folder) if named.fullmatch(name))
         return (os.path.join(folder, name) for name in sorted(names))
 
 
-def _asked(data: bytes) -> Iterator[VersionRange]:
-    if b"torch" not in data:
+def _asked(data: bytes, word: bytes = b"torch", asks: re.Pattern[bytes] = _ASKS) -> Iterator[VersionRange]:
+    if word not in data:
         return
-    for match in _ASKS.finditer(_COMMENT.sub(b"", data)):
-        found = (_PART.match(part.strip()) for part in match[1].decode("ascii", "replace").split(","))
+    for match in asks.finditer(_COMMENT.sub(b"", data)):
+        found = (_PART.match(part.strip()) for part in (match[1] or match[2]).decode("ascii", "replace").split(","))
         yield _joined([_part(one[1] or "", tuple(int(number) for number in one[2].split("."))) for one in found if one is not None], both=True)
 
 

@@ -42,7 +42,8 @@ class DatasetUnpicklable(Rule):
     Python 3.11). Under fork the same code works.
 
     It is an error where the start method is known to be spawn or forkserver, and a warning else, because the code then runs on one machine
-    and not on the next.
+    and not on the next. It is a note where the project starts itself on Linux, by shell scripts or in containers, and pins a Python before 3.14 or a
+    torch before 2.9, which forks there.
 
     Not all handles are of this kind: a `PIL.Image` and an array of a zarr directory store can be pickled. And under fork, one HDF5 file read
     by several workers gave wrong data with HDF5 1.10.2 and 1.10.4 (h5py 2.8 and 2.10) only, none with 1.12.0 and 2.0.0 (h5py 3.1 and 3.16),
@@ -120,7 +121,7 @@ class DatasetUnpicklable(Rule):
     code = "OOM111"
     slug = "dataset-unpicklable"
     severity = Severity.ERROR
-    lower = (Severity.WARNING,)
+    lower = (Severity.WARNING, Severity.NOTE)
     fixable = Safety.SAFE
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), call=CallCheck.PICKLED, error=PICKLE_ERROR, traits=frozenset({Trait.IN_CLASS, Trait.OF_LOADER}))

@@ -29,6 +29,9 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     memory map is reported in both cases, of whatever size, because its author counts on its costing nothing. It is silent where the array is
     proven small, where the class has a `__getstate__`, and where the start method is fork.
 
+    A memory map is a note where the project starts itself on Linux, by shell scripts or in containers, and pins a Python before 3.14 or a torch before
+    2.9: it forks, and the map costs nothing.
+
     ## Why is this bad
 
     Under spawn and forkserver the dataset is pickled once for each worker. Measured with torch 2.13.0, 381 MiB on `self`, two workers:
@@ -119,6 +122,7 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     code = "OOM112"
     slug = "array-copied-per-spawned-worker"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.UNSAFE
     help = "open the file or build the array in each worker, on first use, and leave it out of `__getstate__`"
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))

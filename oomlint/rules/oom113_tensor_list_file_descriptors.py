@@ -34,7 +34,7 @@ class TensorListFileDescriptors(Rule):
 
     Under fork it works. So a dataset that runs on Linux with Python 3.13 crashes with Python 3.14, whose default is forkserver. It is an
     error where the start method is known to be forkserver, and a warning else. Where nobody says how many there are, and they are not one for
-    each sample, it is a note.
+    each sample, it is a note, and so it is where the project starts itself on Linux and pins a Python before 3.14 or a torch before 2.9.
 
     Under fork such a list costs as well: 27 % of 93 MiB were copied into a worker, because the tensors' headers lie between their data.
 

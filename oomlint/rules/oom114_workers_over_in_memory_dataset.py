@@ -31,6 +31,9 @@ class WorkersOverInMemoryDataset(Rule):
     and share the data. It stays a warning where the data are an array that is read whole from HDF5, or proven large (the setting `array-bytes`), which
     each worker copies under spawn and forkserver.
 
+    So are fewer than that over arrays where the project starts itself on Linux, by shell scripts or in containers, and pins a Python before 3.14 or a
+    torch before 2.9: it forks, and shares them.
+
     It is silent where the data are proven small, also by the length of a dataset of torchvision or the default of an option, and where
     `__getitem__` does real work (decodes, transforms at random, tokenises) on data that all counted start methods share.
 

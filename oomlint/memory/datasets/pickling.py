@@ -176,5 +176,5 @@ def _case(  # noqa: PLR0913 - what a case is told of, each by its name
             related.append(spot)
     related = [s for s in related if (s.path, s.cell, s.row, s.column) != (place.path, place.cell, place.row, place.column)]
     total = doubt + assumptions(workers, alt) + workers.reach
-    severity = Severity.ERROR if sure else Severity.WARNING
+    severity = Severity.ERROR if sure else Severity.NOTE if methods.forks else Severity.WARNING
     return Unsendable(loader, place, message, severity, confidence_of(total), tuple(related[:6]), holding, dataset, function, (), argument, workers, methods)

@@ -264,7 +264,7 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         else:
             how = "forkserver, the default on Linux from Python 3.14, fails at about 250 tensors; fork sends nothing"
         message = Message(f"Pickling `{holding.name}` takes one file descriptor per tensor", how)
-        severity = Severity.NOTE if not many else Severity.ERROR if known else Severity.WARNING
+        severity = Severity.NOTE if not many or methods.forks else Severity.ERROR if known else Severity.WARNING
         return _case("OOM113", loader, dataset, holding, workers, methods, message, severity, _DESCRIPTORS)
     return None
 
@@ -310,7 +310,7 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     if maps:
         how = f"{_starts(methods)} its contents, not the mapping{_much(maps[0])}"
         message = Message(f"{_each(workers)} gets a full copy of memory-mapped `{maps[0].name}`", how)
-        return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING)
+        return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.NOTE if methods.forks else Severity.WARNING)
     arrays = [h for h in held if h.read and h.content.kind in {PayloadKind.ARRAY, PayloadKind.ARRAYS}]
     if not arrays:
         return None
@@ -362,7 +362,8 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     message = Message(f"{who} `{holding.name}`, which is already in memory", how)
     few = weighs is _PROCESSES and 0 <= count < _MANY  # that is all that they cost
     busy = dataset.does_work and 0 <= count < settings.worker_limit and not methods.only_pickles and not any(is_large(h.content, settings) for h in whole)
-    severity = Severity.NOTE if few or busy else Severity.WARNING
+    forked = methods.forks and 0 <= count < settings.worker_limit and all(h.content.kind in _SHARED_BY_FORK for h in whole)
+    severity = Severity.NOTE if few or busy or forked else Severity.WARNING
     return _case("OOM114", loader, dataset, holding, workers, methods, message, severity, weighs)
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from oomlint.beside_code import Beside, beside
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
+from oomlint.model.torch_versions import TorchVersions
 from oomlint.model.values import Alternative, Const, ExternalCall
 
 if TYPE_CHECKING:
@@ -25,12 +27,14 @@ METHODS = ("fork", "spawn", "forkserver")
 class StartMethods(Struct, frozen=True):
     """The start methods that count for a loader.
 
-    ``known`` says that just one can be meant; ``source`` where that comes from, in words.
+    ``known`` says that just one can be meant; ``source`` where that comes from, in words. ``forks`` says that the project's own files make it run where
+    fork is the default: what hurts under the others only is worth knowing, and no more.
     """
 
     counted: frozenset[str]
     known: bool
     source: str
+    forks: bool = False
 
     @property
     def pickles(self) -> bool:
@@ -44,6 +48,7 @@ class StartMethods(Struct, frozen=True):
 
 
 ALL = StartMethods(frozenset(METHODS), known=False, source="")
+FORKS = StartMethods(frozenset(METHODS), known=False, source="", forks=True)
 PORTABLE = "spawn (macOS, Windows) and forkserver (Python 3.14+)"
 
 
@@ -90,7 +95,13 @@ def methods_of(project: Project, modules: tuple[Module, ...]) -> StartMethods:
         return StartMethods(frozenset(said), known=True, source="`set_start_method`")
     if _needs_314(project.settings.requires_python):
         return StartMethods(frozenset({"forkserver", "spawn"}), known=True, source="`requires-python`")
-    return ALL
+    return FORKS if _forks(project, modules) else ALL
+
+
+def _forks(project: Project, modules: tuple[Module, ...]) -> bool:
+    """Whether the project starts itself on Linux, by shell scripts or in containers, under a Python that forks there."""
+    runs_on_linux = any(beside(path) in {Beside.SHELL, Beside.DOCKER, Beside.COMPOSE} for path in project.launch_files())
+    return runs_on_linux and bool(modules) and project.shared(TorchVersions).forks(modules[0])
 
 
 def _said(project: Project, modules: tuple[Module, ...]) -> set[str]:
