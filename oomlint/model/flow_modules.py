@@ -35,7 +35,7 @@ from oomlint.model.tensor_state import (
     tensor,
 )
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
-from oomlint.model.values import External, FunctionRef
+from oomlint.model.values import External, FunctionRef, Instance
 from oomlint.scout.telling_names import MODES
 from oomlint.syntax.nodes import descend
 
@@ -107,7 +107,7 @@ class FlowModules(FlowLayers):
         layer = isinstance(value, External) and value.name.startswith("torch.nn.")
         if this is None and not by and not layer and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
             return self.loss_of(given)
-        mode = state.mode
+        mode = Mode.OFF if value is None and self._switch_off_themselves(node, given, state) else state.mode
         inner: TensorState | None = None
         own = True
         if this is not None:
@@ -176,6 +176,23 @@ class FlowModules(FlowLayers):
         if inner is None or inner.kind in {ValueKind.UNKNOWN, ValueKind.OBJECT, ValueKind.MODULE, ValueKind.ITERABLE, ValueKind.PLAIN}:
             return fallback
         return self._trusted(inner, fallback)
+
+    def _switch_off_themselves(self, node: cst.Call, given: list[TensorState], state: State) -> bool:
+        """Whether a call runs one of several modules of the project, each of which has no parameters or runs its parts without gradients."""
+        scope = self.act.scope
+        bound = [effect for effect in scope.effects.get(node.func.value, ()) if not effect.path] if isinstance(node.func, cst.Name) else []
+        if len(bound) < 2 or any(effect.kind != "assign" or effect.value is None or effect.index for effect in bound):  # noqa: PLR2004 - of several
+            return False
+        made = [alt.value for one in bound if one.value is not None for alt in self.evaluator.values(one.value, self.act.frame)]
+        for one in made:
+            method = self.evaluator.method(one, "forward") if isinstance(one, Instance) else None
+            if not isinstance(one, Instance) or method is None:
+                return False
+            if self.trainable(one.cls):
+                mode = self.gradients.decorated(method.scope, method.module) or state.mode
+                if not self.output_of(method, bound_arguments(method.scope, node, given), mode, node).unrecorded:
+                    return False
+        return bool(made)
 
     def _trusted(self, inner: TensorState, fallback: TensorState, depth: int = 0) -> TensorState:
         """What `forward` returns, where that could be followed; what could not be carries a graph like any output."""

@@ -12,6 +12,7 @@ from oomlint.memory.shared.training_loops import RANGES
 from oomlint.model import names
 from oomlint.model.counters import TestSpot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
+from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, Element, ExternalCall, SourceExpression, Unknown
 from oomlint.syntax.nodes import block_of, constant_key, descend
 
@@ -154,6 +155,37 @@ def one_batch(loop: Loop, project: Project) -> bool:
                 if origins & _origins(loaders.argument(loader, "batch_size", frame)):
                     return True
     return False
+
+
+def rows_on_device(loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether a loop counts to the length of what is moved to the device as a whole: what its rounds keep there is as much again, and no more."""
+    counts = _counted(loop)
+    count = counts[0].value if len(counts) == 1 else None
+    bound = loop.scope.effects.get(count.value, ()) if isinstance(count, cst.Name) else ()
+    if len(bound) == 1 and bound[0].kind == "assign" and not bound[0].index and not bound[0].path:
+        count = bound[0].value
+    whole = _measured(count) if count is not None else None
+    held = [alt.value for alt in evaluator.values(whole, evaluator.calls.plain_frame(loop.module, loop.scope))] if whole is not None else []
+    return bool(held) and all(isinstance(value, SourceExpression) and _is_moved(value.node) for value in held)
+
+
+def _measured(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """What has a length along its first axis: ``x`` of ``x.shape[0]``, ``x.size(0)`` and ``len(x)``."""
+    if isinstance(node, cst.Call) and names.dotted(node.func) == "len" and len(node.args) == 1:
+        return node.args[0].value
+    if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape":
+        index = node.slice[0].slice
+        return node.value.value if isinstance(index, cst.Index) and constant_key(index.value) == 0 else None
+    sizes = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1
+    return node.func.value if sizes and isinstance(node, cst.Call) and constant_key(node.args[0].value) == 0 and isinstance(node.func, cst.Attribute) else None
+
+
+def _is_moved(node: cst.BaseExpression | None) -> bool:
+    """Whether an expression ends in a move to the device: ``batch["x"].float().cuda()``."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    # What is no element type of torch is a device.
+    return node.func.attr.value in TO_DEVICE or (node.func.attr.value == "to" and bool(node.args) and not names.dotted(node.args[0].value).startswith("torch."))
 
 
 def parts_of_batch(loop: Loop, evaluator: Evaluator) -> bool:

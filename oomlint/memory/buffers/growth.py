@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Severity
 from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
-from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, picked_samples, stops
+from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, picked_samples, rows_on_device, stops
 from oomlint.memory.buffers.buffer_readers import (
     averaged,
     axes_once_joined,
@@ -296,6 +296,7 @@ class Buffers:
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
         one_sample = one_sample or (len(growing) == 1 and parts_of_batch(loop, self.runs.evaluator))
         of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
+        of_batch = of_batch or (len(growing) == 1 and rows_on_device(loop, self.runs.evaluator))
         if one_sample or of_batch or parts_of_one(loop) or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
             dense = []  # few, the parts of one sample at a time, or the samples of one batch
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
