@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import HANDS_ON
 from oomlint.model import arguments, names
+from oomlint.model.computed_names import asked_for, key_of
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 from oomlint.syntax.nodes import descend
@@ -58,6 +59,7 @@ class Calls:
         self._subclasses: AnswerMemory[Scope, list[ClassRef]] = AnswerMemory(project.readings)
         self._aliases: dict[Module, dict[str, set[str]]] = {}  # how calls are written, by the name where it is defined
         self._tables: dict[Module, dict[str, set[str]]] = {}  # those of a module, by the functions that are in them
+        self._computed: dict[Module, list[tuple[cst.BaseExpression, cst.Call, Scope]]] = {}  # calls of what has a computed name, with that
         self._plain: dict[Scope, Frame] = {}
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
@@ -92,6 +94,8 @@ class Calls:
                     found.extend(self._in(caller, name, scope))
                     if len(found) >= most:
                         break
+                if owner and not found:
+                    found.extend(self._by_computed_name(module, scope))
                 if scope.parent is module.root:
                     found.extend(self._through_tables(module, scope))
         return found if most == _MOST_SITES else found[:most]
@@ -104,6 +108,19 @@ class Calls:
         for table in tables.get(scope.name, ()):
             for caller in self.project.mentioning([table.removesuffix("[]").encode()], module.path):
                 yield from self._in(caller, table, scope)
+
+    def _by_computed_name(self, module: Module, scope: Scope) -> Iterator[CallSite]:
+        """Calls of a method in its file by a name that is put together: ``getattr(self, "read_" + kind)(path)``."""
+        made = self._computed.get(module)
+        if made is None:
+            calls = ((key_of(call.func, around), call, around) for call, around in module.walk.calls) if "getattr" in module.words else ()
+            made = self._computed[module] = [(key, call, around) for key, call, around in calls if key is not None]
+        for key, call, around in made:
+            if asked_for(key, (scope.name,)) and around is not scope:
+                for alt in self.evaluator.callees(call, self.plain_frame(module, around)):
+                    if isinstance(alt.value, FunctionRef) and alt.value.scope is scope:
+                        yield CallSite(module, around, call, tuple(call.args), alt.value.this)
+                        break
 
     def _callers(self, module: Module, scope: Scope, name: str, owner: str) -> Iterator[Module]:
         """Files that may call a function; of a method also those of its base classes, which leave it to the derived ones and know nothing of them."""

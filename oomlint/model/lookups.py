@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.computed_names import MOST, asked_for, ending
 from oomlint.model.questions import UNKNOWN, Questions
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Absent, Alternative, Alternatives, ClassRef, Const, External, Frame, FunctionRef, Instance, ModuleRef
@@ -19,14 +20,13 @@ from oomlint.syntax.nodes import beginning, constant_key
 from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from oomlint.model.project import Module
     from oomlint.model.values import Value
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
 
-_MOST: Final = 12  # classes that one name may be; of a module with more, nobody knows which
 _MODULES: Final = External("sys.modules")
 _DEEPEST: Final = 3  # `from .x import *` in what `from .y import *` brings
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -130,7 +130,7 @@ class Lookups(Questions):
                 if isinstance(member.value, ClassRef) and picked is not None and not _is_abstract(member.value.scope):
                     found.setdefault(member.value, picked)
         asking = frame.scope.parent if frame is not None else None
-        if not 0 < len(found) <= _MOST or any(isinstance(value, ClassRef) and value.scope is asking for value in found):
+        if not 0 < len(found) <= MOST or any(isinstance(value, ClassRef) and value.scope is asking for value in found):
             return [Alternative(UNKNOWN)]
         return list(found.values())
 
@@ -152,30 +152,6 @@ class Lookups(Questions):
                         yield from self._names(deeper.module, depth + 1)
             elif any(effect.kind in DEFINES for effect in effects):
                 yield name
-
-
-def asked_for(key: cst.BaseExpression, of: Iterable[str]) -> list[str]:
-    """Those names that a computed one may be: the one that it says, or those that begin and end as it does; none where nothing of it is known."""
-    known, start, end = constant_key(key), beginning(key), ending(key)
-    if isinstance(known, str):
-        return [name for name in of if name == known]
-    found = [name for name in of if start + end and name.startswith(start) and name.endswith(end)]
-    return found if len(found) <= _MOST else []
-
-
-def ending(node: cst.BaseExpression) -> str:
-    """The text that a computed string ends with: ``Dataset`` of ``name + "Dataset"``, as `beginning` says how it begins."""
-    if isinstance(node, cst.FormattedString):
-        last = node.parts[-1] if node.parts else None
-        return last.value if isinstance(last, cst.FormattedStringText) else ""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
-        return re.split(r"%[sdr]", ending(node.left))[-1]
-    if isinstance(node, cst.BinaryOperation):
-        return ending(node.right)
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
-        return ending(node.func.value).rpartition("}")[2]
-    known = constant_key(node)
-    return known if isinstance(known, str) else ""
 
 
 def _denied(key: cst.BaseExpression, node: cst.CSTNode, frame: Frame) -> frozenset[str]:

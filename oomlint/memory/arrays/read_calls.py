@@ -18,6 +18,7 @@ from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPL
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
+from oomlint.model.computed_names import asked_for, key_of
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling_names import ELEMENTWISE
@@ -244,7 +245,7 @@ class ReadCalls:
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> FileRead | None:
         if not isinstance(call.func, cst.Name | cst.Attribute | cst.Call) or not call.args:
             return None
-        if self._original_name(module, scope, call.func) not in reading_functions(self.project, module.path):
+        if not self._may_read(module, scope, call.func):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
@@ -254,6 +255,12 @@ class ReadCalls:
                 if reader is not None and reader.kind is not KnownRead.TORCH:
                     return FileRead(reader.kind, value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
         return None
+
+    def _may_read(self, module: Module, scope: Scope, function: cst.BaseExpression) -> bool:
+        """Whether a function may be one of the project that reads a file, by its name, or by the parts of it that are known."""
+        known = reading_functions(self.project, module.path)
+        key = key_of(function, scope) if "getattr" in module.words else None
+        return bool(asked_for(key, known)) if key is not None else self._original_name(module, scope, function) in known
 
     def _original_name(self, module: Module, scope: Scope, function: cst.BaseExpression) -> str:
         known = self._names.get(function)

@@ -12,7 +12,7 @@ from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
-from oomlint.model.lookups import asked_for
+from oomlint.model.computed_names import asked_for
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown, greatest, is_typed
 from oomlint.scout.telling_names import is_data_class, makes_data
