@@ -26,6 +26,7 @@ _ALIASES = {
     "torchdata.stateful_dataloader.stateful_dataloader": "torchdata.stateful_dataloader",
     "h5py._hl.files": "h5py",
     "absl.flags.FLAGS": "absl.flags.FLAGS",
+    "pickle5": "pickle",
     "joblib.parallel": "joblib",
     "sklearn.externals.joblib": "joblib",
     "sklearn.utils.parallel": "joblib",

@@ -74,6 +74,10 @@ class Containers:
             inner = node.value if isinstance(node, cst.DictComp) else node.elt
             element = self.contents.of(inner, frame)
             count = self._passes(node.for_in, frame)
+            if isinstance(node, cst.ListComp) and inner.deep_equals(node.for_in.target) and node.for_in.inner_for_in is None:
+                whole = self.contents.of(node.for_in.iter, frame)
+                if whole.kind is PayloadKind.BLOB:  # the objects of a file, as they are, or some of them
+                    return replace(whole, size=Size())
             if isinstance(node, cst.GeneratorExp):
                 return Content(PayloadKind.GENERATOR, "a generator", module, node, element, count)
             word = _WORDS[type(node)]

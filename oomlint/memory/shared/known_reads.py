@@ -43,7 +43,7 @@ BY_NAME: Final = {
         (
             KnownRead.OBJECT,
             (
-                "pickle.load cPickle.load _pickle.load dill.load joblib.load cloudpickle.load pickle5.load pandas.read_pickle compress_pickle.load "
+                "pickle.load cPickle.load _pickle.load dill.load joblib.load cloudpickle.load pandas.read_pickle compress_pickle.load "
                 "six.moves.cPickle.load mmengine.load mmcv.load"
             ),
         ),
