@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.finding import Place
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
-    from oomlint.model.questions import Questions
     from oomlint.model.values import Frame, Value
 
 _MOST_COPIES: Final = 32
@@ -28,7 +28,7 @@ _NEW: Final = frozenset({"clone", "deepcopy", "zeros_like", "empty_like", "ones_
 class Copies:
     """Answers for the modules of one program."""
 
-    def __init__(self, evaluator: Questions, reached: Sequence[Module], runs: Callable[[Place], bool]) -> None:
+    def __init__(self, evaluator: Evaluator, reached: Sequence[Module], runs: Callable[[Place], bool]) -> None:
         self.evaluator = evaluator
         self._found = [(module, *one) for module in reached for one in _copied(module) if runs(module.place(one[0]))][:_MOST_COPIES]
 

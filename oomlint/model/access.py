@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from oomlint.api_names import HAS_DATASET
 from oomlint.model import arguments, names
+from oomlint.model.expressions import Expressions
 from oomlint.model.given_command import is_known
-from oomlint.model.questions import UNKNOWN, Questions, constant, parted, trim, written
+from oomlint.model.questions import UNKNOWN, constant, parted, trim, written
 from oomlint.model.values import (
     ABSENT,
     Absent,
@@ -52,7 +53,7 @@ _NOBODY_KNOWS = "_"  # what stands for the words that a variable of the shell ma
 _LITERALS: dict[str, object] = {"True": True, "False": False, "None": None}
 
 
-class Access(Questions):
+class Access(Expressions):
     """Follows attributes and keys."""
 
     def access(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.questions import UNKNOWN, Questions, parted, trim
+from oomlint.model.fitting import Fitting
+from oomlint.model.questions import UNKNOWN, parted, trim
 from oomlint.model.values import (
     ABSENT,
     Absent,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 
-class Attributes(Questions):
+class Attributes(Fitting):
     """Finds what an attribute of an object can be."""
 
     def attribute(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives:

@@ -17,8 +17,8 @@ from oomlint.syntax.nodes import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
     from oomlint.syntax.scopes import Scope
 
 _MOST_FRAMES = 16
@@ -51,7 +51,7 @@ class CallSite:
 class Calls:
     """Callers and the frames that they make."""
 
-    def __init__(self, project: Project, evaluator: Questions) -> None:
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
         self._sites: AnswerMemory[tuple[Scope, int], list[CallSite]] = AnswerMemory(project.readings)  # each with how many were asked for

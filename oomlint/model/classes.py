@@ -8,7 +8,8 @@ import libcst as cst
 
 from oomlint.api_names import GRAPH_BASES, MODEL_BASES, SAME_GRAPHS, SAME_MODEL
 from oomlint.model import names
-from oomlint.model.questions import UNKNOWN, Questions
+from oomlint.model.definitions import Definitions
+from oomlint.model.questions import UNKNOWN
 from oomlint.model.values import (
     ABSENT,
     Alternative,
@@ -34,7 +35,7 @@ _FIELD_BASES = frozenset({"typing.NamedTuple", "pydantic.BaseModel", "pydantic_s
 _FIELD_DECORATORS = frozenset({"define", "attrs", "s", "frozen", "configclass"})
 
 
-class Classes(Questions):
+class Classes(Definitions):
     """Knows the order of inheritance."""
 
     def bases(self, cls: ClassRef) -> list[Value]:

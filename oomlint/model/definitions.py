@@ -10,7 +10,8 @@ from oomlint.model import arguments, names
 from oomlint.model.displays import appended
 from oomlint.model.entries import entries_of
 from oomlint.model.names import short
-from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, trim
+from oomlint.model.outside import Outside, set_only_inside
+from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, trim
 from oomlint.model.reach import Reach, path_conditions
 from oomlint.model.sources import UNREAD, is_unread
 from oomlint.model.values import (
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from oomlint.model.reach import Condition, Payload
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
-    from oomlint.syntax.walk import Walk
 
 
 _BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
@@ -51,7 +51,7 @@ _MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
 
 
-class Definitions(Questions):
+class Definitions(Outside):
     """Resolves a name inside its scope."""
 
     def resolve(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:
@@ -352,16 +352,6 @@ def _rows_around(frame: Frame, at: cst.CSTNode) -> Iterator[cst.BaseComp]:
             return
         if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
             yield node
-
-
-def set_only_inside(walk: Walk, root: str) -> list[Scope]:
-    """Functions that set a name of their module, ``global args``, where the module itself gives it nothing, or ``None``: it is what they make of it."""
-    if root not in walk.shared:
-        return []
-    own = [effect for effect in walk.root.effects.get(root, ()) if not effect.path]
-    if any(not (isinstance(effect.value, cst.Name) and effect.value.value == "None") for effect in own):
-        return []
-    return [scope for scope in walk.scopes if root in scope.outer and scope.sets(root)]
 
 
 def _set_from_inside(scope: Scope, root: str, *, whole_module: bool) -> bool:

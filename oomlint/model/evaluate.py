@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model.access import Access
-from oomlint.model.attributes import Attributes
-from oomlint.model.classes import Classes
-from oomlint.model.definitions import Definitions
-from oomlint.model.displays import Displays, display_truth, is_grown
-from oomlint.model.expressions import Expressions
-from oomlint.model.fitting import Fitting
-from oomlint.model.lookups import Lookups
-from oomlint.model.outside import Outside
-from oomlint.model.parameters import Parameters
+from oomlint.model.calls import Calls
+from oomlint.model.displays import display_truth, is_grown
+from oomlint.model.options import OptionSource
 from oomlint.model.questions import BUDGET, CPU_COUNTS, DEEPEST, MOST, NO_ANSWER, trim
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.results import Results
+from oomlint.model.settings_files import SettingsReader
+from oomlint.model.sources import Sources
+from oomlint.model.stops import Stops
 from oomlint.model.values import (
     FREE,
     Alternative,
@@ -44,11 +40,16 @@ _NONE: Verdicts = []
 _WAYS: Final = 8  # ways that are told apart; more than these become one, under what they have in common
 
 
-class Evaluator(Expressions, Results, Fitting, Access, Displays, Definitions, Lookups, Outside, Parameters, Classes, Attributes):
+class Evaluator(Access):
     """Answers what expressions of a project can be. One for a run; it remembers."""
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
+        self.calls = Calls(project, self)
+        self.options = OptionSource(project, self)
+        self.settings = SettingsReader(project, self)
+        self.sources = Sources(project, self)
+        self.stops = Stops(project, self)
         self._memo: AnswerMemory[tuple[cst.CSTNode, Frame], Alternatives] = AnswerMemory(project.readings)
         # What follows from answers that are the very same objects is the same again.
         self._reached: AnswerMemory[tuple[cst.CSTNode, Frame], list[Picks]] = AnswerMemory(project.readings)

@@ -9,7 +9,8 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.model.names import last_name, short
-from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, trim, written
+from oomlint.model.questions import UNKNOWN, constant, is_cpu_count, trim, written
+from oomlint.model.results import Results
 from oomlint.model.values import (
     Alternative,
     Alternatives,
@@ -60,7 +61,7 @@ _MOST_BITS = 64
 _LONGEST = 10_000  # characters or elements of a constant that arithmetic makes
 
 
-class Expressions(Questions):
+class Expressions(Results):
     """Reduces an expression by its form."""
 
     def expression(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:

@@ -8,8 +8,8 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.model import arguments, names
+from oomlint.model.classes import Classes
 from oomlint.model.displays import is_grown
-from oomlint.model.questions import Questions
 from oomlint.model.values import FREE, Bound, ClassRef, Display, External, Frame, FunctionRef, Instance
 from oomlint.syntax.nodes import constant_key
 
@@ -31,7 +31,7 @@ class _Words(Struct, frozen=True):
     whole: bool
 
 
-class Fitting(Questions):
+class Fitting(Classes):
     """Lays what a call gives beside what constructors take."""
 
     def callees(self, call: cst.Call, frame: Frame) -> Alternatives:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.model.commands import Command
     from oomlint.model.container_files import Service
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
 
 _MOST_LAUNCHES = 8
 _MOST_DEFAULTS = 4  # command lines that leave an option out, beside some that do not
@@ -45,7 +45,7 @@ _DEFAULT = re.compile(r"\$\{\w+:-(\d+)\}")
 class Launches:
     """Finds the command lines that call a script."""
 
-    def __init__(self, project: Project, evaluator: Questions) -> None:
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
         self._lines: AnswerMemory[str, list[Command]] = AnswerMemory(project.readings)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.attributes import Attributes
 from oomlint.model.computed_names import MOST, asked_for, ending
-from oomlint.model.questions import UNKNOWN, Questions
+from oomlint.model.questions import UNKNOWN
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Absent, Alternative, Alternatives, ClassRef, Const, External, Frame, FunctionRef, Instance, ModuleRef
 from oomlint.syntax.nodes import beginning, constant_key
@@ -32,7 +33,7 @@ _DEEPEST: Final = 3  # `from .x import *` in what `from .y import *` brings
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-class Lookups(Questions):
+class Lookups(Attributes):
     """Follows a computed name to what has it."""
 
     def attribute_by_name(self, node: cst.Call, frame: Frame) -> Alternatives:

@@ -18,8 +18,8 @@ from oomlint.syntax.nodes import constant_key, descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
     from oomlint.syntax.scopes import Scope
 
 _DECLARES = frozenset({"add_argument", "add_option", "add_arg", "option", "argument"})
@@ -43,7 +43,7 @@ class Declared:
 class OptionSource:
     """What an option can be: its default, its choices, and what shell lines of the project give it."""
 
-    def __init__(self, project: Project, evaluator: Questions) -> None:
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
         self.launches = Launches(project, evaluator)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.definitions import set_only_inside
-from oomlint.model.questions import UNKNOWN, Questions
+from oomlint.model.parameters import Parameters
+from oomlint.model.questions import UNKNOWN
 from oomlint.model.values import (
     Alternative,
     Alternatives,
@@ -24,10 +24,11 @@ from oomlint.model.values import (
 
 if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.scopes import Effect
+    from oomlint.syntax.scopes import Effect, Scope
+    from oomlint.syntax.walk import Walk
 
 
-class Outside(Questions):
+class Outside(Parameters):
     """Looks a name up outside of its scope."""
 
     def outside(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
@@ -149,3 +150,13 @@ class Outside(Questions):
             return ModuleRef(path, None)
         module = self.project.find(path)
         return ModuleRef(path, module) if module is not None else UNKNOWN
+
+
+def set_only_inside(walk: Walk, root: str) -> list[Scope]:
+    """Functions that set a name of their module, ``global args``, where the module itself gives it nothing, or ``None``: it is what they make of it."""
+    if root not in walk.shared:
+        return []
+    own = [effect for effect in walk.root.effects.get(root, ()) if not effect.path]
+    if any(not (isinstance(effect.value, cst.Name) and effect.value.value == "None") for effect in own):
+        return []
+    return [scope for scope in walk.scopes if root in scope.outer and scope.sets(root)]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.questions import UNKNOWN, Questions, parted
+from oomlint.model.displays import Displays
+from oomlint.model.questions import UNKNOWN, parted
 from oomlint.model.values import (
     ABSENT,
     ASSUMED,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _NAMESPACES = frozenset({"args", "opt", "opts", "options", "hparams", "FLAGS", "flags", "cfg", "config", "conf", "params"})
 
 
-class Parameters(Questions):
+class Parameters(Displays):
     """Finds the argument behind a parameter."""
 
     def parameter(self, name: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:

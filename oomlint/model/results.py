@@ -11,7 +11,8 @@ from oomlint.api_names import H5_FILES, PARTIALS, SAME_GRAPHS, SAME_MODEL
 from oomlint.frameworks import PREPARERS, PREPARES
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
-from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, Questions, is_cpu_count, trim, written
+from oomlint.model.lookups import Lookups
+from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, is_cpu_count, trim, written
 from oomlint.model.registries import REGISTRIES, registered
 from oomlint.model.sources import CONTAINERS
 from oomlint.model.values import (
@@ -84,7 +85,7 @@ def _is_read(value: Value) -> bool:
     return isinstance(whole, ExternalCall) and (whole.name in H5_FILES or whole.name == "builtins.range")
 
 
-class Results(Questions):
+class Results(Lookups):
     """Follows a call into what it returns."""
 
     def called(self, node: cst.Call, frame: Frame) -> Alternatives:

@@ -19,8 +19,8 @@ from oomlint.syntax.nodes import Accessor, constant_key
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
 
 # What reads a settings file, and the format that it reads; where it reads several, the file's suffix says which.
 _LOADERS = {
@@ -37,7 +37,7 @@ MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 class SettingsReader:
     """Reads settings files and answers what stands at a key."""
 
-    def __init__(self, project: Project, evaluator: Questions) -> None:
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
         self._files: AnswerMemory[tuple[str, str], SettingsNode | None] = AnswerMemory(project.readings)

@@ -41,8 +41,8 @@ from oomlint.syntax.nodes import constant_key, descend, path_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect
 
@@ -83,7 +83,7 @@ UNREAD: Final = Unknown("a file that is named elsewhere")
 class Sources:
     """Answers what libraries of configuration make of a program's files and command lines."""
 
-    def __init__(self, project: Project, evaluator: Questions) -> None:
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
 

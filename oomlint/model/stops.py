@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.finding import Place
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
     from oomlint.syntax.scopes import Scope
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
@@ -53,7 +53,7 @@ class Way(Flag):
 class Stops:
     """Answers for the project's code; one for a run, which remembers."""
 
-    def __init__(self, project: Project, evaluator: Questions) -> None:
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
         self._names: dict[Module, Unbound] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.memory.shared.content_kinds import Content
-    from oomlint.model.questions import Questions
+    from oomlint.model.evaluate import Evaluator
 
 MOST_STORAGES: Final = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _UNSEEN: Final = frozenset({PayloadKind.OBJECTS, PayloadKind.BLOB})  # what a file is thought to hold of which nobody sees more
@@ -121,7 +121,7 @@ def _collates_files(dataset: Dataset, loader: Loader) -> bool:
     return dataset.instance is not None and any(SampleBody(loaders.evaluator, dataset.instance, function).reads_files for function in functions)
 
 
-def is_beside(content: Content, dataset: Dataset, name: str, evaluator: Questions) -> bool:
+def is_beside(content: Content, dataset: Dataset, name: str, evaluator: Evaluator) -> bool:
     """Whether a container has a value of a table for each sample, or a field of a record that nobody looks into."""
     of = content.element.form if content.element is not None else None
     return of is Form.CELL or (of is Form.FIELD and not holds_containers(dataset, name, evaluator))

@@ -12,8 +12,8 @@ from oomlint.model.values import ClassRef, External, Frame, FunctionRef
 from oomlint.syntax.nodes import is_attribute_of, uses_name
 
 if TYPE_CHECKING:
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
-    from oomlint.model.questions import Questions
     from oomlint.model.values import Instance
     from oomlint.syntax.scopes import Scope
 
@@ -23,13 +23,13 @@ _TEXT: Final = frozenset({"format", "strip", "rstrip", "lstrip", "replace", "spl
 _DEEPEST: Final = 3
 
 
-def names_files(instance: Instance | None, attribute: str, evaluator: Questions, *, records: bool = False) -> bool:
+def names_files(instance: Instance | None, attribute: str, evaluator: Evaluator, *, records: bool = False) -> bool:
     """Whether an element of a dataset's attribute becomes part of a path, or a key, where a sample is read; of ``records``, whether a part of one is a path."""
     item = item_of(instance, evaluator) if instance is not None else None
     return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=records).names(item, frozenset(), 0)
 
 
-def loads_itself(record: Instance, evaluator: Questions) -> bool:
+def loads_itself(record: Instance, evaluator: Evaluator) -> bool:
     """Whether an object of a plain class knows where its data is: one of its methods reads a file."""
     scopes = ((cls.module, scope) for cls in evaluator.lineage(record.cls) if isinstance(cls, ClassRef) for scope in cls.scope.children if scope.is_function)
     frames = ((evaluator.calls.plain_frame(module, scope), scope) for module, scope in scopes)
@@ -39,7 +39,7 @@ def loads_itself(record: Instance, evaluator: Questions) -> bool:
 class _Reader:
     """Follows an element through the functions that make a sample."""
 
-    def __init__(self, evaluator: Questions, instance: Instance, attribute: str, *, records: bool) -> None:
+    def __init__(self, evaluator: Evaluator, instance: Instance, attribute: str, *, records: bool) -> None:
         self.evaluator = evaluator
         self.instance = instance
         self.attribute = attribute

@@ -17,7 +17,6 @@ from oomlint.syntax.nodes import is_attribute_of, uses_name
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
-    from oomlint.model.questions import Questions
     from oomlint.model.values import Frame, Instance
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -36,7 +35,7 @@ _QUIET = frozenset({"torch", "numpy", "builtins", "random", "math", "copy", "col
 _WORDS_OF_WORK = ("transform", "augment", "token", "process", "decode", "crop", "resize", "extract")
 
 
-def item_of(value: Instance, evaluator: Questions) -> FunctionRef | None:
+def item_of(value: Instance, evaluator: Evaluator) -> FunctionRef | None:
     """The method that reads a sample: that of a dataset of graphs, whose library has the other one, is ``get``."""
     item = evaluator.method(value, "__getitem__")
     return item or (evaluator.method(value, "get") if evaluator.gives_itself(value, "index_select") else None)
@@ -135,7 +134,7 @@ def _replaces_held(node: cst.Call, function: FunctionRef, this: str | None) -> b
     return False
 
 
-def reads_file(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
+def reads_file(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool:
     """Whether a call reads or opens a file."""
     if names.last_name(call.func) in _READS_FILE:
         return True

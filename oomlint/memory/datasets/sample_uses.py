@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.datasets.dataset_classes import Dataset
-    from oomlint.model.questions import Questions
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.values import Value
 
 _TAKE_ARRAYS: Final = ("numpy.", "torch.from_numpy", "torch.as_tensor", "torch.tensor")
@@ -26,7 +26,7 @@ _READ: Final = frozenset("operator itertools functools collections copy heapq bi
 _DEEPEST: Final = 3
 
 
-def one_a_sample(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+def one_a_sample(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether an attribute has an element for each sample: ``len(dataset)`` is its length, or the index of the sample is that of the element."""
     instance = dataset.instance
     if instance is None:
@@ -40,13 +40,13 @@ def one_a_sample(dataset: Dataset, attribute: str, evaluator: Questions) -> bool
     return takes_index(dataset, attribute, evaluator)
 
 
-def has_arrays(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+def has_arrays(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether parts of an attribute's elements are used as arrays where a sample is read."""
     instance = dataset.instance
     return instance is not None and any(_uses_arrays(way, attribute, evaluator) for way in _ways(instance, evaluator))
 
 
-def is_numpy(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+def is_numpy(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether the elements of an attribute go into ``torch.from_numpy`` as they are, which takes nothing but arrays."""
     if dataset.instance is None:
         return False
@@ -69,7 +69,7 @@ class _Way(NamedTuple):
         return names.self_name(self.function.scope)
 
 
-def _ways(instance: Instance, evaluator: Questions) -> Iterator[_Way]:
+def _ways(instance: Instance, evaluator: Evaluator) -> Iterator[_Way]:
     """``__getitem__``, and the methods of the object that it calls."""
     item = item_of(instance, evaluator)
     queue = [_Way(item, frozenset(_parameters(item)[:1]))] if item is not None else []
@@ -130,12 +130,12 @@ def _asks(call: cst.Call, this: str | None, attribute: str) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "__getitem__" and _is_attribute(call.func.value, this, attribute)
 
 
-def takes_index(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+def takes_index(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether the index of a sample is that of an attribute's element."""
     return dataset.instance is not None and any(_takes_index(way, attribute) for way in _ways(dataset.instance, evaluator))
 
 
-def is_room(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+def is_room(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether an attribute is room that each sample is put together in: code that reads one writes into it, at other places than the sample's own."""
     instance = dataset.instance
     if instance is None:
@@ -150,7 +150,7 @@ def is_room(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
     return False
 
 
-def is_looked_into(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+def is_looked_into(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether code that reads a sample may take an element out of an attribute: a number of the settings is only passed on."""
     instance = dataset.instance
     if instance is None:
@@ -164,7 +164,7 @@ def is_looked_into(dataset: Dataset, attribute: str, evaluator: Questions) -> bo
     return False
 
 
-def holds_containers(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+def holds_containers(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether code that reads a sample looks into an element of an attribute: goes through it, or takes a part out of it."""
     instance = dataset.instance
     return instance is not None and any(
@@ -174,7 +174,7 @@ def holds_containers(dataset: Dataset, attribute: str, evaluator: Questions) -> 
     )
 
 
-def gives_records(instance: Instance, attribute: str, evaluator: Questions) -> bool:
+def gives_records(instance: Instance, attribute: str, evaluator: Evaluator) -> bool:
     """Whether a sample is made of a record in an attribute: one that has the sample's own index, or a field of which is a sequence."""
     for way in _ways(instance, evaluator):
         index = _same_number(way)
@@ -197,12 +197,12 @@ def gives_records(instance: Instance, attribute: str, evaluator: Questions) -> b
     return False
 
 
-def _is_field(node: cst.Subscript, function: FunctionRef, evaluator: Questions) -> bool:
+def _is_field(node: cst.Subscript, function: FunctionRef, evaluator: Evaluator) -> bool:
     part = node.slice[0].slice
     return isinstance(part, cst.Index) and _is_text(part.value, function, evaluator)
 
 
-def _is_text(node: cst.BaseExpression, function: FunctionRef, evaluator: Questions) -> bool:
+def _is_text(node: cst.BaseExpression, function: FunctionRef, evaluator: Evaluator) -> bool:
     """Whether an index is a text that is written down, here or where its name is set."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return isinstance(constant_key(node), str)
@@ -245,7 +245,7 @@ def _are_indexed(parts: set[str], function: FunctionRef) -> bool:
     return False
 
 
-def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, evaluator: Questions, depth: int) -> bool:
+def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, evaluator: Evaluator, depth: int) -> bool:
     """Whether an expression is more than compared, reckoned with or handed to a library, here or in what it is given to."""
     walk = function.module.walk
     above = walk.parents.get(node)
@@ -279,7 +279,7 @@ def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, eva
     return False
 
 
-def _is_taken_out_of(name: str, function: FunctionRef, instance: Instance, evaluator: Questions, depth: int) -> bool:
+def _is_taken_out_of(name: str, function: FunctionRef, instance: Instance, evaluator: Evaluator, depth: int) -> bool:
     """Whether a function takes something out of what a name of it has."""
     parents = function.module.walk.parents
     named = (node for node in function.scope.nodes() if isinstance(node, cst.Name) and node.value == name)
@@ -287,7 +287,7 @@ def _is_taken_out_of(name: str, function: FunctionRef, instance: Instance, evalu
     return any(_takes_out(read, function, instance, evaluator, depth + 1) for read in reads)
 
 
-def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator: Questions) -> list[Value]:
+def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator: Evaluator) -> list[Value]:
     own = evaluator.own_methods(call, function, instance)
     func = call.func
     if own or not is_attribute_of(func, names.self_name(function.scope)):
@@ -296,7 +296,7 @@ def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator
     return [called for one in held if isinstance(one, Instance) and (called := evaluator.method(one, "__call__")) is not None]
 
 
-def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:
+def _uses_arrays(way: _Way, attribute: str, evaluator: Evaluator) -> bool:
     module, scope = way.function.module, way.function.scope
     parts = {
         target.value

@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, SourceExpression
 
 if TYPE_CHECKING:
-    from oomlint.model.questions import Questions
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.values import Frame, Value
     from oomlint.syntax.walk import Walk
 
@@ -72,7 +72,7 @@ def after_attribute(node: cst.Attribute, grip: Grip, walk: Walk) -> Grip | None:
     return None
 
 
-def after_subscript(node: cst.Subscript, grip: Grip, frame: Frame, evaluator: Questions) -> Grip | None:
+def after_subscript(node: cst.Subscript, grip: Grip, frame: Frame, evaluator: Evaluator) -> Grip | None:
     """What ``x[...]`` has hold of."""
     if grip is Grip.FILE:
         return Grip.OBJECT
@@ -120,7 +120,7 @@ def _second(node: cst.Subscript) -> bool:
     return not (isinstance(index, cst.Index) and isinstance(index.value, cst.Integer) and index.value.value == "0")
 
 
-def _is_text(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> bool:
+def _is_text(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
     if isinstance(node, cst.SimpleString | cst.FormattedString | cst.ConcatenatedString):
         return True
     if isinstance(node, cst.Call):
@@ -131,7 +131,7 @@ def _is_text(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> bo
     return bool(found) and all(isinstance(a.value, Const) and isinstance(a.value.value, str) for a in found)
 
 
-def _reads(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> bool:
+def _reads(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
     """Whether an index can only read from a dataset: groups take names alone."""
     if isinstance(node, cst.Integer | cst.Ellipsis | cst.Tuple | cst.List | cst.Comparison | cst.UnaryOperation | cst.ListComp):
         return True
@@ -147,7 +147,7 @@ def _reads(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> bool
     return bool(found) and all(_number(a.value) for a in found)
 
 
-def _numbers_samples(name: str, frame: Frame, evaluator: Questions) -> bool:
+def _numbers_samples(name: str, frame: Frame, evaluator: Evaluator) -> bool:
     """Whether a name is what a dataset of torch is asked for: a sampler gives numbers."""
     scope = frame.scope
     if scope.name != "__getitem__" or not names.is_method(scope) or scope.parent is None or scope.sets(name):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
     from oomlint.memory.shared.start_methods import StartMethods
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.questions import Questions
     from oomlint.model.values import Alternative, Instance
     from oomlint.syntax.scopes import Scope
 
@@ -78,7 +78,7 @@ def _positive(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _in_dataset(dataset: Dataset, evaluator: Questions) -> tuple[str, Place | None]:
+def _in_dataset(dataset: Dataset, evaluator: Evaluator) -> tuple[str, Place | None]:
     """Who uses CUDA for a sample, and where; what a wrapper reads counts, too."""
     for inner in dataset.inner:
         by, spot = _in_dataset(inner, evaluator)
@@ -93,7 +93,7 @@ def _in_dataset(dataset: Dataset, evaluator: Questions) -> tuple[str, Place | No
     return "", None
 
 
-def _in_function(function: FunctionRef, this: Instance | None, evaluator: Questions, seen: frozenset[Scope] = frozenset()) -> Place | None:
+def _in_function(function: FunctionRef, this: Instance | None, evaluator: Evaluator, seen: frozenset[Scope] = frozenset()) -> Place | None:
     """Where a function, or a method of the same object that it calls, uses CUDA whatever it is given."""
     scope, module = function.scope, function.module
     if scope in seen or len(seen) >= _DEEPEST:
@@ -119,7 +119,7 @@ def _in_function(function: FunctionRef, this: Instance | None, evaluator: Questi
     return None
 
 
-def _moved(this: Instance, evaluator: Questions) -> dict[str, Place]:
+def _moved(this: Instance, evaluator: Evaluator) -> dict[str, Place]:
     """Attributes that the constructor puts on an accelerator."""
     built = evaluator.method(this, "__init__")
     own = names.self_name(built.scope) if built is not None else None
@@ -135,7 +135,7 @@ def _moved(this: Instance, evaluator: Questions) -> dict[str, Place]:
     return found
 
 
-def _uses_cuda(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
+def _uses_cuda(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool:
     """Whether a call puts a tensor on a CUDA device: `.cuda()`, `.to(device)`, `torch.zeros(..., device=device)`."""
     if isinstance(call.func, cst.Attribute):
         word = call.func.attr.value
@@ -148,7 +148,7 @@ def _uses_cuda(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
     return False
 
 
-def _is_cuda(node: cst.BaseExpression, frame: Frame, evaluator: Questions, depth: int = 0) -> bool:
+def _is_cuda(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator, depth: int = 0) -> bool:
     """Whether an expression may be a CUDA device."""
     for alt in evaluator.values(node, frame)[:4]:
         value = alt.value

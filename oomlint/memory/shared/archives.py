@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from oomlint.model.questions import Questions
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.values import Frame, Value
 
 _MOST = 8  # paths that a call is given
 
 
-def loads_archive(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
+def loads_archive(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool:
     """Whether `numpy.load` is given the path of an `.npz`, as it is written or as one of its values says: then `mmap_mode` does nothing.
 
     Where nothing is known of the callers, all are asked that are in sight.
@@ -34,7 +34,7 @@ def loads_archive(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
     return _names_archive(found) and not any(".npy" in text for text in found)
 
 
-def maps_file(call: cst.Call, frame: Frame, evaluator: Questions) -> bool | None:
+def maps_file(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool | None:
     """Whether `numpy.load` maps a file in a plain run; ``None`` where nobody knows, or whoever runs it has the choice."""
     mode = arguments.argument_for(call, "mmap_mode", place=1)
     if mode is None or loads_archive(call, frame, evaluator):

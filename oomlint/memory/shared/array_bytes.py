@@ -18,8 +18,8 @@ from oomlint.syntax.nodes import constant_key
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
-    from oomlint.model.questions import Questions
     from oomlint.model.values import Frame
 
 _SHAPE: Final = re.compile(r"[\(\[]\s*(\w+(?:\s*(?:,|\bx\b|\u00d7|\*)\s*\w+)+)\s*,?\s*[\)\]]")
@@ -101,7 +101,7 @@ def commented(module: Module, node: cst.CSTNode) -> Bytes | None:
     return None
 
 
-def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame, *, sure: bool = False) -> Bytes | None:
+def allocation(name: str, call: cst.Call, evaluator: Evaluator, frame: Frame, *, sure: bool = False) -> Bytes | None:
     """Bytes of ``np.zeros((n, 3))``, ``torch.randn(n, 3)`` and their like, by the qualified name of what is called; ``None`` for other calls."""
     if name.rpartition(".")[2] in PAIRS:
         return _all_pairs(name, call, frame)
@@ -110,7 +110,7 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame, *,
     return Bytes(dimensions, item_bytes(dtype, ITEM_BYTES[default])) if dimensions is not None else None
 
 
-def allocated(call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | None:
+def allocated(call: cst.Call, evaluator: Evaluator, frame: Frame) -> Bytes | None:
     """Bytes of an array that a call makes, by what it calls; ``None`` for other calls."""
     if names.last_name(call.func) not in MAKERS | PAIRS:
         return None
@@ -118,7 +118,7 @@ def allocated(call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | Non
     return allocation(made, call, evaluator, frame)
 
 
-def known_size(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Size:
+def known_size(name: str, call: cst.Call, evaluator: Evaluator, frame: Frame) -> Size:
     """Bytes of the same, and of ``np.arange(n)``, where all of it follows from constants."""
     if name.endswith((".arange", ".randperm")) and len(call.args) == 1:
         dimensions = _dimensions(arguments.plain(call), evaluator, frame, sure=True)
@@ -174,7 +174,7 @@ def _all_pairs(name: str, call: cst.Call, frame: Frame) -> Bytes | None:
     return Bytes((dimension, dimension), 4 if name.startswith("torch.") else 8)
 
 
-def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame, *, sure: bool) -> tuple[int | str, ...] | None:
+def _dimensions(nodes: list[cst.BaseExpression], evaluator: Evaluator, frame: Frame, *, sure: bool) -> tuple[int | str, ...] | None:
     """Dimensions as a call is given them; a number that is one of several values is taken for it where one need not be ``sure``."""
     if len(nodes) == 1:
         only = nodes[0]
@@ -190,7 +190,7 @@ def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Fr
     return tuple(_dimension(node, evaluator, frame, sure=sure) for node in nodes)
 
 
-def _written(node: cst.BaseExpression, evaluator: Questions, frame: Frame, *, sure: bool) -> tuple[int | str, ...] | None:
+def _written(node: cst.BaseExpression, evaluator: Evaluator, frame: Frame, *, sure: bool) -> tuple[int | str, ...] | None:
     """The dimensions of a tuple that is written out, those of tuples inside it included; ``None`` where that is not known."""
     for alt in evaluator.values(node, frame):
         if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List):
@@ -204,7 +204,7 @@ def _written(node: cst.BaseExpression, evaluator: Questions, frame: Frame, *, su
     return None
 
 
-def _dimension(node: cst.BaseExpression, evaluator: Questions, frame: Frame, *, sure: bool) -> int | str:
+def _dimension(node: cst.BaseExpression, evaluator: Evaluator, frame: Frame, *, sure: bool) -> int | str:
     found = evaluator.values(node, frame)
     numbers = {alt.const for alt in found if isinstance(alt.const, int) and not isinstance(alt.const, bool)}
     if len(numbers) == 1 and (len(found) == 1 or not sure):

@@ -31,7 +31,7 @@ from oomlint.model.values import (
 )
 
 if TYPE_CHECKING:
-    from oomlint.model.questions import Questions
+    from oomlint.model.evaluate import Evaluator
 
 
 # What gives the rows of a table, by where the row stands in what it gives for each.
@@ -43,7 +43,7 @@ _COUNTS: Final = frozenset({"arange", "linspace", "logspace", "randperm"})  # wh
 class Contents:
     """Classifies expressions. One for a run; it remembers."""
 
-    def __init__(self, evaluator: Questions) -> None:
+    def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.active: set[object] = set()  # questions that are being answered
         self.depth = 0
