@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from itertools import accumulate, chain, pairwise, product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.budget.parts import Names
-    from oomlint.model.project import Module
-    from oomlint.model.values import ClassRef
 
 KNOWN: Final = frozenset({*LAYERS, *CONTAINERS, "Dropout", "ReLU", "Identity"})  # layers of which none is a kind of another
 _COPIES: Final = frozenset({"deepcopy", "copy"})
@@ -89,18 +86,6 @@ _KINDS: Final = {"int": int, "float": float, "str": str, "list": list, "tuple": 
 
 class BuildingCalls(Methods):
     """Calls of what a constructor names."""
-
-    @abstractmethod
-    def construct(self, cls: ClassRef, plain: Sequence[Any], named: dict[str, Any]) -> Any:
-        """An object of a class of the project."""
-
-    @abstractmethod
-    def root(self, module: Module) -> Names:
-        """The names of a module, as far as its code has been run."""
-
-    @abstractmethod
-    def unknown(self, given: Sequence[Any], node: cst.Call, around: Names) -> Any:
-        """What something gives that nobody can run."""
 
     def call(self, called: Any, plain: Sequence[Any], named: dict[str, Any], node: cst.Call, around: Names) -> Any:
         """What a call gives."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from oomlint.budget.building_calls import BuildingCalls
+from oomlint.budget.building_calls import BUILT_IN, BuildingCalls
 from oomlint.budget.building_operators import applied, compared, either, truth
 from oomlint.budget.parts import (
     ForeignOptions,
     Function,
+    Library,
     Made,
     Missing,
     Names,
@@ -25,39 +25,21 @@ from oomlint.model import names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oomlint.model.values import Frame
-
 
 class BuildingExpressions(BuildingCalls):
     """Expressions of what is run."""
 
-    @abstractmethod
-    def step(self) -> None:
-        """Count a step of the walk."""
-
-    @abstractmethod
     def named(self, node: cst.Name, around: Names) -> Any:
-        """What a name stands for."""
-
-    @abstractmethod
-    def outside(self, node: cst.BaseExpression, frame: Frame) -> Any:
-        """What the whole program knows of an expression."""
-
-    @abstractmethod
-    def place_of(self, word: str, around: Names) -> Names | Frame | None:
-        """The names that have a name; the frame in which the whole program is asked for it; None where nobody knows."""
-
-    @abstractmethod
-    def assign(self, target: cst.BaseExpression, value: Any, around: Names) -> None:
-        """Give a value to a name, to several, to an attribute or an entry."""
-
-    @abstractmethod
-    def after(self, made: Made, around: Names, given: Any = None) -> int:
-        """The place in an object's lineage where ``super()`` looks on."""
-
-    @abstractmethod
-    def of_super(self, made: Made, word: str, after: int) -> Any:
-        """A method that ``super()`` finds."""
+        """What a name stands for: in the function that is run, around it, in its module."""
+        word, place = node.value, self.place_of(node.value, around)
+        if place is None:
+            return Missing(word)  # on a way that was not gone
+        if isinstance(place, Names):
+            return place.known[word]
+        if word == "__name__":
+            return "__main__" if place.module is self.main else place.module.path
+        found = self.outside(node, place)
+        return Library(word) if isinstance(found, Missing) and word in BUILT_IN else found
 
     def eval(self, node: cst.BaseExpression, around: Names) -> Any:  # noqa: C901, PLR0912 - a case for each kind of node
         """The value of an expression."""

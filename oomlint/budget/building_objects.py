@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.budget.building_statements import GaveUp, Returned, RoundEnd, Statements
 from oomlint.budget.parts import Class, Function, Library, Made, Missing, Names, Partly, Rest, ValueMethod
+from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef
 from oomlint.model.values import External as ExternalValue
@@ -41,13 +41,41 @@ _MODULES: Final = ("torch.nn.", "pytorch_lightning.", "lightning.")
 _PLAIN_BASES: Final = ("torch.nn.", "abc.", "object", "typing.", "enum.")
 
 
-class Objects(Statements):
+class WalkEnd(Exception):  # noqa: N818 - nothing is wrong
+    """How a walk ends before its last statement. Where it is not ``sure``, it may go on as well."""
+
+    def __init__(self, value: Any = None, *, sure: bool = True) -> None:
+        self.value = value
+        self.sure = sure
+
+
+class GaveUp(WalkEnd):
+    """The walk is too long, or comes to what cannot be."""
+
+
+class Returned(WalkEnd):
+    """How a function ends."""
+
+
+class RoundEnd(WalkEnd):
+    """How a round of a loop ends, or the loop, where its value is true."""
+
+
+class Objects(ABC):
     """Runs functions and constructors."""
 
     def __init__(self, project: Project) -> None:
-        super().__init__(project)
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self.steps = self._deep = 0
         self._known: dict[object, Any] = {}
         self._statics: dict[tuple[Scope, str], Any] = {}  # what is written to classes
+
+    # -- what later parts answer ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def root(self, module: Module) -> Names:
+        """The names of a module, as far as its code has been run."""
 
     @abstractmethod
     def around_of(self, function: Function) -> Names:
@@ -56,6 +84,39 @@ class Objects(Statements):
     @abstractmethod
     def body_of(self, cls: ClassRef) -> Names:
         """The names of the body of a class."""
+
+    @abstractmethod
+    def spoil_given(self, given: Sequence[Any], text: str, *, settings: bool = False) -> None:
+        """Nobody knows what becomes of what is handed to something unknown. ``settings`` are changed by what belongs to the project only."""
+
+    @abstractmethod
+    def call(self, called: Any, plain: Sequence[Any], named: dict[str, Any], node: cst.Call, around: Names) -> Any:
+        """What a call gives."""
+
+    @staticmethod
+    @abstractmethod
+    def set_base(made: Made, name: str, plain: Sequence[Any], named: dict[str, Any]) -> None:
+        """Give an object what the constructor of a library's base makes of it."""
+
+    @abstractmethod
+    def eval(self, node: cst.BaseExpression, around: Names) -> Any:
+        """The value of an expression."""
+
+    @abstractmethod
+    def arguments(self, node: cst.Call, around: Names) -> tuple[list[Any], dict[str, Any]]:
+        """What a call is given."""
+
+    @abstractmethod
+    def assign(self, target: cst.BaseExpression, value: Any, around: Names) -> None:
+        """Give a value to a name, to several, to an attribute or an entry."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Count a step of the walk."""
+
+    @abstractmethod
+    def block(self, body: object, around: Names) -> None:
+        """Run statements."""
 
     def once(self, key: object, make: Callable[[], Any]) -> Any:
         """One object for one call in one frame, however often it is asked for."""

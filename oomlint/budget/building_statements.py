@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +10,7 @@ import libcst as cst
 from oomlint.api_names import SAME_MODEL
 from oomlint.budget.building_calls import WRAPPERS
 from oomlint.budget.building_expressions import BuildingExpressions
+from oomlint.budget.building_objects import GaveUp, Returned, RoundEnd
 from oomlint.budget.building_operators import applied, truth
 from oomlint.budget.object_state import forget
 from oomlint.budget.parts import MOST_ROUNDS, Class, Function, Layer, Library, Made, Missing, Rest, items_of, text_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.budget.parts import Names
-    from oomlint.model.project import Module, Project
-    from oomlint.syntax.scopes import Scope
 
 _LOOK_ONLY: Final = frozenset({"isinstance", "len", "print", "hasattr", "type", "id", "str", "range", "enumerate", "zip", "super"})
 _DEEPEST_UNSURE: Final = 8  # calls, in code that may be run or not
@@ -43,26 +41,6 @@ _AUGMENTED: Final[dict[type[cst.CSTNode], type[cst.CSTNode]]] = {
 }
 
 
-class WalkEnd(Exception):  # noqa: N818 - nothing is wrong
-    """How a walk ends before its last statement. Where it is not ``sure``, it may go on as well."""
-
-    def __init__(self, value: Any = None, *, sure: bool = True) -> None:
-        self.value = value
-        self.sure = sure
-
-
-class GaveUp(WalkEnd):
-    """The walk is too long, or comes to what cannot be."""
-
-
-class Returned(WalkEnd):
-    """How a function ends."""
-
-
-class RoundEnd(WalkEnd):
-    """How a round of a loop ends, or the loop, where its value is true."""
-
-
 @lru_cache(maxsize=1024)
 def _setting(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """What sets, fills or calls something below a node. A function that many branches call is asked for each of them."""
@@ -71,10 +49,6 @@ def _setting(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
 
 class Statements(BuildingExpressions):
     """Statements of what is run."""
-
-    def __init__(self, project: Project) -> None:
-        super().__init__(project)
-        self.steps = self._deep = 0
 
     def block(self, body: object, around: Names) -> None:
         """Run statements."""
@@ -87,22 +61,6 @@ class Statements(BuildingExpressions):
                 for other in statements[place + 1 :] if not end.sure else ():
                     self.unsure(other, around)
                 raise
-
-    @abstractmethod
-    def settle(self, module: Module, scope: Scope) -> None:
-        """Evaluate defaults and what stands in the body of a class, where they are defined."""
-
-    @abstractmethod
-    def decorated(self, value: Function | Class, around: Names) -> Any:
-        """What decorators of the project make of a function or a class."""
-
-    @abstractmethod
-    def entered(self, function: Function, plain: Sequence[Any], named: dict[str, Any]) -> Names:
-        """The names of a function where its code begins."""
-
-    @abstractmethod
-    def blank(self, cls: ClassRef) -> Made:
-        """An object before its ``__init__``."""
 
     def step(self) -> None:
         """Count a step. Raises GaveUp where there are too many."""

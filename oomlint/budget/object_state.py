@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.budget.building_layers import as_entry
+from oomlint.budget.building_names import BuildingNames
 from oomlint.budget.parts import (
     CONTAINERS,
     Class,
@@ -25,58 +25,18 @@ from oomlint.budget.parts import (
     is_part,
     items_of,
 )
-from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oomlint.model.project import Project
-    from oomlint.model.values import ClassRef
 
-_LOOKS: Final = frozenset(
-    "parameters named_parameters state_dict load_state_dict modules named_modules children named_children buffers named_buffers size dim numel zero_grad "
-    "get_parameter get_submodule forward __call__ __class__ training register_forward_hook register_backward_hook weight bias data extra_repr keys values "
-    "items __len__ save_hyperparameters reset_parameters _reset_parameters log print".split()
-)
 _FILLS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "update", "pop", "setdefault"})
 TABLES: Final = frozenset({"_modules", "_parameters", "_buffers"})
 
 
-class ObjectState(ABC):
+class ObjectState(BuildingNames):
     """Attributes and entries."""
-
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self.evaluator = evaluator_of(project)
-
-    @abstractmethod
-    def run(self, function: Function, plain: Sequence[Any], named: dict[str, Any]) -> Any:
-        """What a function of the project gives."""
-
-    @abstractmethod
-    def of_class(self, cls: Class, word: str) -> Any:
-        """An attribute of a class."""
-
-    @abstractmethod
-    def setter(self, made: Made, word: str) -> Function | None:
-        """The method that sets an attribute of an object."""
-
-    @abstractmethod
-    def set_static(self, cls: ClassRef, word: str, new: Any) -> None:
-        """Set an attribute of a class."""
-
-    @abstractmethod
-    def inside(self, whole: ForeignOptions, accessor: tuple[str, object], text: str) -> Any:
-        """An attribute or entry of options or settings."""
-
-    @abstractmethod
-    def member(self, module: Names, word: str, text: str) -> Any:
-        """An attribute of a module of the project."""
-
-    @abstractmethod
-    def entries(self, whole: ForeignOptions) -> dict[Any, Any]:
-        """All that options or settings hold, by name; under a ``Rest`` what else they may."""
 
     def spoil_given(self, given: Sequence[Any], text: str, *, settings: bool = False) -> None:
         """Nobody knows what becomes of what is handed to something unknown. ``settings`` are changed by what belongs to the project only."""
@@ -94,10 +54,6 @@ class ObjectState(ABC):
                 one[Rest(text)] = None
             elif isinstance(one, ForeignOptions) and settings:
                 one.changed[Rest(text)] = None
-
-    @abstractmethod
-    def method(self, of: Any, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
-        """What a method gives."""
 
     # -- attributes ----------------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.budget.building import Building, guarded
-from oomlint.budget.building_objects import called
-from oomlint.budget.building_statements import GaveUp, WalkEnd
+from oomlint.budget.building_names import guarded
+from oomlint.budget.building_objects import GaveUp, WalkEnd, called
+from oomlint.budget.building_statements import Statements
 from oomlint.budget.parts import Class, ForeignOptions, Function, Made, Missing, Names, items_of, text_of
 from oomlint.model import names
 from oomlint.syntax.nodes import block_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_STEPS: Final = 400_000  # of all that is run
 
 
-class Walking(Building):
+class Walking(Statements):
     """Runs programs of one project."""
 
     def __init__(self, project: Project) -> None:

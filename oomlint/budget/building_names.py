@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.budget.building_calls import BUILT_IN
-from oomlint.budget.building_objects import Objects
-from oomlint.budget.building_statements import WalkEnd
+from oomlint.budget.building_objects import Objects, WalkEnd
 from oomlint.budget.parts import Class, ForeignOptions, Function, Library, Made, Missing, Names, Partly, Rest, hashable, text_of
 from oomlint.model import names
 from oomlint.model.displays import is_grown
@@ -48,8 +46,8 @@ if TYPE_CHECKING:
 _OUTSIDE: Final = (ParsedOptions, SettingsNode, Merged, Namespace)
 
 
-class Building(Objects):
-    """Runs constructors of one project."""
+class BuildingNames(Objects):
+    """What names stand for, and what the whole program knows."""
 
     def alternatives(self, node: cst.BaseExpression, frame: Frame) -> list[Any]:
         """What an expression stands for in a frame, whatever is run before it; several things where nobody knows which of them."""
@@ -63,18 +61,6 @@ class Building(Objects):
     # -- names -------------------------------------------------------------------------------------------------------------
 
     main: Module | None = None  # the module that is started
-
-    def named(self, node: cst.Name, around: Names) -> Any:
-        """What a name stands for: in the function that is run, around it, in its module."""
-        word, place = node.value, self.place_of(node.value, around)
-        if place is None:
-            return Missing(word)  # on a way that was not gone
-        if isinstance(place, Names):
-            return place.known[word]
-        if word == "__name__":
-            return "__main__" if place.module is self.main else place.module.path
-        found = self.outside(node, place)
-        return Library(word) if isinstance(found, Missing) and word in BUILT_IN else found
 
     def place_of(self, word: str, around: Names) -> Names | Frame | None:
         """The names that have a name; the frame in which the whole program is asked for it; None where nobody knows."""
