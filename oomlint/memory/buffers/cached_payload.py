@@ -13,7 +13,7 @@ from oomlint.memory.arrays.kept import READING
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import Computed, computed, is_computing
-from oomlint.memory.shared.content_kinds import Content, PayloadKind
+from oomlint.memory.shared.content_kinds import Content, Form, PayloadKind
 from oomlint.memory.shared.known_reads import LAZY
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, SourceExpression
@@ -71,6 +71,10 @@ class Heavy(Struct, frozen=True):
     doubt: int = 0
     read: bool = False
     of: Resource = Resource.IMAGES
+    text: bool = False  # as it stands in the file
+
+
+_TEXT = Heavy("the contents of a file", read=True, of=Resource.RECORDS, text=True)
 
 
 def heavy(node: cst.BaseExpression, frame: Frame, project: Project, depth: int = 0) -> Heavy | None:
@@ -130,8 +134,8 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
 
 
 def _content(content: Content, value: Value) -> Heavy | None:
-    if content.kind is PayloadKind.TEXT and content.words == "the text of a file":
-        return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
+    if content.form is Form.TEXT_OF_FILE:
+        return _TEXT
     if content.kind not in _LARGE or content.doubt > 1:
         return None
     if content.size.exact is not None and content.size.exact < 1024:  # noqa: PLR2004 - bytes: a vector of a hundred numbers
@@ -147,7 +151,7 @@ def _chain(node: cst.Call, frame: Frame, project: Project, depth: int) -> Heavy 
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPS:
         return heavy(node.func.value, frame, project, depth + 1)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"read", "read_bytes"} and _opens(node.func.value, frame, project):
-        return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
+        return _TEXT
     evaluator = evaluator_of(project)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in READING:
         opened = (alt.value for alt in evaluator.values(node.func.value, frame)[:3] if isinstance(alt.value, ExternalCall))

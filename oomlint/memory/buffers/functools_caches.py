@@ -82,7 +82,7 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
     found = readers(project, home, scope)
     if found and all(one.without_workers for one in found):
         return None
-    if not found and (not what.read or what.words == "the contents of a file" or not _uses_torch(home)):
+    if not found and (not what.read or what.text or not _uses_torch(home)):
         return None
     words = f"The cache of `{scope.name}`"
     kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)

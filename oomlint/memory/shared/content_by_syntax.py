@@ -33,10 +33,10 @@ _CONTAINERS = frozenset({PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARR
 
 
 # Methods whose name says what they return, whatever they are called on.
-_TELLING: dict[str, tuple[PayloadKind, str]] = {
-    **dict.fromkeys(("readlines", "splitlines"), (PayloadKind.OBJECTS, "a list of lines")),
-    **dict.fromkeys(("glob", "rglob", "iterdir"), (PayloadKind.PATHS, "file names")),
-    **dict.fromkeys(("loadAnns", "loadImgs", "loadCats"), (PayloadKind.OBJECTS, "a list of dicts")),
+_TELLING: dict[str, Content] = {
+    **dict.fromkeys(("readlines", "splitlines"), Content(PayloadKind.OBJECTS, "a list of lines", strings=True, form=Form.LIST)),
+    **dict.fromkeys(("glob", "rglob", "iterdir"), Content(PayloadKind.PATHS, "file names")),
+    **dict.fromkeys(("loadAnns", "loadImgs", "loadCats"), Content(PayloadKind.OBJECTS, "a list of dicts", form=Form.LIST)),
 }
 
 
@@ -115,11 +115,10 @@ class WrittenForms:
         if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in self.evaluator.values(func.value, frame)):
             return Content(PayloadKind.ARRAY, "a NumPy array", module, node, size=known_size(f"numpy.random.{name}", node, self.evaluator, frame))
         if name in _TELLING:
-            kind, words = _TELLING[name]
-            return Content(kind, words, module, node, strings=words == "a list of lines")
+            return replace(_TELLING[name], module=module, node=node)
         base = self.contents.of(func.value, frame)
         if name == "split":
-            return Content(PayloadKind.OBJECTS, "a list of strings", module, node, count=self._typed(func.value, frame), strings=True)
+            return Content(PayloadKind.OBJECTS, "a list of strings", module, node, count=self._typed(func.value, frame), strings=True, form=Form.LIST)
         if name in _STRING_METHODS and (base.kind in {PayloadKind.TEXT, PayloadKind.UNKNOWN} or isinstance(func.value, cst.SimpleString)):
             return Content(PayloadKind.TEXT, "a string", module, node, strings=True)
         if name == "read" and base.kind is PayloadKind.HANDLE:
@@ -172,7 +171,7 @@ def _results(operator: cst.BaseBinaryOp, sides: list[Content]) -> list[Content]:
     if isinstance(operator, cst.Add | cst.Multiply):
         return sides
     sets = isinstance(operator, cst.Subtract | cst.BitAnd | cst.BitOr | cst.BitXor)
-    return [side for side in sides if side.kind not in _CONTAINERS or (sets and not side.words.startswith("a list"))]
+    return [side for side in sides if side.kind not in _CONTAINERS or (sets and side.form is not Form.LIST)]
 
 
 def _of_h5(method: str, module: Module, node: cst.Call) -> Content:
@@ -190,7 +189,7 @@ def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Con
         return Content(PayloadKind.SMALL, "the distinct values", module, node)
     if method == "tolist":
         label = base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME, PayloadKind.UNKNOWN}
-        return Content(PayloadKind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
+        return Content(PayloadKind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size, form=Form.LIST)
     if method in {"to_dict", "iterrows", "itertuples", "to_records"}:
         return Content(PayloadKind.OBJECTS, f"what `{method}` makes of a DataFrame", module, node, form=_ROWS.get(method))
     if base.kind is PayloadKind.FRAME:
