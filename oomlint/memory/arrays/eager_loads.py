@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import WRAPPERS
 from oomlint.memory.arrays.joins import joined
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.load_messages import proven_small
-from oomlint.memory.arrays.loads import Load, arrays_of, has_a_text_each
+from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.padded import padded
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
-from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import DECODERS, KnownRead
-from oomlint.model import names
-from oomlint.model.values import ClassRef, ExternalCall
+from oomlint.model.values import ClassRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _IN_MEMORY: Final = ("torch_geometric.data.InMemoryDataset", "torch_geometric.data.in_memory_dataset.InMemoryDataset")
-_THROUGH: Final = WRAPPERS | {"readlines", "splitlines", "list"}
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:
@@ -43,13 +39,12 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     for group in groups.values():
         first, *others = _gravest_first(group)
         name = first.read.name if first.read is not None else ""
-        words = f"`{name}` reads all of its file"
+        words = f"`{name}` reads all of its file" if name else "Every line of the file becomes Python objects"
         if first.many:
             each = "reads every record" if first.read is not None and first.read.origin in DECODERS else "reads every file"
             words = f"`{name}` {each}"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
-    yield from _lines(module, project)
     yield from padded(module, project)
 
 
@@ -132,32 +127,3 @@ def _restores(load: Load, project: Project) -> bool:
     if None not in kept_of(project).returned(load.module, load.node):
         return False
     return any(loaded(site.module, site.scope, site.call).restores for site in evaluator_of(project).calls.sites(load.module, load.scope))
-
-
-def _lines(module: Module, project: Project) -> Iterator[Load]:
-    """Files of text of which a dataset keeps a line for each sample, and not the name of its file."""
-    evaluator = evaluator_of(project)
-    kept = kept_of(project)
-    for scope in module.walk.scopes:
-        if not scope.is_function or constructions_of(project).per_item(module, scope):
-            continue
-        frame = evaluator.calls.plain_frame(module, scope)
-        for loop in (*scope.loops, *scope.rows):
-            if isinstance(loop, cst.While):
-                continue
-            iterated = loop.iter if isinstance(loop, cst.For) else loop.for_in.iter
-            inner: cst.BaseExpression = iterated
-            while isinstance(inner, cst.Call) and names.last_name(inner.func) in _THROUGH:
-                if isinstance(inner.func, cst.Attribute) and names.last_name(inner.func) in {"readlines", "splitlines"}:
-                    inner = inner.func.value
-                elif inner.args:
-                    inner = inner.args[0].value
-                else:
-                    break
-            opened = next((a.value for a in evaluator.values(inner, frame) if isinstance(a.value, ExternalCall) and a.value.name.endswith("open")), None)
-            if opened is None or not opened.call.args:
-                continue
-            keepers = tuple(keeper for keeper in kept.of(module, iterated) if has_a_text_each(keeper))
-            if keepers:
-                node = loop if isinstance(loop, cst.ListComp) else iterated
-                yield Load(module, scope, node, "Every line of the file becomes Python objects", keepers, many=False)

@@ -180,7 +180,7 @@ def _workers(load: Load) -> str:
     if readers is None or readers.helped is None:
         return ""
     objects = load.read is not None and load.read.kind in _OBJECTS and not _keeps_arrays(load.keeper)
-    if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
+    if objects:
         return f"; each {f'of {readers.workers}' if (readers.count or 0) > 1 else 'worker'} copies the objects it reads"
     return "" if _becomes_tensor(load.keeper) else "; each spawned worker gets a copy"
 

@@ -43,10 +43,10 @@ class FileRead(Struct, frozen=True, eq=False):
     """One expression that brings the content of a file into memory."""
 
     kind: KnownRead
-    name: str  # what is called, for a message
+    name: str  # what is called, for a message; empty where a loop goes through the lines of a file
     module: Module
     scope: Scope
-    node: cst.Call | cst.Subscript | cst.Name  # a name is the variable of a loop over a dataset
+    node: cst.Call | cst.Subscript | cst.Name  # a name is the variable of a loop over a dataset, or an open file that a loop goes through
     path: cst.BaseExpression | None
     places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
     by: str = ""  # the library's function, where ``name`` is one of the project that calls it
@@ -115,8 +115,11 @@ class ReadCalls:
                 yield from self._gone_through(module, scope, node)
 
     def _gone_through(self, module: Module, scope: Scope, loop: cst.For | cst.CompFor) -> Iterator[FileRead]:
-        """The variables of a loop that stand for samples."""
+        """The variables of a loop that stand for samples, or the open file whose lines it goes through."""
         iterated, target = names.gone_through(loop)
+        if isinstance(iterated, cst.Name | cst.Call) and self._is_text(module, scope, iterated):
+            yield FileRead(KnownRead.TEXT, "", module, scope, iterated, None)
+            return
         if not isinstance(iterated, cst.Name | cst.Attribute | cst.Call) or (isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _NO_DATASETS):
             return
         reader = self._sampler(module, scope, iterated)
@@ -164,7 +167,7 @@ class ReadCalls:
             return self._called_by(module, scope, call)
         if last == "read" and isinstance(call.func, cst.Attribute) and self._is_video(module, scope, call.func.value):
             return FileRead(KnownRead.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
-        if last in TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
+        if last in TEXTS and isinstance(call.func, cst.Attribute) and (last in {"read_text", "read_bytes"} or self._is_text(module, scope, call.func.value)):
             return FileRead(KnownRead.TEXT, f"{last}()", module, scope, call, None)
         if last not in LAST and self._original_name(module, scope, call.func) not in LAST:
             imported = isinstance(call.func, cst.Name) and any(e.kind == "from" for e in module.root.effects.get(last, ()))
@@ -212,10 +215,8 @@ class ReadCalls:
         frame = self.evaluator.calls.plain_frame(module, scope)
         return any(isinstance(a.value, ExternalCall) and a.value.name == "cv2.VideoCapture" for a in self.evaluator.values(node, frame)[:3])
 
-    def _is_text(self, module: Module, scope: Scope, node: cst.BaseExpression, last: str) -> bool:
-        """Whether a ``read()`` is one of an open file."""
-        if last in {"read_text", "read_bytes"}:
-            return True
+    def _is_text(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether an expression is an open file."""
         frame = self.evaluator.calls.plain_frame(module, scope)
         return any(isinstance(a.value, ExternalCall) and opens_text(a.value.name) for a in self.evaluator.values(node, frame)[:3])
 
