@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import PUTS_IN
-from oomlint.memory.arrays.kept_state import names_of
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_new, unpacked
 from oomlint.scout.telling_names import MAKERS
@@ -89,20 +88,6 @@ def branches_beside(module: Module, definition: cst.CSTNode) -> Collection[cst.C
 def stands_in(module: Module, use: cst.CSTNode, branches: Collection[cst.CSTNode]) -> bool:
     """Whether a use stands in one of these branches."""
     return bool(branches) and (use in branches or any(here in branches for here in module.walk.ancestors(use)))
-
-
-def shadowed(module: Module, use: cst.Name) -> bool:
-    """Whether the name is that of a comprehension's own variable."""
-    for here in module.walk.ancestors(use):
-        if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
-            loop: cst.CompFor | None = here.for_in
-            while loop is not None:
-                if use.value in names_of(loop.target):
-                    return True
-                loop = loop.inner_for_in
-        elif isinstance(here, cst.BaseStatement):
-            return False
-    return False
 
 
 def comprehension_around(module: Module, definition: cst.CSTNode | None) -> cst.CSTNode | None:

@@ -21,13 +21,13 @@ from oomlint.memory.arrays.kept_forms import (
     is_key,
     locals_by_name,
     method_with,
-    shadowed,
     stands_in,
 )
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Given, Going, Keeping, KeptSearch
 from oomlint.memory.arrays.lookup_tables import stands_in_for_missing
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
+from oomlint.model.uses import shadowed
 from oomlint.model.values import Bound, ClassRef, External, ExternalCall, FunctionRef, SourceExpression
 from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend, is_attribute_of, uses_name
@@ -216,7 +216,7 @@ class KeptNames(Keeping):
             if stands_in(module, inner.node, others) or (definition is not None and stands_in(module, definition, branches_beside(module, inner.node))):
                 continue  # the function is made where the name holds something else
             for _, use in self._uses_of(inner).get(name, ()):
-                if search.steps <= STEPS and not shadowed(module, use):
+                if search.steps <= STEPS and not shadowed(module.walk, use):
                     self.climb(search, module, use, going)
         for looked_up in locals_by_name(scope, name) if "locals" in module.called else ():
             self.climb(search, module, looked_up, going)
@@ -240,7 +240,7 @@ class KeptNames(Keeping):
             if not effect.path and effect.kind == "assign" and effect.statement is not definition and order.get(effect.statement, -1) > first
         ]
         for number, use in self._uses_of(scope).get(name, ()):
-            if number <= first or (last is not None and number > last) or stands_in(module, use, others) or shadowed(module, use):
+            if number <= first or (last is not None and number > last) or stands_in(module, use, others) or shadowed(module.walk, use):
                 continue
             around = set(module.walk.ancestors(use)) if again else set()
             if any(end < number and block in around for end, block in again):

@@ -17,6 +17,7 @@ from oomlint.memory.datasets.serving import picks_some
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.model import names
+from oomlint.model.uses import NameUses
 from oomlint.model.values import External
 from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.nodes import descend, uses_name
@@ -148,20 +149,9 @@ class _Uses:
         )
 
     def _reached(self, scope: Scope, name: str, definition: cst.CSTNode) -> Iterator[cst.Name]:
-        """Uses of a name that stand after its definition, and before the next one."""
-        started = False
-        inside = set(descend(definition)) if not isinstance(definition, cst.For | cst.CompFor) else set()
-        later = {effect.statement for effect in scope.effects.get(name, ()) if effect.kind in {"assign", "for", "with"} and not effect.path} - {definition}
-        for node in scope.nodes():
-            if node is definition:
-                started = True
-            elif started and node in later:
-                # What the statement reads of the name comes before it is set again.
-                own = [one for one in descend(node) if isinstance(one, cst.Name) and one.value == name] if not isinstance(node, cst.For) else []
-                yield from (one for one in own if not self._is_bound(one))
-                return
-            elif started and node not in inside and isinstance(node, cst.Name) and node.value == name and not self._is_bound(node):
-                yield node
+        """Uses of a name that one definition of it reaches."""
+        effect = next((one for one in scope.effects.get(name, ()) if one.statement is definition and not one.path), None)
+        return NameUses(self.module.walk, scope, name).of(effect)
 
     def _is_bound(self, node: cst.Name) -> bool:
         """Whether a name is set here, or is no variable at all."""

@@ -13,6 +13,7 @@ from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, menti
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import names
+from oomlint.model.uses import NameUses
 from oomlint.model.values import Display, ExternalCall
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import names_in
@@ -258,37 +259,20 @@ class ItemReads(ItemContexts):
             return
         uses.names.add(name)
         text, walk = Text(where.module.tree), where.module.walk
-        holder = walk.parents.get(target)
-        start = text.span(holder if isinstance(holder, cst.NamedExpr) else walk.statement_of(target))[1]  # what the name held before is another matter
-        others = [
-            (text.span(effect.statement), walk.parents.get(walk.parents.get(effect.statement, effect.statement)))
-            for effect in scope.effects.get(name, ())
-            if text.span(effect.statement)[0] > start and effect.kind in {"assign", "with", "for"}
-        ]
+        effect = next((one for one in scope.effects.get(name, ()) if one.node is target), None)
         found = False
-        for node in scope.nodes():
-            if not isinstance(node, cst.Name) or node.value != name or node is target or not _is_read(where.module, node):
+        for node in NameUses(walk, scope, name).of(effect):
+            if isinstance(walk.parents.get(node), cst.Del):
                 continue
-            spot = text.span(node)[0]
-            if spot < start:
-                if where.loop is None and self._loop_around(target, node, where):
-                    uses.other = True
+            if text.span(node)[0] < text.span(target)[0]:  # in the next round of a loop
+                uses.other = uses.other or where.loop is None
                 continue
-            around = set(walk.ancestors(node))
-            if any(span[1] <= spot and block in around for span, block in others):
-                continue  # the name was given to something else in between
             if walk.scope_at(node) is not scope:
                 uses.other = True
                 return
             found = True
             self._follow(node, where, uses, read, depth + 1)
         uses.other = uses.other or not found
-
-    @staticmethod
-    def _loop_around(target: cst.CSTNode, node: cst.CSTNode, where: Context) -> bool:
-        """Whether a loop leads from the one back to the other."""
-        around = {here for here in where.module.walk.ancestors(target) if isinstance(here, cst.For | cst.While)}
-        return any(here in around for here in where.module.walk.ancestors(node))
 
     def _in_inner_loop(self, node: cst.BaseExpression, subscript: cst.Subscript, where: Context, read: WholeRead) -> bool:
         """Whether a loop that the read itself is not part of goes through the elements one by one."""
@@ -353,9 +337,3 @@ def _counts(target: cst.BaseExpression, iterable: cst.BaseExpression, name: str)
     if isinstance(target, cst.Tuple) and target.elements and isinstance(target.elements[0].value, cst.Name):
         return target.elements[0].value.value == name and _counted(iterable, (0,))
     return False
-
-
-def _is_read(module: Module, node: cst.Name) -> bool:
-    """Whether a name is used: not bound, not the name of an attribute or of a keyword."""
-    declared = isinstance(module.walk.parents.get(node), cst.Param | cst.AsName | cst.ImportAlias)
-    return not declared and not module.walk.is_word(node) and not module.walk.is_target(node)

@@ -10,8 +10,8 @@ import libcst as cst
 from oomlint.memory.handles.h5_api import Grip
 from oomlint.memory.handles.resource_state import End, ResourceStore, Trail
 from oomlint.model import names
-from oomlint.model.reach import Reach, path_conditions
-from oomlint.syntax.nodes import descend
+from oomlint.model.reach import path_conditions
+from oomlint.model.uses import NameUses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ class TrailNames(ABC):
         self.trail = Trail()
         self.todo: list[tuple[str, Effect | None, Grip]] = []
         self.done: set[tuple[object, Grip]] = set()
-        self.reaches: dict[str, Reach] = {}
+        self.uses: dict[str, NameUses] = {}
         self.generators: set[cst.CSTNode] = set()
         self.start: cst.CSTNode | None = None  # the opening, where it is in this function
 
@@ -66,7 +66,7 @@ class TrailNames(ABC):
             # `f = None` gives the file up on purpose.
             for other in self.scope.effects.get(name, ()) if grip is Grip.FILE and effect is not None else ():
                 gives_up = other.kind == "delete" or (other.kind == "assign" and isinstance(other.value, cst.Name) and other.value.value == "None")
-                if not other.path and gives_up and effect in self._reaching(name, other.statement):
+                if not other.path and gives_up and effect in self._uses(name).bindings(other.statement):
                     self.trail.add(End.CLOSED, other.node)
         return self.trail
 
@@ -128,46 +128,21 @@ class TrailNames(ABC):
         opened = path_conditions(self.walk, self.scope, self.start) if self.start is not None else ()
         return any(condition not in opened for condition in path_conditions(self.walk, self.scope, node))
 
-    def _reaching(self, name: str, at: cst.CSTNode) -> set[Effect | None]:
-        """Bindings of the name that hold at a place; ``None`` stands for what the caller gave."""
-        reach = self.reaches.get(name)
-        if reach is None:
-            reach = self.reaches[name] = Reach(self.walk, self.scope, name, lambda effect: None if effect.path or effect.kind == "augment" else ([], True))
-        found, falls = reach.search(at)
-        return {effect for effect, _, _ in found} | ({None} if falls else set())
+    def _uses(self, name: str) -> NameUses:
+        known = self.uses.get(name)
+        if known is None:
+            known = self.uses[name] = NameUses(self.walk, self.scope, name)
+        return known
 
     def _loads(self, name: str, effect: Effect | None) -> Iterator[cst.Name]:
         """Uses of the name that may mean this binding."""
-        bound_at = {e.node for e in self.scope.effects.get(name, ()) if not e.path}
-        for node in self.scope.nodes():
-            if not isinstance(node, cst.Name) or node.value != name or node in bound_at or self.walk.is_word(node):
-                continue
+        for node in self._uses(name).of(effect):
             inner = self.walk.scope_at(node)
-            if self._shadowed(node, name, inner) or effect not in self._reaching(name, node):
-                continue
             if inner is not self.scope:
                 self.trail.captured = True
                 if not self._stays(inner):
                     self.trail.add(End.KEPT, node)
             yield node
-
-    def _shadowed(self, node: cst.CSTNode, name: str, inner: Scope) -> bool:
-        """Whether the name means something else there: the target of a comprehension, a local name of an inner function."""
-        child = node
-        for here in self.walk.ancestors(node):
-            if here is self.scope.node:
-                break
-            if isinstance(here, COMPREHENSIONS) and any(isinstance(part, cst.Name) and part.value == name for part in _comp_targets(here) if part is not child):
-                outermost = here.for_in.iter
-                if not any(part is node for part in descend(outermost)):
-                    return True
-            child = here
-        scope: Scope | None = inner
-        while scope is not None and scope is not self.scope:
-            if name in names.takes(scope) or (scope.sets(name) and name not in scope.enclosing):
-                return True
-            scope = scope.parent
-        return False
 
     def _stays(self, inner: Scope) -> bool:
         """Whether an inner function does not outlive this one: it is only called here, or given to what calls it at once."""
@@ -186,11 +161,3 @@ class TrailNames(ABC):
             if not (isinstance(call, cst.Call) and names.last_name(call.func) in _AT_ONCE):
                 return False
         return True
-
-
-def _comp_targets(comprehension: cst.BaseComp) -> Iterator[cst.CSTNode]:
-    """What the loops of a comprehension bind."""
-    loop: cst.CompFor | None = getattr(comprehension, "for_in", None)
-    while loop is not None:
-        yield from descend(loop.target)
-        loop = loop.inner_for_in
