@@ -123,12 +123,10 @@ class Store(Event, eq=False):
 class Reset(Event, eq=False):
     """What lives at ``path`` was made again or emptied.
 
-    ``once`` counts the loops around a test that lets it happen the first time only, 0 without one; ``bound`` says that only a part was taken out;
-    ``network`` says that a module was made.
+    ``bound`` says that only a part was taken out, ``network`` that a module was made.
     """
 
     path: Path = ()
-    once: int = 0
     bound: bool = False
     network: bool = False
 

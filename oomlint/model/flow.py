@@ -126,10 +126,10 @@ class Flow(FlowLoops):
         other: State | None = None
         sure = len(verdicts) == 1
         if True in verdicts:
-            guards, tests = act.guards, act.tests
-            act.guards, act.tests = (*guards, (len(act.loops), node.test)), tests if sure else (*tests, node.body)
+            tests = act.tests
+            act.tests = tests if sure else (*tests, node.body)
             then = self.block(block_of(node.body), self.assuming(node.test, state.copy(), came_out=True))
-            act.guards, act.tests = guards, tests
+            act.tests = tests
         if False in verdicts:
             tests = act.tests
             act.tests = tests if sure else (*tests, node.orelse or node)
@@ -225,7 +225,7 @@ class Flow(FlowLoops):
     def _rounds(self, loop: Loop, node: cst.For | cst.While, state: State, begin: Callable[[State], None], known: Sequence[TensorState] = ()) -> State | None:
         """Run the body: once to learn what comes around, once with notes; for each element where all of them are known."""
         act = self.act
-        outer, tests, guards = act.loops, act.tests, act.guards
+        outer, tests = act.loops, act.tests
         act.loops = (*outer, loop)
         entered = state.copy()
         recording = self.recording
@@ -253,7 +253,7 @@ class Flow(FlowLoops):
         else:
             begin(entered)
             out = self.block(block_of(node.body), entered)
-        act.loops, act.tests, act.guards = outer, tests, guards
+        act.loops, act.tests = outer, tests
         # The loop may end before its first round; who reads what it sets then fails, or has the number that it began with, so what it set is what counts.
         after = joined(state, out) or state
         if out is not None and isinstance(node, cst.For):

@@ -64,7 +64,7 @@ class FlowFunctions(FlowLibraries):
             frame = self.known.frames[key] = Frame(function.module, scope, (Bound(tuple(node.args), outer.frame, node),), receiver, enclosing)
         self.numbers += 1
         via = Via(outer.module, node, this, tuple(zip(node.args, args, strict=True)), scope)
-        act = Activation(self.numbers, frame, outer.loops, (*outer.via, via), this, tests=outer.tests, guards=outer.guards, entered=outer.loops)
+        act = Activation(self.numbers, frame, outer.loops, (*outer.via, via), this, tests=outer.tests, entered=outer.loops)
         self.record.made[self.numbers] = outer.loops
         act.params = dict(params)
         own = names.self_name(scope)

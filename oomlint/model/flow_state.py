@@ -39,8 +39,6 @@ _MODULE_CALLS: Final = frozenset(
 )
 _OTHERS_CALLS: Final = frozenset({"step", "minimize"})  # of optimizers, schedulers and scalers, which have some of those as well
 _NO_MODULE: Final = re.compile(r"^opt|optim|sched|scaler|trainer|metric", re.IGNORECASE)  # what has some of these methods and is no module
-_COUNTED: Final = re.compile(r"^[\w.]+\s*==\s*[01]$|\bfirst")
-_IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== \[\]|len\(.*\)\s*(==\s*0|<\s*1)\b")
 
 
 class State(Struct):
@@ -104,7 +102,6 @@ class Activation(Struct, eq=False):
     source: object = None  # the loader whose batches it yields something for
     params: dict[str, TensorState] = field(default_factory=dict)
     tests: tuple[cst.CSTNode, ...] = ()  # the branches around whose tests may be false
-    guards: tuple[tuple[int, cst.BaseExpression], ...] = ()  # tests around, with the number of loops around each
     outside: Mode | None = None  # the gradient mode around the outermost ``with`` that is running: that in which a ``return`` leaves
     decided: dict[object, frozenset[bool]] = field(default_factory=dict)
     entered: tuple[Loop, ...] = ()  # the loops that it was called in
@@ -236,16 +233,7 @@ class Flowing(ABC):
     def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False, network: bool = False) -> None:
         """Note that a path was made again."""
         if self.recording and path and self.act.loops:
-            self.record.resets.append(Reset(node, *self._around(state), path, self._only_once(path), bound, network))
-
-    def _only_once(self, path: Path) -> int:
-        """How many loops stand around a test that asks if the path is there yet: `if x is None`, `if k not in d`, `if i == 0`; 0 where there is none."""
-        words = {str(part[1]) if isinstance(part, tuple) else str(part) for part in path}
-        for depth, guard in self.act.guards:
-            code = self.code(guard)
-            if _COUNTED.search(code) or (_IS_NEW.search(code) and any(word in code for word in words)):
-                return depth
-        return 0
+            self.record.resets.append(Reset(node, *self._around(state), path, bound, network))
 
     def went_backward(self, node: cst.CSTNode, state: State, held: TensorState, *, retain: bool = False, known: bool = True) -> None:
         """Note a backward pass."""

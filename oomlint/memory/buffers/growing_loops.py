@@ -12,11 +12,14 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind as Content
 from oomlint.model import names
+from oomlint.model.counters import spots_of
+from oomlint.model.lifetime import only_at_first
 from oomlint.model.tensor_state import ValueKind
-from oomlint.syntax.nodes import descend, names_in, parts_of
+from oomlint.syntax.nodes import descend, names_in, parts_of, path_of
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Reset, Store, Via
+    from oomlint.model.lifetime import Path as LexicalPath
     from oomlint.model.project import Project
     from oomlint.syntax.scopes import Scope
     from oomlint.syntax.walk import Walk
@@ -91,16 +94,26 @@ def _resets_of(store: Store, record: Record) -> list[Reset]:
 
 def _renews(reset: Reset, loop: Loop) -> bool:
     """Whether each round of a loop makes the target again, ahead of the loops over batches inside it."""
-    if loop not in reset.loops or reset.once > reset.loops.index(loop):
+    if loop not in reset.loops or _at_first(reset, loop):
         return False
     return not any(other.batches for other in reset.loops[reset.loops.index(loop) + 1 :])
+
+
+def _at_first(reset: Reset, loop: Loop) -> bool:
+    """Whether the rounds of a loop make the target again only where there is none yet, there or in the functions that they call."""
+    root, *parts = reset.path
+    known: list[LexicalPath] = [(str(root[1] if isinstance(root, tuple) else root), tuple(("attr", part) for part in parts))]
+    node = reset.node.func if isinstance(reset.node, cst.Call) else reset.node
+    targets = [node.value] if isinstance(node, cst.Attribute) else [one.target for one in node.targets] if isinstance(node, cst.Assign) else []
+    known += [path for target in targets for part in parts_of(target) if (path := path_of(part)) is not None]
+    return any(only_at_first(spot.node, path, spot.loop or spot.scope.node, spot.module) for spot in spots_of(reset, loop.node) for path in known)
 
 
 def is_flushed(store: Store, record: Record, loops: list[Loop]) -> bool:
     """Whether the target is emptied or cut now and then."""
     return any(
         (reset.path == store.path[: len(reset.path)] or store.path == reset.path[: len(store.path)])
-        and any(loop in reset.loops and reset.once <= reset.loops.index(loop) for loop in loops)
+        and any(loop in reset.loops and not _at_first(reset, loop) for loop in loops)
         and reset.node is not store.node
         for reset in record.resets
     )
