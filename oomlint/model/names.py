@@ -11,7 +11,10 @@ from oomlint.api_names import GOES_OVER, HANDS_ON, WRAPPERS
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 BUILTINS = frozenset(dir(builtins))
 
@@ -121,6 +124,15 @@ def gone_through(loop: cst.For | cst.CompFor) -> tuple[cst.BaseExpression, cst.B
             target = target.elements[1].value
         node = node.args[0].value
     return node, target
+
+
+def headers(walk: Walk, node: cst.CSTNode) -> Iterator[cst.For | cst.CompFor]:
+    """The headers of the loops and comprehensions around a node in its function, the innermost first."""
+    for here in walk.ancestors(node):
+        if isinstance(here, cst.FunctionDef):
+            return
+        if isinstance(here, cst.For | cst.BaseComp):
+            yield here if isinstance(here, cst.For) else here.for_in
 
 
 def parameters(scope: Scope) -> list[cst.Param]:

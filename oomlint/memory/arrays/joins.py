@@ -28,6 +28,7 @@ from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import known_read
+from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import Display, External, ExternalCall, FunctionRef
@@ -115,12 +116,7 @@ def _round_of(module: Module, load: Load) -> cst.CSTNode:
     """The loop whose rounds read it, else the read itself: what one loop reads for several lists is told once."""
     if load.module is not module:
         return load.node
-    for here in module.walk.ancestors(load.node):
-        if isinstance(here, cst.For | cst.While):
-            return here
-        if isinstance(here, cst.FunctionDef):
-            break
-    return load.node
+    return next(loops_around(load.node, module, load.scope), load.node)
 
 
 def _rows(module: Module, project: Project) -> Iterator[Join]:

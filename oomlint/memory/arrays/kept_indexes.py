@@ -106,11 +106,4 @@ class KeptIndexes(KeptCalls):
 
     def counts(self, module: Module, node: cst.CSTNode, name: str) -> bool:
         """Whether a name is the variable of a loop around the node: what it picks is an element."""
-        for here in module.walk.ancestors(node):
-            if isinstance(here, cst.For) and name in names_of(here.target):
-                return True
-            if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp) and name in names_of(here.for_in.target):
-                return True
-            if isinstance(here, cst.FunctionDef):
-                return False
-        return False
+        return any(name in names_of(header.target) for header in names.headers(module.walk, node))

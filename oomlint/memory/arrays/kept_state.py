@@ -291,14 +291,11 @@ class Keeping(ABC):
     @staticmethod
     def over_many(module: Module, node: cst.CSTNode) -> bool:
         """Whether the innermost loop around a node goes through as many as an object has, or, by the words of its header, through files."""
-        for here in module.walk.ancestors(node):
-            if isinstance(here, cst.FunctionDef):
-                return False
-            header = here if isinstance(here, cst.For) else here.for_in if isinstance(here, cst.BaseSimpleComp | cst.DictComp) else None
-            if header is not None:
-                counted = isinstance(header.iter, cst.Call) and any(isinstance(n, cst.Call) and names.last_name(n.func) == "len" for n in descend(header.iter))
-                return counted or _FILES.search(f"{module.code(header.iter)} {module.code(header.target)}") is not None
-        return False
+        header = next(names.headers(module.walk, node), None)
+        if header is None:
+            return False
+        counted = isinstance(header.iter, cst.Call) and any(isinstance(n, cst.Call) and names.last_name(n.func) == "len" for n in descend(header.iter))
+        return counted or _FILES.search(f"{module.code(header.iter)} {module.code(header.target)}") is not None
 
     def gathering(self, module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
         """The innermost loop around an expression that may go round often."""

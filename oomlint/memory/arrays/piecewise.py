@@ -100,11 +100,8 @@ def piecewise(project: Project, read: FileRead) -> Piecewise | None:
 
 def _goes_through(module: Module, part: cst.CSTNode, named: set[str]) -> bool:
     """Whether a loop around a part counts what the array has: one that goes over something else may need a few of it."""
-    for here in (part, *module.walk.ancestors(part)):
-        iterated = here.iter if isinstance(here, cst.For | cst.CompFor) else getattr(getattr(here, "for_in", None), "iter", None)
-        if iterated is not None and uses_name(iterated, named):
-            return True
-    return False
+    own = (part,) if isinstance(part, cst.For | cst.CompFor) else ()
+    return any(uses_name(header.iter, named) for header in (*own, *names.headers(module.walk, part)))
 
 
 def _bound(read: FileRead) -> tuple[str | None, cst.CSTNode | None]:

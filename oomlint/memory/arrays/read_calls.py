@@ -396,19 +396,12 @@ def chosen_by_loop(read: FileRead) -> bool:
     if isinstance(node, cst.Call) and read.path is None:
         return read.each
     used = names_in(read.path or node)
-    for here in module.walk.ancestors(node):
-        if isinstance(here, cst.For | cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp):
-            target = here.target if isinstance(here, cst.For) else here.for_in.target
-            if not used.isdisjoint(_set_by(here, target, module, read.scope)):
-                return True
-        if isinstance(here, cst.FunctionDef):
-            break
-    return False
+    return any(not used.isdisjoint(_set_by(header, module, read.scope)) for header in names.headers(module.walk, node))
 
 
-def _set_by(loop: cst.CSTNode, target: cst.BaseExpression, module: Module, scope: Scope) -> set[str]:
+def _set_by(loop: cst.For | cst.CompFor, module: Module, scope: Scope) -> set[str]:
     """The variables of a loop, and the names that its body makes of them."""
-    found = names_in(target)
+    found = names_in(loop.target)
     inside = [
         (name, effect.value)
         for name, effects in scope.effects.items()

@@ -115,11 +115,8 @@ def _shares(module: Module, source: cst.BaseExpression, node: cst.BaseExpression
         return _changed(re.escape(source.attr.value), module.code(owner.node))
     if not isinstance(source, cst.Name):
         return False
-    for here in module.walk.ancestors(node):
-        if isinstance(here, cst.For | cst.While):
-            return True
-        if here is scope.node:
-            break
+    if any(isinstance(here, cst.For | cst.While) for here in module.walk.between(node, scope.node)):
+        return True
     text = Text(module.tree)
     end = text.span(node)[1]
     for one in scope.nodes():

@@ -13,7 +13,7 @@ from oomlint.finding import Confidence
 from oomlint.memory.buffers.growing_loops import is_flushed
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.loop_kinds import LoaderLike, is_nth
+from oomlint.memory.shared.loop_kinds import LoaderLike, is_nth, loops_around
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
@@ -177,14 +177,11 @@ class Evaluations:
         """Where a loop calls the function again and again; not one over batches, which is an evaluation itself."""
         found: tuple[Place, Module, cst.For | cst.While] | None = None
         for site in self.runs.evaluator.calls.sites(module, scope, most=_MOST_SITES):
-            for here in site.module.walk.ancestors(site.call):
-                if isinstance(here, cst.FunctionDef | cst.Lambda | cst.ClassDef):
-                    break
-                if isinstance(here, cst.For | cst.While):
-                    repeats = self.runs.loop(here, site.module, site.scope)
-                    if repeats is not None and repeats.batches and site.scope in self.runs.roots(site.module):
-                        return None
-                    found = found or (site.module.place(site.call, "called in each round"), site.module, here)
+            for here in loops_around(site.call, site.module, site.scope):
+                repeats = self.runs.loop(here, site.module, site.scope)
+                if repeats is not None and repeats.batches and site.scope in self.runs.roots(site.module):
+                    return None
+                found = found or (site.module.place(site.call, "called in each round"), site.module, here)
         return found
 
     def _judge(self, loop: Loop, record: Record) -> GradEvaluation | None:

@@ -277,12 +277,7 @@ def _loop(store: ResourceStore) -> tuple[cst.BaseExpression, cst.CSTNode] | None
         return store.node.for_in.iter, store.node.for_in.target
     if isinstance(store.node, cst.Call) and names.last_name(store.node.func) == "map":
         return store.node.args[1].value, store.node.args[0].value
-    for here in store.module.walk.ancestors(store.node):
-        if here is store.scope.node:
-            return None
-        if isinstance(here, cst.For):
-            return here.iter, here.target
-    return None
+    return next(((here.iter, here.target) for here in store.module.walk.between(store.node, store.scope.node) if isinstance(here, cst.For)), None)
 
 
 def _count(store: ResourceStore, project: Project) -> tuple[bool, int | None]:

@@ -81,19 +81,9 @@ def runs_for_samples(opening: Opening, project: Project) -> bool:
     return any(id(node) not in called and module.walk.parents.get(node) is not scope.node for node in named)
 
 
-def _in_round(module: Module, scope: Scope, node: cst.CSTNode) -> bool:
-    """Whether a loop of the function evaluates a node."""
-    for here in module.walk.ancestors(node):
-        if here is scope.node:
-            break
-        if isinstance(here, cst.For | cst.While | cst.BaseComp):
-            return True
-    return False
-
-
 def _repeats(module: Module, scope: Scope, node: cst.CSTNode, project: Project, deepest: int) -> bool:
     """Whether a node may be evaluated more than once, or for a dataset."""
-    if _in_round(module, scope, node):
+    if any(isinstance(here, cst.For | cst.While | cst.BaseComp) for here in module.walk.between(node, scope.node)):
         return True
     if scope.parent is None:
         return False

@@ -168,15 +168,8 @@ class Constructions:
 
     def few(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether the innermost loop around a node takes the first few of many: ``for path in paths[:20]``."""
-        for here in module.walk.ancestors(node):
-            iterable = (
-                here.iter if isinstance(here, cst.For) else here.for_in.iter if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp) else None
-            )
-            if iterable is not None:
-                return bool(_slices(module.walk.scope_at(iterable), iterable)) and self.count(module, iterable) is not None
-            if isinstance(here, cst.FunctionDef):
-                return False
-        return False
+        over = next((header.iter for header in names.headers(module.walk, node)), None)
+        return over is not None and bool(_slices(module.walk.scope_at(over), over)) and self.count(module, over) is not None
 
     def _by_default(self, module: Module, iterable: cst.BaseExpression) -> int | None:
         """Elements of ``paths[:most]``, where ``most`` is a parameter: by its default, where nobody calls the function, else by the defaults of options."""
