@@ -68,6 +68,9 @@ class _Follower(TrailValues):
         if isinstance(call.func, cst.Attribute) and last in INTO and not any(isinstance(v, FunctionRef) for v in found):
             self.stored(node, grip, local=self.is_local(call.func.value), at=call)
             return
+        if last == "setattr" and call.args[0] is not arg:
+            self.stored(node, grip, local=False)
+            return
         if isinstance(call.func, cst.Attribute) and last in {"copy", "read_direct", "write_direct", "create_dataset", "visititems", "visit", "format", "join"}:
             add(End.READ, node)
             return
