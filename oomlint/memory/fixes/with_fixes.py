@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.handles.closable_uses import read_plainly
 from oomlint.memory.handles.resource_state import End
+from oomlint.model import names
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend, uses_name
 
@@ -26,6 +26,10 @@ _NAMES: Final = ("f", "h5", "h5_file", "h5_opened")
 _ADVICE: Final = "open it in a `with` block, and read what is needed (`[...]`, `[()]`) inside it"
 # Between the statement and the call, these decide whether, or how often, the call runs at all.
 _DECIDES: Final = (cst.IfExp, cst.BooleanOperation, cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.NamedExpr, cst.Await)
+# What may stand beside a file without a name: it takes no time, and touches nothing else.
+_HARMLESS: Final = frozenset({"len", "int", "float", "list", "tuple", "str", "bool", "sorted"})
+_OF_ARRAYS: Final = frozenset({"astype", "get", "keys", "copy", "float", "long"})
+_LIBRARIES: Final = ("np.", "numpy.", "torch.")
 _STRINGS: Final = (cst.SimpleString, cst.FormattedString)
 
 
@@ -49,7 +53,28 @@ def _plain(opening: Opening, trail: Trail) -> bool:
     if line is None or not isinstance(block, cst.IndentedBlock | cst.Module):
         return False
     region = _region(line, block.body, trail, module)
-    return region is not None and read_plainly(opening, region, _plain_name(statement, opening.call))
+    if region is None or any(isinstance(node, cst.Yield | cst.Await) for item in region for node in descend(item)):
+        return False
+    return _plain_name(statement, opening.call) is not None or _alone(opening)
+
+
+def _alone(opening: Opening) -> bool:
+    """Whether nothing else happens in the statement of a file without a name: before, it was closed at once."""
+    module = opening.module
+    statement = module.walk.statement_of(opening.call)
+    value = statement.value if isinstance(statement, cst.Assign | cst.AnnAssign | cst.Return) else None
+    if value is None:
+        return False
+    own = set(descend(opening.call))
+    for node in descend(value):
+        if isinstance(node, cst.BinaryOperation | cst.BooleanOperation | cst.Comparison) and node not in own:
+            return False
+        if isinstance(node, cst.Call) and node is not opening.call and node not in own:
+            dotted = names.dotted(node.func)
+            method = node.func.attr.value if isinstance(node.func, cst.Attribute) and not dotted else ""
+            if dotted not in _HARMLESS and not dotted.startswith(_LIBRARIES) and method not in _OF_ARRAYS:
+                return False
+    return True
 
 
 def _edits(opening: Opening, trail: Trail) -> list[Edit] | None:
