@@ -34,6 +34,9 @@ class WorkersOverInMemoryDataset(Rule):
     So are fewer than that over arrays where the project starts itself on Linux, by shell scripts or in containers, and pins a Python before 3.14 or a
     torch before 2.9: it forks, and shares them.
 
+    Where reading a sample changes the array itself (`np.random.shuffle(points)`, `row -= mean`, `clip[:, :3] = ...`, by a helper, too), an index or a
+    slice having given a view of it, the workers do not share it, however few they are: it is a warning for every number of them where fork counts.
+
     It is silent where the data are proven small, also by the length of a dataset of torchvision or the default of an option, and where
     `__getitem__` does real work (decodes, transforms at random, tokenises) on data that all counted start methods share.
 
@@ -44,6 +47,7 @@ class WorkersOverInMemoryDataset(Rule):
 
     - fork: the arrays themselves cost nothing, although it is often said that each worker copies them. A worker costs about 10 MiB, and the batches
       in flight up to `prefetch_factor * num_workers + 1` batches in shared memory;
+      What a worker writes into is its own from then on, page by page, and the data stay changed for as long as it lives;
     - spawn and forkserver: a worker costs 139 MiB, and a copy of each NumPy array of the dataset. Tensors are moved to shared memory once.
 
     Eight workers over an array of 400 MiB took 88 MiB of private memory together under fork, although each showed 567 MiB of resident memory, which
@@ -107,7 +111,7 @@ class WorkersOverInMemoryDataset(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with many workers over a dataset that lies wholly in memory."""
         for case in cases(module, project, self.code):
-            fix, facts = no_workers(case), facts_of(case)
+            fix, facts = None if case.changed else no_workers(case), facts_of(case)
             yield self.finding(
                 case.place,
                 case.message,

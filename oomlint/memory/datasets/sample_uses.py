@@ -35,7 +35,7 @@ def one_a_sample(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool
     if length is not None:
         this = names.self_name(length.scope)
         for node in length.scope.nodes():
-            if isinstance(node, cst.Call) and names.last_name(node.func) == "len" and node.args and _is_attribute(node.args[0].value, this, attribute):
+            if isinstance(node, cst.Call) and names.last_name(node.func) == "len" and node.args and is_attribute_named(node.args[0].value, this, attribute):
                 return True
     return takes_index(dataset, attribute, evaluator)
 
@@ -43,21 +43,21 @@ def one_a_sample(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool
 def has_arrays(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether parts of an attribute's elements are used as arrays where a sample is read."""
     instance = dataset.instance
-    return instance is not None and any(_uses_arrays(way, attribute, evaluator) for way in _ways(instance, evaluator))
+    return instance is not None and any(_uses_arrays(way, attribute, evaluator) for way in sample_ways(instance, evaluator))
 
 
 def is_numpy(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether the elements of an attribute go into ``torch.from_numpy`` as they are, which takes nothing but arrays."""
     if dataset.instance is None:
         return False
-    for way in _ways(dataset.instance, evaluator):
+    for way in sample_ways(dataset.instance, evaluator):
         for call in way.function.scope.calls:
             if names.last_name(call.func) == "from_numpy" and call.args and _is_element(call.args[0].value, way.this, attribute):
                 return True
     return False
 
 
-class _Way(NamedTuple):
+class SampleWay(NamedTuple):
     """A method that runs for a sample, and what holds the sample's index there."""
 
     function: FunctionRef
@@ -69,23 +69,23 @@ class _Way(NamedTuple):
         return names.self_name(self.function.scope)
 
 
-def _ways(instance: Instance, evaluator: Evaluator) -> Iterator[_Way]:
+def sample_ways(instance: Instance, evaluator: Evaluator) -> Iterator[SampleWay]:
     """``__getitem__``, and the methods of the object that it calls."""
     item = item_of(instance, evaluator)
-    queue = [_Way(item, frozenset(_parameters(item)[:1]))] if item is not None else []
+    queue = [SampleWay(item, frozenset(_parameters(item)[:1]))] if item is not None else []
     seen = set()
     for _ in range(_DEEPEST):
-        further: list[_Way] = []
+        further: list[SampleWay] = []
         for way in queue:
             if way.function.scope in seen:
                 continue
             seen.add(way.function.scope)
             yield way
-            index = _same_number(way)
+            index = same_numbers(way)
             for call in way.function.scope.calls:
                 for method in evaluator.own_methods(call, way.function, instance):
-                    numbers = (arguments.parameter_of(method, call, arg) for arg in call.args if _is_number(arg.value, index))
-                    further.append(_Way(method, frozenset(name for name in numbers if name is not None)))
+                    numbers = (arguments.parameter_of(method, call, arg) for arg in call.args if is_number(arg.value, index))
+                    further.append(SampleWay(method, frozenset(name for name in numbers if name is not None)))
         queue = further
 
 
@@ -93,46 +93,48 @@ def _parameters(function: FunctionRef) -> list[str]:
     return names.parameter_names(function.scope)[1 if names.is_method(function.scope) else 0 :]
 
 
-def _same_number(way: _Way) -> set[str]:
+def same_numbers(way: SampleWay) -> set[str]:
     """Names of the sample's index, and of what is reckoned from it."""
     known = set(way.given)
     for node in way.function.scope.nodes():
-        if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and _is_number(node.value, known):
+        if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and is_number(node.value, known):
             known.add(node.targets[0].target.value)
     return known
 
 
-def _is_number(node: cst.BaseExpression, known: set[str]) -> bool:
+def is_number(node: cst.BaseExpression, known: set[str]) -> bool:
+    """Whether an expression is the sample's index, or is reckoned from it."""
     if isinstance(node, cst.BinaryOperation):
-        return _is_number(node.left, known) or _is_number(node.right, known)
+        return is_number(node.left, known) or is_number(node.right, known)
     if isinstance(node, cst.Call):
-        return names.last_name(node.func) in {"int", "item", "tolist"} and any(_is_number(arg.value, known) for arg in node.args)
+        return names.last_name(node.func) in {"int", "item", "tolist"} and any(is_number(arg.value, known) for arg in node.args)
     return isinstance(node, cst.Name) and node.value in known
 
 
-def _is_attribute(node: cst.BaseExpression, this: str | None, attribute: str) -> bool:
+def is_attribute_named(node: cst.BaseExpression, this: str | None, attribute: str) -> bool:
+    """Whether an expression is that attribute of the object."""
     return is_attribute_of(node, this) and node.attr.value == attribute
 
 
-def _takes_index(way: _Way, attribute: str) -> bool:
-    index = _same_number(way)
+def _takes_index(way: SampleWay, attribute: str) -> bool:
+    index = same_numbers(way)
     for node in way.function.scope.nodes():
-        if isinstance(node, cst.Subscript) and _is_attribute(node.value, way.this, attribute):
+        if isinstance(node, cst.Subscript) and is_attribute_named(node.value, way.this, attribute):
             part = node.slice[0].slice
-            if isinstance(part, cst.Index) and _is_number(part.value, index):
+            if isinstance(part, cst.Index) and is_number(part.value, index):
                 return True
-        if isinstance(node, cst.Call) and _asks(node, way.this, attribute) and any(_is_number(arg.value, index) for arg in node.args):
+        if isinstance(node, cst.Call) and _asks(node, way.this, attribute) and any(is_number(arg.value, index) for arg in node.args):
             return True
     return False
 
 
 def _asks(call: cst.Call, this: str | None, attribute: str) -> bool:
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "__getitem__" and _is_attribute(call.func.value, this, attribute)
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "__getitem__" and is_attribute_named(call.func.value, this, attribute)
 
 
 def takes_index(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     """Whether the index of a sample is that of an attribute's element."""
-    return dataset.instance is not None and any(_takes_index(way, attribute) for way in _ways(dataset.instance, evaluator))
+    return dataset.instance is not None and any(_takes_index(way, attribute) for way in sample_ways(dataset.instance, evaluator))
 
 
 def is_room(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
@@ -140,13 +142,13 @@ def is_room(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bool:
     instance = dataset.instance
     if instance is None:
         return False
-    for way in _ways(instance, evaluator):
-        index = _same_number(way)
+    for way in sample_ways(instance, evaluator):
+        index = same_numbers(way)
         for node in way.function.scope.nodes():
             target = node.target if isinstance(node, cst.AssignTarget) else None
-            if isinstance(target, cst.Subscript) and _is_attribute(target.value, way.this, attribute):
+            if isinstance(target, cst.Subscript) and is_attribute_named(target.value, way.this, attribute):
                 part = target.slice[0].slice
-                return not (isinstance(part, cst.Index) and _is_number(part.value, index))
+                return not (isinstance(part, cst.Index) and is_number(part.value, index))
     return False
 
 
@@ -155,9 +157,9 @@ def is_looked_into(dataset: Dataset, attribute: str, evaluator: Evaluator) -> bo
     instance = dataset.instance
     if instance is None:
         return True
-    for way in _ways(instance, evaluator):
+    for way in sample_ways(instance, evaluator):
         for node in way.function.scope.nodes():
-            if isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute):
+            if isinstance(node, cst.Attribute) and is_attribute_named(node, way.this, attribute):
                 parts = _unpacked(node, way.function)
                 if _are_indexed(parts, way.function) if parts else _takes_out(node, way.function, instance, evaluator, 0):
                     return True
@@ -168,16 +170,16 @@ def holds_containers(dataset: Dataset, attribute: str, evaluator: Evaluator) -> 
     """Whether code that reads a sample looks into an element of an attribute: goes through it, or takes a part out of it."""
     instance = dataset.instance
     return instance is not None and any(
-        isinstance(node, cst.Subscript) and _is_attribute(node.value, way.this, attribute) and _takes_out(node, way.function, instance, evaluator, 0)
-        for way in _ways(instance, evaluator)
+        isinstance(node, cst.Subscript) and is_attribute_named(node.value, way.this, attribute) and _takes_out(node, way.function, instance, evaluator, 0)
+        for way in sample_ways(instance, evaluator)
         for node in way.function.scope.nodes()
     )
 
 
 def gives_records(instance: Instance, attribute: str, evaluator: Evaluator) -> bool:
     """Whether a sample is made of a record in an attribute: one that has the sample's own index, or a field of which is a sequence."""
-    for way in _ways(instance, evaluator):
-        index = _same_number(way)
+    for way in sample_ways(instance, evaluator):
+        index = same_numbers(way)
         named = {
             node.targets[0].target.value: node.value
             for node in way.function.scope.nodes()
@@ -187,12 +189,12 @@ def gives_records(instance: Instance, attribute: str, evaluator: Evaluator) -> b
             if not isinstance(node, cst.Subscript) or not _is_field(node, way.function, evaluator):
                 continue
             record = named.get(node.value.value) if isinstance(node.value, cst.Name) else node.value
-            if isinstance(record, cst.Subscript) and _is_attribute(record.value, way.this, attribute):
+            if isinstance(record, cst.Subscript) and is_attribute_named(record.value, way.this, attribute):
                 key = record.slice[0].slice
                 chosen = key.value if isinstance(key, cst.Index) else None
                 if chosen is None or _is_text(chosen, way.function, evaluator):
                     continue
-                if _is_number(chosen, index) or _is_sequence(node, way.function):
+                if is_number(chosen, index) or _is_sequence(node, way.function):
                     return True
     return False
 
@@ -296,7 +298,7 @@ def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator
     return [called for one in held if isinstance(one, Instance) and (called := evaluator.method(one, "__call__")) is not None]
 
 
-def _uses_arrays(way: _Way, attribute: str, evaluator: Evaluator) -> bool:
+def _uses_arrays(way: SampleWay, attribute: str, evaluator: Evaluator) -> bool:
     module, scope = way.function.module, way.function.scope
     parts = {
         target.value
@@ -330,7 +332,7 @@ def _uses_arrays(way: _Way, attribute: str, evaluator: Evaluator) -> bool:
 
 def _is_element(node: cst.BaseExpression, this: str | None, attribute: str) -> bool:
     while isinstance(node, cst.Subscript):
-        if _is_attribute(node.value, this, attribute):
+        if is_attribute_named(node.value, this, attribute):
             return True
         node = node.value
     return False

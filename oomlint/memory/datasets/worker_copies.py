@@ -26,6 +26,7 @@ from oomlint.memory.datasets.held_weight import (
     wholly_held,
 )
 from oomlint.memory.datasets.sample_uses import has_arrays, one_a_sample, takes_index
+from oomlint.memory.datasets.written_samples import written_sample
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.loaders.loader_classes import made_by_classes
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _MANY = 8  # processes that take 1 GiB together however they start: 139 MiB each under spawn and forkserver
 _SHARED = frozenset({PayloadKind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.FRAME})
+_CHANGED_IN_PLACE = frozenset({PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.ARRAYS})
 _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
 _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
 _PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
@@ -71,6 +73,7 @@ class CopyCase(Struct, frozen=True):
     weighs: Weighs = _COPIES
     beside: tuple[Place, ...] = ()  # where files beside the code say how many workers there are, where code itself does not
     also: tuple[Place, ...] = ()  # where they do, beside code
+    changed: bool = False  # they copy what reading a sample changes
 
 
 def cases(module: Module, project: Project, code: str) -> Iterator[CopyCase]:
@@ -89,6 +92,7 @@ def facts_of(case: CopyCase) -> tuple[Fact, ...]:
     content = case.holding.content
     shared = content.kind in _SHARED if case.methods.pickles else content.kind in _SHARED_BY_FORK
     copied = () if shared and case.code == "OOM114" else case.methods.counted - {"fork"}
+    copied = case.methods.counted if case.changed else copied
     held = holding_fact(case.holding, owner_of(case.dataset, case.holding), copied)
     return (loader_fact(case.loader, [case.workers], methods=case.methods), held, *dataset_facts(case.dataset))
 
@@ -152,10 +156,11 @@ def _together(use: LoaderUse, workers: Alternative, dataset: Dataset) -> bool:
     return first is not None and (dataset.alternative is None or first.under(dataset.alternative.picks) is not None)
 
 
-def _rank(case: CopyCase) -> tuple[int, int, int, bool, int]:
-    """What comes first; of the numbers that files beside the code give, which come behind those of code, the largest."""
+def _rank(case: CopyCase) -> tuple[int, int, int, bool, bool, int]:
+    """What comes first: of several datasets one that is changed in place; of the numbers that files beside the code give, behind those of code, the largest."""
     launched = bool(given_beside([case.workers]))
-    return (case.severity.rank, case.confidence.rank, list(_JUDGES).index(case.code), launched, -_many(case.workers) if launched else 0)
+    code = list(_JUDGES).index(case.code)
+    return (case.severity.rank, case.confidence.rank, code, not case.changed, launched, -_many(case.workers) if launched else 0)
 
 
 def _many(alt: Alternative) -> int:
@@ -332,6 +337,9 @@ def _starts(methods: StartMethods) -> str:
 
 
 def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> CopyCase | None:
+    changed = _changed(loader, dataset, held, workers, methods)
+    if changed is not None:
+        return changed
     count = _many(workers)
     whole = wholly_held(dataset, held) if not 0 <= count < settings.workers_over_memory else []
     whole = [h for h in whole if not is_light(h, owner_of(dataset, h), loader)]  # names say where samples are
@@ -365,6 +373,24 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     forked = methods.forks and 0 <= count < settings.worker_limit and all(h.content.kind in _SHARED_BY_FORK for h in whole)
     severity = Severity.NOTE if few or busy or forked else Severity.WARNING
     return _case("OOM114", loader, dataset, holding, workers, methods, message, severity, weighs)
+
+
+def _changed(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods) -> CopyCase | None:
+    """An array that forked workers would share, if reading a sample left it as it is."""
+    evaluator = datasets_of(loader.module.project).evaluator
+    for holding in held if "fork" in methods.counted else ():
+        owner = owner_of(dataset, holding)
+        if not holding.read or holding.content.kind not in _CHANGED_IN_PLACE or owner.instance is None:
+            continue
+        written = written_sample(owner.instance, holding.name, evaluator)
+        if written is None:
+            continue
+        how = f"{written.words} writes into the array itself, so pages are no longer shared and stay changed"
+        message = Message(f"{_each(workers)} copies what it changes of `{holding.name}`", f"{how}{_much(holding)}", "copy the sample before it is changed")
+        case = _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING)
+        place = written.module.place(written.node, "the sample is changed in place here")
+        return replace(case, related=(place, *(one for one in case.related if one != place)), changed=True)
+    return None
 
 
 def _is_served_unseen(dataset: Dataset) -> bool:
