@@ -87,7 +87,7 @@ class _Writes:
                     if isinstance(one.target, cst.Subscript) and self._is_view(one.target.value):
                         return self._at(node, f"setting `{self.function.module.code(one.target)}`")
                 # What the value does with the old view comes before the name has another one.
-                found = next((one for call in descend(node.value) if isinstance(call, cst.Call) and (one := self._called(call)) is not None), None)
+                found = next((hit for call in descend(node.value) if isinstance(call, cst.Call) and (hit := self._called(call)) is not None), None)
                 for one in node.targets:
                     self._bind(one.target, node.value)
                 return found
