@@ -57,14 +57,14 @@ ADDS: Final = frozenset({"append", "extend"})
 # Methods that are run by others, or for each sample: not looked at by themselves.
 NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
 _WORD = re.compile(r"[^\W\d]\w*")
-# Methods that change a tensor in place, and give it back.
 STATES: Final = frozenset("zeros ones empty full rand randn tensor eye arange".split())  # functions of torch that make a tensor which a module may keep
+# Methods that change a tensor in place, and give it back.
 IN_PLACE: Final = frozenset(
     "add_ sub_ mul_ div_ copy_ lerp_ addcmul_ addcdiv_ zero_ fill_ clamp_ pow_ sqrt_ index_copy_ index_add_ index_fill_ scatter_ scatter_add_ masked_fill_ "
     "masked_scatter_ baddbmm_ addmm_ maximum_ minimum_ neg_ exp_ log_".split()
 )
-# Calls that make an array or a tensor of a given shape.
 PAIRS: Final = frozenset({"cdist", "squareform"})  # a number for each pair of rows
+# Calls that make an array or a tensor of a given shape.
 MAKERS: Final = ALLOCATORS | DRAWS | PAIRS
 FLOATS: Final = frozenset({"float", "half"})  # methods that convert a tensor
 FLOAT_TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
