@@ -13,10 +13,12 @@ import libcst as cst
 
 from oomlint.model.round_modules import calls_target
 from oomlint.model.rounds import body_of, is_chained, takes
-from oomlint.syntax.nodes import block_of, descend
+from oomlint.syntax.nodes import block_of, descend, names_in
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record
+    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 FEW: Final = 10  # rounds that are few enough
 
@@ -75,6 +77,14 @@ def _goes_backward(loop: Loop, record: Record) -> bool:
             if any(loop in forward.loops for forward in made):
                 return True
     return False
+
+
+def set_in(loop: cst.CSTNode, walk: Walk, scope: Scope) -> frozenset[str]:
+    """Names that the rounds of a loop or of a comprehension set."""
+    if isinstance(loop, cst.BaseComp):
+        return frozenset(name for row in descend(loop.for_in) if isinstance(row, cst.CompFor) for name in names_in(row.target))
+    inside = ((name, effect) for name, effects in scope.effects.items() for effect in effects if not effect.path)
+    return frozenset(name for name, effect in inside if effect.statement is loop or loop in walk.ancestors(effect.statement))
 
 
 def ends_at_once(node: cst.CSTNode) -> bool:

@@ -15,15 +15,14 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read, opens_text
-from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.computed_names import asked_for, key_of
 from oomlint.model.readings import AnswerMemory
+from oomlint.model.rounds import dependents
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling_names import ELEMENTWISE
-from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
-from oomlint.syntax.scopes import REBINDS
+from oomlint.syntax.nodes import descend, names_in, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -396,21 +395,7 @@ def chosen_by_loop(read: FileRead) -> bool:
     if isinstance(node, cst.Call) and read.path is None:
         return read.each
     used = names_in(read.path or node)
-    return any(not used.isdisjoint(_set_by(header, module, read.scope)) for header in names.headers(module.walk, node))
-
-
-def _set_by(loop: cst.For | cst.CompFor, module: Module, scope: Scope) -> set[str]:
-    """The variables of a loop, and the names that its body makes of them."""
-    found = names_in(loop.target)
-    inside = [
-        (name, effect.value)
-        for name, effects in scope.effects.items()
-        for effect in effects
-        if effect.kind in REBINDS and not effect.path and effect.value is not None and effect.statement is not loop and within(effect.statement, loop, module)
-    ]
-    for _ in inside:  # each round finds one more, or all are known
-        found |= {name for name, value in inside if uses_name(value, found)}
-    return found
+    return any(not used.isdisjoint(dependents(read.scope, names_in(header.target))) for header in names.headers(module.walk, node))
 
 
 def _as_it_is(module: Module, call: cst.Call) -> bool:

@@ -13,6 +13,7 @@ from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, menti
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import names
+from oomlint.model.loops import set_in
 from oomlint.model.uses import NameUses
 from oomlint.model.values import Display, ExternalCall
 from oomlint.syntax.edits import Text
@@ -285,13 +286,7 @@ class ItemReads(ItemContexts):
                 return False
             if here in outside:
                 continue
-            if isinstance(here, cst.For | cst.While):
-                set_inside = {
-                    root for root, effects in where.scope.effects.items() for e in effects if e.statement is here or here in set(walk.ancestors(e.statement))
-                }
-                if known & set_inside:
-                    return True
-            elif isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) and known & names_in(here.for_in.target):
+            if isinstance(here, cst.For | cst.While | cst.BaseComp) and known & set_in(here, walk, where.scope):
                 return True
         return False
 

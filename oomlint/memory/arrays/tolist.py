@@ -22,8 +22,9 @@ from oomlint.memory.shared.content_kinds import Form, PayloadKind
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
+from oomlint.model.loops import set_in
 from oomlint.model.values import ExternalCall, Instance
-from oomlint.syntax.nodes import descend, names_in
+from oomlint.syntax.nodes import descend, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,14 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
     for call in scope.calls:
         what = _list_of(module, call) if names.last_name(call.func) == "list" else None
         loop = kept.gathering(module, call) if isinstance(what, cst.Call) and names.dotted(what.func) == "range" else None
-        if what is None or loop is None or kept.bounded(module, what) or not _set_in(loop, what, scope) or _is_shuffled(module, scope, call):
+        # How many numbers it has is another question in each round: else all samples have the same few.
+        if (
+            what is None
+            or loop is None
+            or kept.bounded(module, what)
+            or not uses_name(what, set_in(loop, module.walk, scope))
+            or _is_shuffled(module, scope, call)
+        ):
             continue
         keeper = next((one for one in kept.of(module, call) if one.owner is not None and not one.hazy and one.put is not None), None)
         if keeper is not None:
@@ -96,16 +104,6 @@ def _is_shuffled(module: Module, scope: Scope, call: cst.Call) -> bool:
     name = names.dotted(statement.targets[0].target) if isinstance(statement, cst.Assign) and statement.value is call else ""
     shuffles = (one for one in scope.calls if names.last_name(one.func) == "shuffle" and one.args)
     return bool(name) and any(names.dotted(one.args[0].value) == name for one in shuffles)
-
-
-def _set_in(loop: cst.CSTNode, what: cst.BaseExpression, scope: Scope) -> bool:
-    """Whether how many numbers a range has is another question in each round: else all samples have the same few."""
-    used = names_in(what)
-    if isinstance(loop, cst.For | cst.While):
-        inside = set(descend(loop))
-        return any(effect.node in inside or effect.statement in inside | {loop} for name in used for effect in scope.effects.get(name, ()))
-    targets = [part.for_in.target for part in (loop, *descend(loop)) if isinstance(part, cst.BaseComp)]
-    return any(isinstance(part, cst.Name) and part.value in used for target in targets for part in (target, *descend(target)))
 
 
 def _taken_off_the_disk(module: Module, project: Project) -> Iterator[Inflation]:

@@ -17,6 +17,7 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.model import arguments, names
+from oomlint.model.loops import set_in
 from oomlint.model.values import ExternalCall
 from oomlint.syntax.nodes import constant_key, uses_name
 
@@ -38,15 +39,7 @@ _ROWS: Final = AS_ARRAY | frozenset("arange linspace sort unique concatenate".sp
 
 def changing(module: Module, scope: Scope, rounds: Rounds) -> frozenset[str]:
     """Names that a loop, or one around it in the same function, sets."""
-    if isinstance(rounds, cst.ListComp):
-        outer = next(iter(loops_around(rounds, module, scope)), None)
-        return frozenset(names_of(rounds.for_in.target)) | (changing(module, scope, outer) if outer is not None else frozenset())
-    around = {rounds, *loops_around(rounds, module, scope)}
-    return frozenset(
-        name
-        for name, effects in scope.effects.items()
-        if any(not e.path and (e.statement in around or not around.isdisjoint(module.walk.ancestors(e.statement))) for e in effects)
-    )
+    return frozenset().union(*(set_in(loop, module.walk, scope) for loop in (rounds, *loops_around(rounds, module, scope))))
 
 
 def parts(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds) -> Iterator[tuple[cst.CSTNode, bool]]:

@@ -17,9 +17,10 @@ from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.training_loops import SHORT, rounds, within
 from oomlint.model import names
 from oomlint.model.lifetime import ended_in
+from oomlint.model.loops import set_in
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS
 from oomlint.model.values import External, FunctionRef
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import uses_name
 from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.scopes import Effect, Scope
+    from oomlint.syntax.scopes import Scope
 
 _DEEPEST: Final = 6  # names between what is added and what was read
 _AXES: Final = 3  # of an array in which each sample is more than a row of numbers
@@ -108,15 +109,12 @@ class _Round:
 
     def _varies(self, node: cst.BaseExpression) -> bool:
         """Whether an expression names what the loop sets in each round."""
-        return any(isinstance(part, cst.Name) and any(True for _ in self._set(part.value)) for part in descend(node))
-
-    def _set(self, name: str) -> Iterator[Effect]:
-        """Where the loop sets a name."""
-        return (e for e in self.scope.effects.get(name, ()) if e.kind in REBINDS and not e.path and within(e.statement, self.loop, self.module))
+        return uses_name(node, set_in(self.loop, self.module.walk, self.scope))
 
     def _bound(self, name: str) -> Iterator[cst.BaseExpression]:
         """What the loop's body binds a name to."""
-        return (effect.value for effect in self._set(name) if effect.value is not None and effect.statement is not self.loop)
+        bound = (effect for effect in self.scope.effects.get(name, ()) if effect.kind in REBINDS and not effect.path and effect.value is not None)
+        return (effect.value for effect in bound if self.loop in self.module.walk.ancestors(effect.statement) and effect.value is not None)
 
 
 def adds_samples(project: Project, added: Iterable[cst.BaseExpression], loop: Loop, scope: Scope, module: Module) -> bool:

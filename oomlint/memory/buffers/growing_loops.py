@@ -14,6 +14,7 @@ from oomlint.memory.shared.content_kinds import PayloadKind as Content
 from oomlint.model import names
 from oomlint.model.counters import spots_of
 from oomlint.model.lifetime import only_at_first
+from oomlint.model.rounds import dependents
 from oomlint.model.tensor_state import ValueKind
 from oomlint.syntax.nodes import descend, names_in, parts_of, path_of
 
@@ -227,17 +228,9 @@ def _starts_over(name: str, scope: Scope, loop: Loop, walk: Walk) -> bool:
     return any(loop.node in walk.ancestors(effect.statement) for effect in number)
 
 
-def _derived(store: Store, loop: Loop) -> set[str]:
+def _derived(store: Store, loop: Loop) -> frozenset[str]:
     """Names that depend on what a loop sets in each round."""
-    derived, walk = _bound_by(loop.node), store.module.walk
-    for _ in range(3):
-        for name, effects in store.scope.effects.items():
-            if name != "self" and any(
-                e.value is not None and not e.path and e.kind in {"assign", "for"} and mentions(e.value, derived) and loop.node in walk.ancestors(e.statement)
-                for e in effects
-            ):
-                derived.add(name)
-    return derived
+    return dependents(store.scope, _bound_by(loop.node))
 
 
 def _bound_by(loop: cst.For | cst.While | cst.FunctionDef | cst.CompFor) -> set[str]:
