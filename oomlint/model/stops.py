@@ -60,6 +60,7 @@ class Stops:
         self._ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
         self._raising: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
         self._never: AnswerMemory[object, bool] = AnswerMemory(project.readings)
+        self._ours: dict[tuple[Scope, str], bool] = {}
         self._asking: list[object] = []  # questions that are being answered
         self._circles = 0  # answers that were given in the middle of the same question, or too deep: what rests on one is not kept
 
@@ -262,7 +263,7 @@ class Stops:
         told = names.dotted(call.func)
         if told in _EXITS:
             return "." in told or not any(told in scope.effects for scope in module.walk.scopes)
-        if not told or told in names.BUILTINS:
+        if not told or told in names.BUILTINS or not self._may_be_ours(module, call, told):
             return False
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         found = self.evaluator.values(call.func, frame)
@@ -277,6 +278,36 @@ class Stops:
             made = self.evaluator.method(Instance(value, None), "__init__")
             return made is not None and self.raises(made.module, made.scope)
         return self.raises(value.module, value.scope)
+
+    def _may_be_ours(self, module: Module, call: cst.Call, told: str) -> bool:
+        """Whether what a call runs may be a function or a class of the project, by how its name comes about. To follow the others takes long."""
+        root, _, rest = told.partition(".")
+        here: Scope | None = module.walk.scope_at(call)
+        if rest and here is not None and root == names.self_name(here):
+            return True
+        while here is not None:
+            known = self._ours.get((here, root))
+            if known is None:
+                known = self._ours[here, root] = self._defines(module, here, root)
+            if known:
+                return True
+            here = here.parent
+        return False
+
+    def _defines(self, module: Module, scope: Scope, root: str) -> bool:
+        """Whether a scope gets a name by a definition, or by an import of a file of the project."""
+        for effect in scope.effects.get(root, ()):
+            statement = effect.statement
+            if effect.kind in {"def", "class"}:
+                return True
+            found = None
+            if effect.kind == "from" and isinstance(statement, cst.ImportFrom):
+                found = self.project.locate(module.path, names.dotted(statement.module), len(statement.relative))
+            elif effect.kind == "import" and isinstance(effect.node, cst.ImportAlias):
+                found = self.project.locate(module.path, names.dotted(effect.node.name).partition(".")[0])
+            if found is not None:
+                return True
+        return bool(scope.effects.get("*")) and scope.parent is None
 
     def _is_only(self, method: FunctionRef) -> bool:
         """Whether no class that derives from that of a method has another one in its place."""
