@@ -10,8 +10,10 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.model import arguments, names
+from oomlint.model.index import index_of
 from oomlint.model.launches import Launches
 from oomlint.model.option_words import OptionWords
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame, ParsedOptions, ProvenanceStep, Unknown, picked
 from oomlint.syntax.nodes import constant_key, descend
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _DECLARES = frozenset({"add_argument", "add_option", "add_arg", "option", "argument"})
 _ABSL = re.compile(r"^DEFINE_(integer|bool|boolean|float|string|enum)$")
+_BY_TEXT = re.compile(rb"\b(?:import_module|__import__|instantiate|run_path|runpy)\b")  # leads to modules that only the run knows
 _MODULES_SEARCHED = 24
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}  # what a function of the project makes of a word
 
@@ -98,6 +101,7 @@ class OptionSource:
         seen: list[Declared] = []
         for other in self.project.mentioning(words, module.path):
             seen.extend(self._declared_in(other, name, "argparse"))
+        seen = [one for one in seen if self._may_meet(one.module, module)]
         if not seen:
             return []
         found = [a for one in seen[:6] for a in self._values(one, name, one.module)]
@@ -105,6 +109,13 @@ class OptionSource:
         if len(defaults) != 1:
             return []
         return [a.doubting() for a in self._values(seen[0], name, seen[0].module)]
+
+    def _may_meet(self, program: Module, module: Module) -> bool:
+        """Whether a file that declares options may run in one program with another: nobody imports it, and it does not lead there, else."""
+        if program is module or program.source.cells or module.source.cells or self.project.may_import(program.path, module.path):
+            return True
+        stem = os.path.splitext(os.path.basename(program.path))[0]
+        return stem.startswith("__") or bool(self.project.search(_leads_to, (stem,), module.path))
 
     def of_class(self, frame: Frame, name: str) -> list[Alternative]:
         """The option of that name that another method of the class declares, for whoever builds its objects: ``add_model_specific_args`` by any name."""
@@ -388,3 +399,16 @@ class OptionSource:
 
 def _has_whole_number(found: list[Alternative]) -> bool:
     return any(isinstance(alt.const, int) and not isinstance(alt.const, bool) for alt in found)
+
+
+@finder
+def _leads_to(path: str, data: bytes, stem: str) -> str:
+    """Whether a file imports a module of that name, or modules by a text that only the run knows."""
+    if os.path.splitext(os.path.basename(path))[0] == stem:
+        return ""
+    if _BY_TEXT.search(data) is not None:
+        return FOUND
+    if stem.encode(errors="surrogateescape") not in data:
+        return ""
+    index = index_of(data)
+    return FOUND if index is None or stem in index.imported else ""
