@@ -162,6 +162,16 @@ def test_a_dataset_that_gives_nothing_is_none(init: str, item: str, more: str, r
     assert bool(found(tmp_path, {"train.py": IMAGES.format(init=init, item=item, more=more)})) is runs
 
 
+def test_a_loader_of_what_gives_nothing_starts_no_workers(tmp_path: Path) -> None:
+    text = IMAGES.format(init="pass", item="index = index + offset", more="").replace("[np.load(path) for path in paths]", "paths")
+    loader = "loader = DataLoader(Images(['a.npy']), num_workers=4, worker_init_fn=lambda number: print(number))\n"
+    settings = Settings().with_overrides(select=["OOM111"], severity="note")
+    (tmp_path / "train.py").write_text(text + loader)
+    assert not run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1)).findings
+    (tmp_path / "train.py").write_text(text.replace("+ offset", "+ 1") + loader)
+    assert len(run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1)).findings) == 1
+
+
 def test_cells_run_one_by_one(tmp_path: Path) -> None:
     text = script(imports="raise SystemExit\n\n# %%", before="print(unknown)")
     assert found(tmp_path, {"train.py": text}) == ["OOM204"]

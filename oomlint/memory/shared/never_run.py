@@ -9,6 +9,9 @@ import libcst as cst
 from oomlint.beside_code import beside
 from oomlint.finding import AllocationFact, DatasetFact, LoaderFact, LoopFact, ReadFact, StoreFact, is_inside
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import arguments
+from oomlint.model.values import Instance
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.finding import Finding, Place
@@ -25,6 +28,9 @@ def is_never_run(finding: Finding, project: Project) -> bool:
             return True
     classes = finding.of_noun(DatasetFact)
     if classes and all(_is_broken(one.place, project) for one in classes):
+        return True
+    loaders = [fact.place for fact in finding.of_noun(LoaderFact)]
+    if loaders and all(_reads_nothing(place, project) for place in loaders):
         return True
     loop = next(iter(finding.of_noun(LoopFact)), None)
     if loop is None:
@@ -45,6 +51,19 @@ def _is_broken(cls: Place, project: Project) -> bool:
     """Whether no object of a class can be made, or none gives anything when it is indexed."""
     found = _at(cls, project)
     return found is not None and isinstance(found[1], cst.ClassDef) and evaluator_of(project).stops.broken(*found)
+
+
+def _reads_nothing(loader: Place, project: Project) -> bool:
+    """Whether the dataset that a call is given is of such a class."""
+    found = _at(loader, project)
+    if found is None:
+        return False
+    module, statement = found
+    evaluator = evaluator_of(project)
+    calls = (node for node in descend(statement, into_scopes=False) if isinstance(node, cst.Call) and module.place(node) == loader)
+    given = [arguments.argument_for(call, "dataset", place=0) for call in calls]
+    made = [alt.value for node in given if node is not None for alt in evaluator.plainly(node, module, module.walk.scope_at(node))]
+    return bool(made) and all(isinstance(one, Instance) and evaluator.stops.broken(one.cls.module, one.cls.scope.node) for one in made)
 
 
 def _is_once(loop: Place, place: Place, project: Project) -> bool:
