@@ -66,6 +66,7 @@ def script(imports: str = "", before: str = "pass", first: str = "pass", last: s
         {"main": "evaluate(1, 2)"},
         {"main": "import sys\n\ndef stop():\n    sys.exit()\n\nif __name__ == '__main__':\n    stop()"},
         {"main": "def evaluate_all(old):\n    if old:\n        evaluate(1)\n    evaluate(1, 2)"},
+        {"before": "if hits: evaluate(1)"},
         {"before": "try:\n        unknown\n    except NameError:\n        pass"},
         {"before": "import logging\n    logging.error('none')"},
     ],
@@ -115,6 +116,10 @@ def test_nothing_is_said_of_code_that_cannot_run(said: dict[str, str], tmp_path:
         ("from helpers import missing", "globals().update(missing=1)\n", True),
         ("try:\n    from helpers import missing\nexcept ImportError:\n    missing = None", "x = 1\n", True),
         ("from helpers import *\nprint(x)", "x = 1\n", True),
+        ("from helpers import *\nprint(z)", "from made import *\nfrom train import *\n", True),
+        ("from helpers import *\nprint(z)", "exec('z = 1')\n", True),
+        ("import sys\nsys.path.insert(0, '../other')\nfrom helpers import missing", "x = 1\n", True),
+        ("from helpers import __version__", "x = 1\n", True),
         ("from helpers import *\nprint(y)", "x = 1\n", False),
         ("print(given)", "import train\n\ntrain.given = 1\n", True),
         ("from helpers import stop\nstop()", "import sys\n\ndef stop():\n    sys.exit()\n", False),
@@ -123,6 +128,16 @@ def test_nothing_is_said_of_code_that_cannot_run(said: dict[str, str], tmp_path:
 )
 def test_what_an_import_brings(imports: str, helper: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
     assert found(tmp_path, {"train.py": script(imports=imports), "helpers.py": helper}) == ["OOM204"] * runs
+
+
+@pytest.mark.parametrize(("use", "runs"), [("native.run(1)", True), ("native(1)", False), ("print(other)", True)])
+def test_what_a_package_may_hold_is_built(use: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    files = {
+        "train.py": script(imports=f"from ops import native\n{use}" if "native" in use else f"from ops import *\n{use}"),
+        "ops/__init__.py": "__all__ = ['other']\n",
+        "ops/other.py": "x = 1\n",
+    }
+    assert found(tmp_path, files) == ["OOM204"] * runs
 
 
 IMAGES: Final = """\
@@ -170,6 +185,12 @@ def test_a_loader_of_what_gives_nothing_starts_no_workers(tmp_path: Path) -> Non
     assert not run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1)).findings
     (tmp_path / "train.py").write_text(text.replace("+ offset", "+ 1") + loader)
     assert len(run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1)).findings) == 1
+
+
+def test_a_command_of_the_project_runs(tmp_path: Path) -> None:
+    main = "if __name__ == '__main__':\n    evaluate()"
+    assert found(tmp_path / "a", {"train.py": script(main=main)}) == []
+    assert found(tmp_path / "b", {"train.py": script(main=main), "pyproject.toml": "[project.scripts]\nscore = 'train:evaluate'\n"}) == ["OOM204"]
 
 
 def test_cells_run_one_by_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ that it is of, and the call of a function that does one of these itself. One ans
 
 from __future__ import annotations
 
+import os
 import re
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,7 +15,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.readings import FOUND, AnswerMemory, finder
-from oomlint.model.unbound import Unbound
+from oomlint.model.unbound import Unbound, may_bring
 from oomlint.model.values import ClassRef, FunctionRef, Instance
 from oomlint.syntax.nodes import block_of, children_of, descend
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _SWALLOWS: Final = frozenset({"suppress", "raises", "warns", "assertRaises", "assertRaisesRegex", "assertWarns", "ExitStack", "AsyncExitStack", "subTest"})
+_METADATA: Final = ("pyproject.toml", "setup.cfg")
 _BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 _DEEPEST: Final = 24  # statements and functions, one in another
 # What calls a function by its name, or runs cells one by one.
@@ -237,18 +239,22 @@ class Stops:
             return False
         level, source = len(node.relative), names.dotted(node.module) if node.module is not None else ""
         path = self.project.locate(module.path, source, level) if source else None
-        if path is None or not path.endswith(".py"):
+        if path is None or not path.endswith(".py") or not self.project.text(path).strip():
             return False
+        # A folder that is put ahead of the project's own ones may have another file of that name.
+        if not level and "sys.path.insert" in module.source.text:
+            return False
+        package = path.replace("\\", "/").endswith("/__init__.py")
         for alias in node.names:
             word = names.dotted(alias.name)
-            if self.project.may_bind(path, word) or self.project.submodule(path, word) is not None:
+            if word.startswith("__") or may_bring(self.project, path, word):
                 continue
-            if not level and any(other != path and self.project.may_bind(other, word) for other in self._alike(path)):
+            if not level and any(other != path and may_bring(self.project, other, word) for other in self._alike(path)):
                 continue
-            text = self.project.text(path)
-            if b"__getattr__" in text or b"globals()" in text or b"exec(" in text or b"setattr(" in text or b"sys.modules" in text or not text.strip():
-                continue
-            return True
+            # A package may hold what a build makes: that is a module, and nobody calls it.
+            bound = names.dotted(alias.asname.name) if alias.asname is not None else word
+            if not package or any(names.dotted(call.func) == bound for call, _ in module.walk.calls):
+                return True
         return False
 
     def _alike(self, path: str) -> list[str]:
@@ -349,14 +355,20 @@ class Stops:
         calls = [module.walk.parents.get(part) for part in refs]
         if not refs or not all(isinstance(call, cst.Call) and call.func is part for call, part in zip(calls, refs, strict=True)):
             return False
-        if not all(self._is_dead_call(module, call, scope) for call in calls if isinstance(call, cst.Call)):
+        outside = [call for call in calls if isinstance(call, cst.Call) and node not in module.walk.ancestors(call)]
+        if not outside or not all(self._is_dead_call(module, call) for call in outside) or self._is_entry(scope.name):
             return False
         stem = module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
         found = self.project.search(_speaks_of, (scope.name, stem), module.path, scope.name)
         return not any(path != module.path for path in found)
 
-    def _is_dead_call(self, module: Module, call: cst.Call, scope: Scope) -> bool:
-        if scope.node in module.walk.ancestors(call) or self.never(module, call):
+    def _is_entry(self, name: str) -> bool:
+        """Whether the metadata of the project make a command of a function."""
+        spoken = re.compile(rf":\s*{re.escape(name)}\b".encode())
+        return any(spoken.search(self.project.raw(os.path.join(folder, one))) for folder in {self.project.root, self.project.top} for one in _METADATA)
+
+    def _is_dead_call(self, module: Module, call: cst.Call) -> bool:
+        if self.never(module, call):
             return True
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         found = self.evaluator.values(call.func, frame)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -21,11 +22,13 @@ _GIVEN: Final = re.compile(
     r"\b(?:exec|execfile|globals|locals|vars|__builtin__|__builtins__|builtins|get_ipython|pylab)\b|\bsys\.modules\b|^# Databricks notebook|^# ?%%|^# In\[",
     re.MULTILINE,
 )
+# The same in a file from which names are taken, and what answers for all names.
+_MADE: Final = re.compile(rb"\b(?:exec|execfile|globals|locals|vars|setattr|__getattr__)\b|\bsys\.modules\b")
 # Names that an interpreter knows, if not each: of Python 2, of newer ones, of `site`, of profilers, notebooks and other programs that run files.
 _KNOWN: Final = frozenset(
     "xrange unicode raw_input basestring long unichr reduce cmp file reload intern apply buffer coerce execfile exit quit copyright credits license help "
     "aiter anext ExceptionGroup BaseExceptionGroup EncodingWarning PythonFinalizationError WindowsError profile display In Out reveal_type snakemake "
-    "spark sc sqlContext dbutils".split()
+    "spark sc sqlContext dbutils ic".split()
 )
 
 
@@ -71,7 +74,7 @@ class Unbound:
                     return True
                 source = names.dotted(statement.module) if statement.module is not None else ""
                 path = self.project.locate(self.module.path, source, len(statement.relative))
-                if path is None or self.project.may_bind(path, word):
+                if path is None or may_bring(self.project, path, word):
                     return True
         return False
 
@@ -95,6 +98,25 @@ class Unbound:
         """Whether another file gives this module, or all of them, such a name."""
         stem = self.module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
         return any(path != self.module.path for path in self.project.search(_sets, (word, stem), self.module.path, word))
+
+
+def may_bring(project: Project, path: str, word: str) -> bool:
+    """Whether a file of the project may have a name, in whichever way it comes by it. False is certain."""
+    asked: set[str] = set()
+    waiting = [path]
+    while waiting:
+        here = waiting.pop()
+        if here in asked or here.endswith(os.sep):
+            continue
+        asked.add(here)
+        index = project.index(here)
+        if index is None or _MADE.search(project.raw(here)) is not None or project.submodule(here, word) is not None:
+            return True
+        found = [project.locate(here, source, level) for source, level in index.stars]
+        if None in found:
+            return True
+        waiting += [one for one in found if one is not None]
+    return project.may_bind(path, word)
 
 
 def _binds(scope: Scope, word: str) -> bool:
