@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import Computed, computed
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
-from oomlint.model.values import External
-from oomlint.syntax.nodes import is_attribute_of
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.content_kinds import Content
@@ -106,37 +104,9 @@ def _of(code: str) -> PayloadKind | None:
     return next((kind for pattern, kind in _ANNOTATED if pattern.search(code)), None)
 
 
-_MAKERS: Final = frozenset(
-    "array asarray ascontiguousarray copy zeros ones empty full zeros_like ones_like empty_like full_like arange linspace load loadtxt genfromtxt fromfile "
-    "concatenate stack vstack hstack dstack column_stack tile repeat eye rand randn".split(),
-)
-_KEEPING: Final = frozenset({"astype", "reshape", "copy", "transpose", "to_numpy"})  # methods that give an array of an array
-
-
-def made_by_numpy(project: Project, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether an expression is an array of NumPy by its making: a call that makes one, or a read. An annotation proves nothing."""
-    frame = evaluator_of(project).calls.plain_frame(module, scope)
-    if depth > _DEEPEST:
-        return False
-    if isinstance(node, cst.Subscript):
-        read = whole_reads_of(project).written(node, frame)
-        if read is not None:
-            return not any(isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.Tuple) for e in node.slice)  # `[()]` may give one value
-        forward = all(isinstance(e.slice, cst.Slice) and (e.slice.step is None or isinstance(e.slice.step, cst.Integer)) for e in node.slice)
-        return forward and made_by_numpy(project, module, scope, node.value, depth + 1)
-    if isinstance(node, cst.Attribute):
-        return node.attr.value == "T" and made_by_numpy(project, module, scope, node.value, depth + 1)
-    if isinstance(node, cst.Call):
-        if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPING and made_by_numpy(project, module, scope, node.func.value, depth + 1):
-            return True
-        return bool(node.args) and any(
-            isinstance(alt.value, External) and alt.value.name.startswith("numpy.") and alt.value.name.rpartition(".")[2] in _MAKERS
-            for alt in evaluator_of(project).values(node.func, frame)[:1]
-        )
-    if not isinstance(node, cst.Name) or node.value in names.takes(scope):
-        return False
-    effects = [effect for effect in scope.effects.get(node.value, ()) if not effect.path]
-    return bool(effects) and all(
-        effect.kind == "assign" and not effect.index and effect.value is not None and made_by_numpy(project, module, scope, effect.value, depth + 1)
-        for effect in effects
-    )
+def made_by_numpy(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+    """Whether an expression is an array of NumPy by its making, which an annotation does not prove, and no view that runs backward: torch takes none."""
+    content = datasets_of(project).contents.of(node, evaluator_of(project).calls.plain_frame(module, scope))
+    slices = [part for one in (node, content.node) if one is not None for part in descend(one) if isinstance(part, cst.Slice)]
+    backward = any(part.step is not None and not isinstance(part.step, cst.Integer) for part in slices)
+    return content.kind is PayloadKind.ARRAY and not content.doubt and not backward
