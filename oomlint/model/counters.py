@@ -46,6 +46,11 @@ def numbered(node: cst.CSTNode) -> set[str]:
     return set()
 
 
+def counts_rounds(loop: cst.CSTNode, name: str) -> bool:
+    """Whether a name of a loop's target is a number that goes up: that of ``range``, or the one that ``enumerate`` gives."""
+    return name in numbered(loop) or (isinstance(loop, cst.For | cst.CompFor) and isinstance(loop.target, cst.Name) and counts_up(loop.iter))
+
+
 class TestSpot(Struct, frozen=True):
     """Where a test stands: a function, the loop whose rounds matter where it stands in one, and the call that led to the function."""
 
@@ -114,7 +119,7 @@ def _numbers(loop: cst.CSTNode, name: str, spot: TestSpot) -> bool:
     if not isinstance(loop, cst.For) or spot.loop is None:
         return False
     if loop is spot.loop:
-        return name in numbered(loop) or (isinstance(loop.target, cst.Name) and counts_up(loop.iter))
+        return counts_rounds(loop, name)
     return name in numbered(loop) and loop in spot.module.walk.ancestors(spot.loop)
 
 

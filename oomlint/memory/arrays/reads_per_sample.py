@@ -13,6 +13,7 @@ from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, menti
 from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import names
+from oomlint.model.counters import counts_rounds
 from oomlint.model.loops import set_in
 from oomlint.model.uses import NameUses
 from oomlint.model.values import Display, ExternalCall
@@ -175,13 +176,13 @@ class ItemReads(ItemContexts):
             loop = here.for_in if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) else None
             while loop is not None:
                 if node.value in names_in(loop.target):
-                    return _counts(loop.target, loop.iter, node.value)
+                    return counts_rounds(loop, node.value)
                 loop = loop.inner_for_in
         effects = [effect for effect in where.scope.effects.get(node.value, ()) if not effect.path]
         if node.value in names.takes(where.scope) and not self._set_before(node, effects, where):
             return False
         return bool(effects) and all(
-            (effect.kind == "for" and effect.value is not None and _counted(effect.value, effect.index))
+            (effect.kind == "for" and counts_rounds(effect.statement, node.value))
             or (effect.kind == "assign" and not effect.index and effect.value is not None and self.is_integer(effect.value, where, depth + 1))
             for effect in effects
         )
@@ -310,25 +311,3 @@ def _takes_most(entries: list[cst.BaseSlice]) -> bool:
     if isinstance(first, cst.Slice):
         return first.lower is None or first.upper is None
     return isinstance(first, cst.Index) and isinstance(first.value, cst.Ellipsis)
-
-
-def _counted(iterable: cst.BaseExpression, index: tuple[int, ...]) -> bool:
-    """Whether a loop over it gives integers at this position."""
-    if not isinstance(iterable, cst.Call):
-        return False
-    name = names.last_name(iterable.func)
-    if name in {"range", "enumerate"} and not isinstance(iterable.func, cst.Name):
-        return False  # torch.range gives floats
-    if name in {"range", "trange"}:
-        return index == ()
-    if name == "enumerate":
-        return index == (0,)
-    return name == "tqdm" and bool(iterable.args) and _counted(iterable.args[0].value, index)
-
-
-def _counts(target: cst.BaseExpression, iterable: cst.BaseExpression, name: str) -> bool:
-    if isinstance(target, cst.Name):
-        return _counted(iterable, ())
-    if isinstance(target, cst.Tuple) and target.elements and isinstance(target.elements[0].value, cst.Name):
-        return target.elements[0].value.value == name and _counted(iterable, (0,))
-    return False
