@@ -192,13 +192,14 @@ def length_tests(path: Path, module: Module, scope: Scope) -> Iterator[cst.Compa
 def ended_in(path: Path, loop: Loop, module: Module, scope: Scope, but: Container[cst.CSTNode] = ()) -> bool:
     """Whether a round of a loop ends what a path names, by another statement than some, and not in its first round alone."""
     for ending in endings(path, module, scope):
-        if ending.how is not How.PART and _stands_in(ending.statement, loop, module) and ending.statement not in but and not is_first_only(ending, path, loop):
+        if (
+            ending.how is not How.PART
+            and names.within(ending.statement, loop, module)
+            and ending.statement not in but
+            and not is_first_only(ending, path, loop)
+        ):
             return True
     return path[1][:1] != () and path[1][0][0] == "attr" and _ended_by_method(path, loop, module, scope)
-
-
-def _stands_in(node: cst.CSTNode, loop: cst.CSTNode, module: Module) -> bool:
-    return node is loop or loop in module.walk.ancestors(node)
 
 
 def _ended_by_method(path: Path, loop: Loop, module: Module, scope: Scope) -> bool:
@@ -244,7 +245,7 @@ def _begins_again(test: cst.BaseExpression, around: cst.CSTNode, module: Module)
         return True
     if not isinstance(test, cst.Name | cst.Attribute) or not _is_switch(test, module):
         return False
-    return len({names.dotted(effect.value) for effect in _set_to(test, module) if _stands_in(effect.statement, around, module)}) > 1
+    return len({names.dotted(effect.value) for effect in _set_to(test, module) if names.within(effect.statement, around, module)}) > 1
 
 
 def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
@@ -292,7 +293,7 @@ def _is_set_beside(test: cst.Comparison, module: Module) -> bool:
     found = path_of(test.left)
     branches = next((here for here in module.walk.ancestors(test) if isinstance(here, cst.If)), None)
     effects = module.walk.scope_at(test).effects.get(found[0], ()) if found is not None and branches is not None else ()
-    return any(found is not None and branches is not None and e.path == found[1] and _stands_in(e.statement, branches, module) for e in effects)
+    return any(found is not None and branches is not None and e.path == found[1] and names.within(e.statement, branches, module) for e in effects)
 
 
 def _is_number(node: cst.BaseExpression, module: Module) -> bool:

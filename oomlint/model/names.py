@@ -13,6 +13,7 @@ from oomlint.syntax.nodes import block_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.project import Module
     from oomlint.syntax.scopes import Scope
     from oomlint.syntax.walk import Walk
 
@@ -124,6 +125,11 @@ def gone_through(loop: cst.For | cst.CompFor) -> tuple[cst.BaseExpression, cst.B
             target = target.elements[1].value
         node = node.args[0].value
     return node, target
+
+
+def within(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
+    """Whether ``node`` stands inside ``holder``."""
+    return node is holder or any(here is holder for here in module.walk.ancestors(node))
 
 
 def headers(walk: Walk, node: cst.CSTNode) -> Iterator[cst.For | cst.CompFor]:

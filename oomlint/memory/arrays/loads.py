@@ -34,7 +34,6 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
@@ -401,7 +400,7 @@ def _counts_rounds(module: Module, scope: Scope, test: cst.BaseExpression) -> bo
         return False
     counted = [side.value for side in (test.left, *(one.comparator for one in test.comparisons)) if isinstance(side, cst.Name)]
     counts = (effect for name in counted for effect in scope.effects.get(name, ()) if effect.kind == "augment" and isinstance(effect.value, cst.Integer))
-    return any(within(effect.statement, loop, module) for effect in counts)
+    return any(names.within(effect.statement, loop, module) for effect in counts)
 
 
 def _is_row(module: Module, node: cst.Subscript) -> bool:

@@ -324,16 +324,12 @@ def _called(cls: ClassRef, method: Scope, evaluator: Evaluator) -> bool:
     for module in evaluator.project.callers(method.name, cls.module.path, cls.scope.name):
         speaks = module is cls.module or cls.scope.name in module.source.text or stem in module.source.text
         for node in descend(module.root.node) if speaks else ():
-            if isinstance(node, cst.Attribute) and node.attr.value == method.name and not _is_within(node, method, module):
+            if isinstance(node, cst.Attribute) and node.attr.value == method.name and not names.within(node, method.node, module):
                 frame = evaluator.calls.plain_frame(module, module.walk.scope_at(node))
                 found = evaluator.values(node.value, frame)
                 if not found or any(not isinstance(alt.value, Display | ExternalCall | Const) and not _is_another(alt.value, cls) for alt in found):
                     return True
     return False
-
-
-def _is_within(node: cst.CSTNode, method: Scope, module: Module) -> bool:
-    return any(here is method.node for here in module.walk.ancestors(node))
 
 
 def _is_another(value: Value, cls: ClassRef) -> bool:

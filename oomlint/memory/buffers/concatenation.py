@@ -17,7 +17,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import batch_loader, loops_around
-from oomlint.memory.shared.training_loops import SHORT, along_axis, rounds, within
+from oomlint.memory.shared.training_loops import SHORT, along_axis, rounds
 from oomlint.model import names
 from oomlint.model.counters import TestSpot
 from oomlint.model.lifetime import ended_in, is_about, says_first
@@ -339,7 +339,7 @@ def _key_changes(target: cst.BaseExpression, loop: Loop, scope: Scope, module: M
         for effect in scope.effects.get(name, ()):
             if effect.path or (effect.kind == "for" and effect.statement is not loop):
                 continue
-            if effect.statement is loop or within(effect.statement, loop, module):
+            if effect.statement is loop or names.within(effect.statement, loop, module):
                 return True
     return False
 
@@ -349,7 +349,7 @@ def _used_in(loop: Loop, path: Path, growing: set[cst.CSTNode], module: Module) 
     for node in descend(loop.body, into_scopes=False):
         if not isinstance(node, cst.Name | cst.Attribute | cst.Subscript) or path_of(node) != path:
             continue
-        if any(within(node, statement, module) for statement in growing) or _is_target(node, module) or _asks_for_size(node, module):
+        if any(names.within(node, statement, module) for statement in growing) or _is_target(node, module) or _asks_for_size(node, module):
             continue
         return True
     return False
@@ -385,7 +385,7 @@ def _arrays(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop,
     for node in added:
         given = node
         if isinstance(node, cst.Name):
-            inside = [e.value for e in scope.effects.get(node.value, ()) if e.kind == "assign" and not e.path and within(e.statement, loop, module)]
+            inside = [e.value for e in scope.effects.get(node.value, ()) if e.kind == "assign" and not e.path and names.within(e.statement, loop, module)]
             given = inside[0] if len(inside) == 1 and inside[0] is not None else node
         if not isinstance(given, cst.Call) or not any(isinstance(a.value, FunctionRef) for a in evaluator.values(given.func, frame)[:2]):
             continue

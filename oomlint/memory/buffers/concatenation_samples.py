@@ -14,7 +14,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.training_loops import SHORT, rounds, within
+from oomlint.memory.shared.training_loops import SHORT, rounds
 from oomlint.model import names
 from oomlint.model.lifetime import ended_in
 from oomlint.model.loops import set_in
@@ -49,7 +49,7 @@ class _Round:
         self.calls = read_calls_of(project)
         self.evaluator = evaluator_of(project)
         self.frame = self.evaluator.calls.plain_frame(module, scope)
-        self.reads = {read.node for read in self.calls.in_scope(module, scope) if read.kind in _ARRAYS and within(read.node, loop, module)}
+        self.reads = {read.node for read in self.calls.in_scope(module, scope) if read.kind in _ARRAYS and names.within(read.node, loop, module)}
 
     def samples(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether an expression holds samples of the round, as far as is known."""

@@ -14,7 +14,7 @@ from oomlint.memory.buffers.step_lists import emptied
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loops_around
-from oomlint.memory.shared.training_loops import trains, within
+from oomlint.memory.shared.training_loops import trains
 from oomlint.model import arguments, names
 from oomlint.model.lifetime import How, endings_by_name, is_capped
 from oomlint.model.values import Bound, ClassRef, Instance
@@ -98,7 +98,7 @@ def grows(stored: HookStore, call: cst.Call, module: Module, scope: Scope, proje
     for where in {owner, scope}:
         for loop in loops_in(where):
             after = module.tree.span(loop)[0] > row or loop in module.walk.ancestors(call)
-            if not after or not is_round(loop, module, where, project) or any(within(e.statement, loop, module) for e in born):
+            if not after or not is_round(loop, module, where, project) or any(names.within(e.statement, loop, module) for e in born):
                 continue
             if _cleared(name, owner, born, module, project):
                 return None
@@ -141,7 +141,7 @@ def _attribute_grows(stored: HookStore, call: cst.Call, module: Module, scope: S
         return None
     for method in cls.children:
         for loop in loops_in(method):
-            if is_round(loop, module, method, project) and not within(call, loop, module):
+            if is_round(loop, module, method, project) and not names.within(call, loop, module):
                 return loop
     if scope.parent is not cls:
         return None

@@ -12,9 +12,10 @@ from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
-from oomlint.memory.shared.training_loops import SHORT, rounds, trains, within
+from oomlint.memory.shared.training_loops import SHORT, rounds, trains
 from oomlint.model import names
 from oomlint.model.lifetime import ended_in, is_capped, length_tests
+from oomlint.model.loops import set_in
 from oomlint.model.values import Const, External, ExternalCall, Instance
 from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
@@ -246,7 +247,7 @@ def _per(module: Module, project: Project, loop: Loop, scope: Scope) -> str | No
 def _limited(path: Path, loop: Loop, module: Module, scope: Scope, evaluator: Evaluator) -> bool:
     """Whether the container itself has an end, ``deque(maxlen=5)``, or a round tests its length."""
     held = evaluator.resolve(path[0], path[1], evaluator.calls.plain_frame(module, scope), loop)
-    return any(is_capped(alt.value) for alt in held) or any(within(test, loop, module) for test in length_tests(path, module, scope))
+    return any(is_capped(alt.value) for alt in held) or any(names.within(test, loop, module) for test in length_tests(path, module, scope))
 
 
 def _another_model(copied: cst.BaseExpression, loop: Loop, module: Module, scope: Scope) -> bool:
@@ -255,7 +256,7 @@ def _another_model(copied: cst.BaseExpression, loop: Loop, module: Module, scope
         if found is None:
             continue
         for effect in scope.effects.get(found[0], ()):
-            if effect.kind in {"assign", "for", "with"} and effect.path == found[1][: len(effect.path)] and within(effect.statement, loop, module):
+            if effect.kind in {"assign", "for", "with"} and effect.path == found[1][: len(effect.path)] and names.within(effect.statement, loop, module):
                 return True
     return False
 
@@ -302,7 +303,7 @@ def _improves(effect: Effect, loop: Loop, module: Module) -> bool:
                         and one.path == found[1]
                         and one.value is not None
                         and one.value.deep_equals(score)
-                        and within(one.statement, here.body, module)
+                        and names.within(one.statement, here.body, module)
                         for one in sets
                         if found is not None
                     ):
@@ -322,5 +323,4 @@ def _key_changes(effect: Effect, loop: Loop, module: Module, scope: Scope) -> bo
     """Whether each round has a key of its own, where the container is a dictionary."""
     if effect.kind != "assign" or not isinstance(effect.node, cst.Subscript):
         return True
-    keys = names_in(effect.node.slice[0])
-    return any(e.kind in {"for", "assign", "augment"} and not e.path and within(e.statement, loop, module) for key in keys for e in scope.effects.get(key, ()))
+    return not set_in(loop, module.walk, scope).isdisjoint(names_in(effect.node.slice[0]))

@@ -11,7 +11,7 @@ from oomlint.memory.buffers.concatenation import resolved, role
 from oomlint.memory.buffers.concatenation_scalars import scalars
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.training_loops import SHORT, rounds, within
+from oomlint.memory.shared.training_loops import SHORT, rounds
 from oomlint.model import names
 from oomlint.model.displays import is_empty_list, unpacked
 from oomlint.model.lifetime import ended_in, says_first
@@ -54,7 +54,7 @@ def rejoined(module: Module, project: Project) -> Iterator[Rejoin]:
 
 def _rejoin(module: Module, project: Project, call: cst.Call, path: Path, scope: Scope) -> Rejoin | None:
     for loop in _around(module, scope, call):
-        added = [effect for effect in _longer(scope, path) if within(effect.statement, loop, module)]
+        added = [effect for effect in _longer(scope, path) if names.within(effect.statement, loop, module)]
         if not added or _sometimes(module, call, loop, path):
             return None
         grows = {effect.statement for effect in added}

@@ -9,7 +9,6 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.shared.training_loops import within
 from oomlint.model import names
 from oomlint.model.lifetime import says_first
 from oomlint.syntax.edits import Text, replace
@@ -103,7 +102,7 @@ def _is_labels(growth: SelfConcatenation, module: Module) -> bool:
     node = growth.added[0]
     parts: list[cst.CSTNode] = [node]
     for name in _names_in(node):
-        inside = [e for e in growth.scope.effects.get(name, ()) if e.kind == "assign" and not e.path and within(e.statement, growth.loop, module)]
+        inside = [e for e in growth.scope.effects.get(name, ()) if e.kind == "assign" and not e.path and names.within(e.statement, growth.loop, module)]
         parts.extend(e.value for e in inside if e.value is not None and not e.index)
     return any(isinstance(n, cst.Call) and names.last_name(n.func) in _LABELS for part in parts for n in descend(part))
 
@@ -133,7 +132,7 @@ def _whole_store(growth: SelfConcatenation, module: Module) -> cst.CSTNode | Non
 
 def _init(growth: SelfConcatenation, module: Module) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
     """What the thing is at first, and the statement beside that one which holds all the growing."""
-    effects = [e for e in growth.scope.effects.get(growth.path[0], ()) if not within(e.statement, growth.loop, module)]
+    effects = [e for e in growth.scope.effects.get(growth.path[0], ()) if not names.within(e.statement, growth.loop, module)]
     for effect in reversed(effects):
         if (
             effect.kind != "assign"
@@ -147,7 +146,7 @@ def _init(growth: SelfConcatenation, module: Module) -> tuple[cst.BaseExpression
         if not isinstance(block, cst.IndentedBlock | cst.Module):
             continue
         statements = block_of(block)
-        holder = next((s for s in statements if within(growth.statement, s, module)), None)
+        holder = next((s for s in statements if names.within(growth.statement, s, module)), None)
         if holder is None or statements.index(effect.statement) > statements.index(holder) or not _always_runs(holder, growth, module):
             continue
         code = module.code(effect.value).strip()
@@ -172,7 +171,7 @@ def _only_behind(growth: SelfConcatenation, store: cst.CSTNode, init: cst.BaseEx
     for node in descend(suite):
         if not isinstance(node, cst.Name) or node.value != growth.path[0] or module.walk.is_word(node):
             continue
-        if within(node, store, module) or within(node, target, module):
+        if names.within(node, store, module) or names.within(node, target, module):
             continue
         here = text.span(node)[0]
         if start <= here <= end:

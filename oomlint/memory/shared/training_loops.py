@@ -87,8 +87,3 @@ def trains(loop: Loop, module: Module, *, itself: bool = False) -> bool:
             if not between or (not itself and not any(is_epoch_loop(inner, module) for inner in between)):
                 return True
     return False
-
-
-def within(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
-    """Whether ``node`` stands inside ``holder``."""
-    return node is holder or any(here is holder for here in module.walk.ancestors(node))
