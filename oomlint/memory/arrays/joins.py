@@ -13,7 +13,6 @@ from oomlint.api_names import DRAWS, PUTS_IN
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import MAKES
-from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.arrays.little_weight import weighs_little
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
@@ -209,7 +208,7 @@ def _counts_only(project: Project, module: Module, loop: cst.CSTNode | None) -> 
         header = header.value
     if loop is None or not isinstance(header, cst.Call) or names.last_name(header.func) not in _NUMBERS:
         return False
-    taken = names_of(loop.target if isinstance(loop, cst.For) else loop.for_in.target) if isinstance(loop, cst.For | cst.BaseComp) else []
+    taken = names_in(loop.target if isinstance(loop, cst.For) else loop.for_in.target) if isinstance(loop, cst.For | cst.BaseComp) else set()
     picks = (node for node in descend(loop) if isinstance(node, cst.Subscript))
     if any(isinstance(name, cst.Name) and name.value in taken for node in picks for entry in node.slice for name in descend(entry)):
         return False

@@ -15,7 +15,7 @@ from oomlint.api_names import FACTS, ITERATORS, TAKES_OUT, VIEW_ATTRIBUTES, WRAP
 from oomlint.memory.arrays.kept_calls import KEEPS, keeps_axes
 from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, unpickles, works_on
 from oomlint.memory.arrays.kept_indexes import KeptIndexes
-from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, DataTransform, Going, Keeper, KeptSearch, Met, across, ends_of, names_of, one_of_zipped
+from oomlint.memory.arrays.kept_state import DEEPEST, EACH, STEPS, DataTransform, Going, Keeper, KeptSearch, Met, across, ends_of, one_of_zipped
 from oomlint.memory.datasets.serving import EVALUATION, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.byte_size import item_bytes
@@ -463,7 +463,7 @@ class Kept(KeptIndexes):
 def _elements(loop: cst.For | cst.CompFor, target: cst.BaseExpression) -> list[str]:
     """The names of a target that stand for an element, or a part of one, and not for the number of the round."""
     counts = numbered(loop)
-    return [name for name in names_of(target) if name not in counts]
+    return [part.value for part in descend(target) if isinstance(part, cst.Name) and part.value not in counts]
 
 
 def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:

@@ -8,13 +8,12 @@ import libcst as cst
 
 from oomlint.memory.arrays.kept_calls import KeptCalls
 from oomlint.memory.arrays.kept_forms import makes_array
-from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import opens_text
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ExternalCall
-from oomlint.syntax.nodes import constant_key
+from oomlint.syntax.nodes import constant_key, names_in
 
 if TYPE_CHECKING:
     from oomlint.memory.arrays.kept_state import Going, KeptSearch
@@ -106,4 +105,4 @@ class KeptIndexes(KeptCalls):
 
     def counts(self, module: Module, node: cst.CSTNode, name: str) -> bool:
         """Whether a name is the variable of a loop around the node: what it picks is an element."""
-        return any(name in names_of(header.target) for header in names.headers(module.walk, node))
+        return any(name in names_in(header.target) for header in names.headers(module.walk, node))

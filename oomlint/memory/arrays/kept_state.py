@@ -402,8 +402,3 @@ def one_of_zipped(walk: Walk, call: cst.Call, arg: cst.Arg) -> tuple[cst.For | c
             break
         target = target.elements[place].value
     return outer, target
-
-
-def names_of(target: cst.CSTNode) -> list[str]:
-    """The names that a target binds."""
-    return [n.value for n in descend(target) if isinstance(n, cst.Name)]

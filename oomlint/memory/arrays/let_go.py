@@ -8,7 +8,6 @@ import libcst as cst
 
 from oomlint.api_names import OF_DICTS, PUTS_IN, WRAPPERS
 from oomlint.memory.arrays.kept_forms import block_around
-from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
@@ -16,6 +15,7 @@ from oomlint.model.lifetime import How, endings
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Instance, Unknown
 from oomlint.syntax.edits import Text
+from oomlint.syntax.nodes import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,9 +110,9 @@ def _hands_on(module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
             break
         here = call
     if isinstance(above, cst.For | cst.CompFor) and above.iter is here:
-        taken = set(names_of(above.target))
+        taken = names_in(above.target)
     elif isinstance(above, cst.Assign):
-        taken = {name for target in above.targets for name in names_of(target.target)}
+        taken = {name for target in above.targets for name in names_in(target.target)}
     else:
         return _is_put(module, here)
     for _ in range(_MOST_NAMES):
@@ -153,7 +153,7 @@ def _given(module: Module, node: cst.Name) -> Iterator[str]:
     shown = _displayed(module, node)
     above = module.walk.parents.get(shown)
     if isinstance(above, cst.Assign) and above.value is shown:
-        yield from (name for target in above.targets for name in names_of(target.target))
+        yield from (name for target in above.targets for name in names_in(target.target))
 
 
 def _call_of(method: Scope, name: str) -> cst.Call | None:

@@ -12,7 +12,6 @@ from oomlint.api_names import COLLECTIONS, FACTS, GOES_OVER, LOOKS, OF_ARRAYS
 from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.kept_forms import is_key
-from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.datasets.serving import picks_some
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.known_reads import KnownRead
@@ -20,7 +19,7 @@ from oomlint.model import names
 from oomlint.model.uses import NameUses
 from oomlint.model.values import External
 from oomlint.scout.telling_names import ADDS
-from oomlint.syntax.nodes import descend, uses_name
+from oomlint.syntax.nodes import descend, names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,7 +201,7 @@ class _Uses:
     def _counted(self, statement: cst.CSTNode | None) -> None:
         """Its length, or its shape, gets a name."""
         if isinstance(statement, cst.Assign):
-            self.use.named.update(name for target in statement.targets for name in names_of(target.target))
+            self.use.named.update(name for target in statement.targets for name in names_in(target.target))
 
     def _on_disk(self, node: cst.BaseExpression) -> bool:
         """Whether an array is one of a file: a memory map, a dataset of HDF5."""
@@ -257,7 +256,7 @@ class _Uses:
         body: cst.CSTNode = loop
         while isinstance(body, cst.CompFor):
             body = walk.parents[body]
-        bound = set(names_of(loop.target))
+        bound = names_in(loop.target)
         direct = not (isinstance(node, cst.Call) and names.last_name(node.func) in _ENTRIES)
         before, use.other = use.other, False
         for one in descend(body):

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import External
-from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, path_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, names_in, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,10 +178,10 @@ def holds_objects(load: Load, project: Project) -> bool:
 def _parts(module: Module, loop: cst.For | cst.CompFor) -> list[list[cst.Name]]:
     """Reads of each name that a loop gives to an element, or to what an assignment takes out of that."""
     body = loop.body if isinstance(loop, cst.For) else module.walk.parents[loop]
-    taken = set(names_of(loop.target))
+    taken = names_in(loop.target)
     unpacked = [node for node in descend(body) if isinstance(node, cst.Assign) and isinstance(node.value, cst.Name) and node.value.value in taken]
     targets = [loop.target, *(target.target for node in unpacked for target in node.targets)]
-    taken.update(name for target in targets for name in names_of(target))
+    taken.update(name for target in targets for name in names_in(target))
     bound = {part for target in targets for part in descend(target)} | {node.value for node in unpacked}
     uses: dict[str, list[cst.Name]] = {}
     for node in descend(body):

@@ -10,7 +10,6 @@ from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES
 from oomlint.memory.arrays.cut_bounds import ends_before_next
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import KEEPS
-from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
@@ -19,7 +18,7 @@ from oomlint.memory.shared.operand_kinds import operand
 from oomlint.model import arguments, names
 from oomlint.model.loops import set_in
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.nodes import constant_key, uses_name
+from oomlint.syntax.nodes import constant_key, names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,7 +153,7 @@ def _by_library(project: Project, module: Module, scope: Scope, part: cst.Slice,
     if isinstance(rounds, cst.While) or not isinstance(part.lower, cst.Name) or not isinstance(part.upper, cst.Name):
         return False
     around = rounds.for_in if isinstance(rounds, cst.ListComp) else rounds
-    if not {part.lower.value, part.upper.value} <= set(names_of(around.target)):
+    if not {part.lower.value, part.upper.value} <= names_in(around.target):
         return False
     evaluator = evaluator_of(project)
     found = evaluator.plainly(around.iter, module, scope)
