@@ -16,6 +16,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.known_libraries import uses_torch
 from oomlint.memory.shared.loop_kinds import batch_loader, loops_around
 from oomlint.memory.shared.training_loops import SHORT, along_axis, rounds
 from oomlint.model import names
@@ -276,7 +277,7 @@ def role(
         like = batch_loader(project, loop.iter, module, scope)
         if like is not None:
             return (f"`{like.name}`" if like.name else "a loader"), like.known
-    if not _uses_torch(module):
+    if not uses_torch(module):
         return None
     if runs_of(project).epochs(loop, module, scope):
         return "the epochs", most is not None
@@ -297,14 +298,6 @@ def _flattens(call: Join) -> bool:
     if not isinstance(call, cst.Call) or not _is_append(call) or _is_method(call):
         return False
     return not call.args[2:] and all(arg.keyword is None or arg.keyword.value != "axis" for arg in call.args)
-
-
-def _uses_torch(module: Module) -> bool:
-    return any(
-        effect.kind in {"import", "from"} and isinstance(effect.statement, cst.Import | cst.ImportFrom) and "torch" in module.code(effect.statement)
-        for effects in module.root.effects.values()
-        for effect in effects
-    )
 
 
 def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> bool:

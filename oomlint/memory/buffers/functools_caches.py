@@ -11,6 +11,7 @@ from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import SampleCache
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.known_libraries import uses_torch
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External, FunctionRef
 
@@ -82,12 +83,8 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
     found = readers(project, home, scope)
     if found and all(one.without_workers for one in found):
         return None
-    if not found and (not what.read or what.text or not _uses_torch(home)):
+    if not found and (not what.read or what.text or not uses_torch(home)):
         return None
     words = f"The cache of `{scope.name}`"
     kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)
     return SampleCache(place, words, kept, None, tuple(found), what.doubt + (not found), home, scope.name)
-
-
-def _uses_torch(module: Module) -> bool:
-    return any(e.kind in {"import", "from"} and "torch" in module.code(e.statement) for effects in module.root.effects.values() for e in effects)

@@ -233,10 +233,8 @@ def _derived(store: Store, loop: Loop) -> frozenset[str]:
     return dependents(store.scope, _bound_by(loop.node))
 
 
-def _bound_by(loop: cst.For | cst.While | cst.FunctionDef | cst.CompFor) -> set[str]:
+def _bound_by(loop: cst.For | cst.While | cst.FunctionDef | cst.CompFor) -> frozenset[str]:
     """Names that a loop sets in each round."""
     if isinstance(loop, cst.FunctionDef):
-        return {param.name.value for param in loop.params.params[1:]}
-    if isinstance(loop, cst.While):
-        return set()
-    return names_in(loop.target)
+        return frozenset(param.name.value for param in loop.params.params[1:])
+    return frozenset(names_in(loop.target)) if not isinstance(loop, cst.While) else frozenset()

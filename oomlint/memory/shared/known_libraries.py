@@ -19,6 +19,7 @@ from oomlint.model.values import Const, External
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.content_classifier import Contents
+    from oomlint.model.project import Module
     from oomlint.model.values import Element, ExternalCall, Frame
 
 
@@ -267,3 +268,8 @@ class Libraries:
         if attr in FACTS:
             return Content(PayloadKind.SCALAR, "a shape")
         return NOTHING
+
+
+def uses_torch(module: Module) -> bool:
+    """Whether a file imports something of torch, or of what is called after it."""
+    return any(e.kind in {"import", "from"} and "torch" in module.code(e.statement) for effects in module.root.effects.values() for e in effects)
