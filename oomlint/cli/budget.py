@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
-from oomlint.cli.check import say
+from oomlint.cli.check import ended
 from oomlint.cli.options import choice, flag, several, text, words
-from oomlint.config import ConfigError
 
 
 class BudgetFormat(StrEnum):
@@ -72,12 +69,4 @@ def perform(arguments: Arguments) -> int:
     from oomlint.budget.mistakes import BudgetError  # noqa: PLC0415 - help does not need it
     from oomlint.cli.budgeting import budget  # noqa: PLC0415 - brings the parser
 
-    gc.set_threshold(50_000, 20, 50)  # as in a check
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        return budget(arguments)
-    except (ConfigError, BudgetError) as error:
-        say(f"error: {error}")
-        return 2
+    return ended(lambda: budget(arguments), BudgetError)

@@ -18,7 +18,7 @@ from oomlint.output.view import View, visible
 from oomlint.registry import catalogue, chosen, codes, idle, is_known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from oomlint.checking import Failure
     from oomlint.cli import verify
@@ -122,14 +122,20 @@ def perform(arguments: Arguments) -> int:
     """Check, report, and return the exit status."""
     from oomlint.cli.checking import check  # noqa: PLC0415 - it asks for what stands here
 
+    with ending_in_order():
+        return ended(lambda: check(arguments))
+
+
+def ended(run: Callable[[], int], *mistakes: type[Exception]) -> int:
+    """The exit status of a command: 2 where something is wrong with the settings, or where it makes one of some other ``mistakes``."""
     gc.set_threshold(50_000, 20, 50)  # syntax trees are many objects and no garbage: looking for it less often saves a tenth of the time
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # no name of a file and no encoding of a terminal may end the run
+    expected: tuple[type[Exception], ...] = (ConfigError, *mistakes)
     try:
-        with ending_in_order():
-            return check(arguments)
-    except ConfigError as error:
+        return run()
+    except expected as error:
         say(f"error: {error}")
         return 2
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
-from oomlint.cli.check import say
+from oomlint.cli.check import ended
 from oomlint.cli.options import Color, choice, flag, rest, text
-from oomlint.config import ConfigError
 
 
 class TraceFormat(StrEnum):
@@ -55,11 +53,4 @@ def perform(arguments: Arguments) -> int:
     """Run, watch, report, and return the command's exit status."""
     from oomlint.cli import tracing  # noqa: PLC0415 - brings the rules, which help does not need
 
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        return tracing.trace(arguments)
-    except ConfigError as error:
-        say(f"error: {error}")
-        return 2
+    return ended(lambda: tracing.trace(arguments))

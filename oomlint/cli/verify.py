@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from dataclasses import dataclass
 
-from oomlint.cli.check import CONFIG, say
+from oomlint.cli.check import CONFIG, ended
 from oomlint.cli.options import Color, choice, flag, several, text, with_environment, words
-from oomlint.config import ConfigError, OutputFormat
+from oomlint.config import OutputFormat
 from oomlint.finding import Confidence, Severity
 
 _RUN, _RULES, _OUTPUT, _FILES = "How code is run", "Rules", "Output", "Files and settings"
@@ -70,12 +68,4 @@ def perform(arguments: Arguments) -> int:
     from oomlint.cli import verifying  # noqa: PLC0415 - brings the parser, which help does not need
     from oomlint.verify.jobs import SandboxError  # noqa: PLC0415
 
-    gc.set_threshold(50_000, 20, 50)  # as in a check
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        return verifying.verify(with_environment(arguments))
-    except (ConfigError, SandboxError) as error:
-        say(f"error: {error}")
-        return 2
+    return ended(lambda: verifying.verify(with_environment(arguments)), SandboxError)
