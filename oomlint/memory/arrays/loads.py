@@ -12,6 +12,7 @@ from oomlint.api_names import TENSOR_TYPES
 from oomlint.memory.arrays.first_asked import filled_when_asked
 from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import DataTransform, kept_of
+from oomlint.memory.arrays.kept_forms import has_bounds
 from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
@@ -359,7 +360,7 @@ class Arrays:
                     continue
                 for node in method.nodes():
                     part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
-                    if isinstance(node, cst.Subscript) and isinstance(part, cst.Slice) and _computed(part.lower) and _computed(part.upper):
+                    if isinstance(node, cst.Subscript) and part is not None and has_bounds(part):
                         path = path_of(node.value)
                         if path is not None and path[0] == this and path[1] and path[1][0][0] == "attr":
                             yield str(path[1][0][1]), _becomes_tensor(cls.module, node)
@@ -416,10 +417,6 @@ def _becomes_tensor(module: Module, node: cst.CSTNode) -> bool:
     argument = module.walk.parents.get(node)
     call = module.walk.parents.get(argument) if isinstance(argument, cst.Arg) else None
     return isinstance(call, cst.Call) and names.last_name(call.func) in _MAKES_TENSORS
-
-
-def _computed(bound: cst.BaseExpression | None) -> bool:
-    return bound is not None and not isinstance(bound, cst.BaseNumber | cst.UnaryOperation)
 
 
 def arrays_of(project: Project) -> Arrays:

@@ -235,7 +235,7 @@ class _Uses:
         if isinstance(key, cst.BaseString):
             use.keys = True
             self._of_whole(scope, node, definition, depth)
-        elif any(_changes(one) for one in node.slice) and (picks_some(node) or len(node.slice) > 1):
+        elif picks_some(node):
             if self._repeated(node, definition):
                 self._part(scope, node, depth)
             else:
@@ -321,11 +321,3 @@ class _Uses:
             isinstance(alt.value, External) and (alt.value.name.partition(".")[0] in _LIBRARIES or names.canonical(alt.value.name) in _CONVERTS)
             for alt in self.evaluator.values(call.func, frame)[:2]
         )
-
-
-def _changes(element: cst.SubscriptElement) -> bool:
-    """Whether an index is not the same each time: `[:, :, t]`, `[i]`, `[t : t + n]`."""
-    part = element.slice
-    if isinstance(part, cst.Slice):
-        return any(bound is not None and not isinstance(bound, cst.BaseNumber | cst.UnaryOperation) for bound in (part.lower, part.upper))
-    return isinstance(part, cst.Index) and not isinstance(part.value, cst.BaseNumber | cst.BaseString | cst.Ellipsis | cst.UnaryOperation)
