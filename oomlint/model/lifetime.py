@@ -278,7 +278,7 @@ def _says_first(test: cst.BaseExpression, path: Path, module: Module, *, wanted:
     return isinstance(test.left, cst.Name | cst.Attribute) or (not every and is_about(test.left, path))
 
 
-def is_about(test: cst.BaseExpression, path: Path) -> bool:
+def is_about(test: cst.CSTNode, path: Path) -> bool:
     """Whether a test names what a path names, a dictionary that it is an element of, or, as a text, its last word: ``hasattr(self, "rows")``."""
     root, accessors = path
     for node in descend(test):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.lifetime import is_about
 from oomlint.model.reach import path_conditions
-from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -31,25 +31,12 @@ def asks_first(module: Module, scope: Scope, statement: cst.CSTNode, name: str) 
         block = walk.parents.get(walk.parents.get(statement, statement))
         together = (e for e in scope.effects.get(this, ()) if e.kind == "assign" and len(e.path) == 1)
         beside |= {str(e.path[0][1]) for e in together if walk.parents.get(walk.parents.get(e.statement, e.statement)) is block}
-    for test, _ in path_conditions(walk, scope, statement):
-        if any(_reads(node, this, one) for one in beside for node in descend(test)):
-            return True
-    for holder in walk.ancestors(statement):
-        if isinstance(holder, cst.ExceptHandler):
-            tried = walk.parents.get(holder)
-            if isinstance(tried, cst.Try) and any(_reads(node, this, name) for node in descend(tried.body)):
-                return True
-        if holder is scope.node:
-            break
+    asked: list[cst.CSTNode] = [test for test, _ in path_conditions(walk, scope, statement)]
+    failed = (walk.parents.get(holder) for holder in walk.between(statement, scope.node) if isinstance(holder, cst.ExceptHandler))
+    asked += [tried.body for tried in failed if isinstance(tried, cst.Try)]
     value = getattr(statement, "value", None)  # self.file = self.file or h5py.File(path)
-    return isinstance(value, cst.BooleanOperation | cst.IfExp) and any(_reads(node, this, name) for node in descend(value))
-
-
-def _reads(node: cst.CSTNode, this: str, name: str) -> bool:
-    """Whether a node is the attribute, or its name as ``hasattr``, ``getattr`` and ``__dict__`` are given it."""
-    if isinstance(node, cst.Attribute):
-        return node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this
-    return isinstance(node, cst.SimpleString) and node.evaluated_value == name
+    asked += [value] if isinstance(value, cst.BooleanOperation | cst.IfExp) else []
+    return any(is_about(one, (this, (("attr", word),))) for one in asked for word in beside)
 
 
 def closes(module: Module, scope: Scope, name: str) -> bool:
