@@ -62,3 +62,35 @@ def test_four_times_the_length_is_four_times_the_work(text: Callable[[int], str]
     calls(tmp_path / "warm.py", text(10))
     first, second = (calls(tmp_path / f"{number}.py", text(number)) for number in (60, 240))
     assert second < 5.5 * first
+
+
+SEARCHES = """\
+import torch
+from torch import nn
+
+
+def search(network, state, width):
+    score = width
+{steps}
+    return network(state) * score
+
+
+def evaluate(network, loader, judge):
+    network.eval()
+    best = {{}}
+    for names, images in loader:
+        for width in ["1", "2", "3", "4"]:
+            if width == judge:
+                best[names] = search(network, images, int(width)).argmax()
+            else:
+                best[names] = search(network, images, int(width) + 1).argmax()
+    return best
+"""
+
+
+@pytest.mark.parametrize("steps", [50, 800])
+def test_the_rest_of_a_function_is_seen_where_the_turns_of_a_loop_call_long_ones(steps: int, tmp_path: Path) -> None:
+    path = tmp_path / "evaluate.py"
+    path.write_text(SEARCHES.format(steps="\n".join("    score = score + 1" for _ in range(steps))), encoding="utf-8")
+    project = Project(tmp_path, Settings())
+    assert [found.code for found in registry.load("OOM204").check(project.module(str(path)), project)] == ["OOM204"]

@@ -38,7 +38,7 @@ class Flow(FlowLoops):
         ``batch_of`` names the parameter that takes a batch where a framework calls the function once for each: it is the body of a loop, on the device.
         """
         self.record = Record(frame=frame)
-        self.spent, self.numbers, self.limit = 0, 0, BUDGET
+        self.spent, self.numbers, self.limit, self.turns = 0, 0, BUDGET, {}
         self.act = Activation(0, frame, (), ())
         this = names.self_name(frame.scope)
         state = State({}, entry, evaluating)

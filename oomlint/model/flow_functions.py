@@ -53,9 +53,13 @@ class FlowFunctions(FlowLibraries):
         """Run a function in place: what it stores and which mode it sets is seen as it is."""
         scope = function.scope
         if scope in self.stack or len(self.stack) > DEEPEST or self.spent > self.limit:
+            self.record.handed |= sources_of(args)
             return UNKNOWN
         outer = self.act
-        self.record.handed |= sources_of(args)
+        turn = (scope, node, outer.number, outer.loops)
+        seen = self.turns.get((*turn, True)) or (None if self.recording else self.turns.get((*turn, False)))
+        if seen is not None and self.spent > self.limit // 2:
+            return seen  # of the turns of one loop, when there are many: what the others do is noted, and the rest of the function is to be seen
         receiver = function.this
         enclosing = self._enclosing(function)
         key = (scope, node, id(outer.frame), id(receiver), id(enclosing))  # all of them live as long as the frame
@@ -92,10 +96,12 @@ class FlowFunctions(FlowLibraries):
                 each = act.yielded or UNKNOWN
                 return TensorState(ValueKind.ITERABLE, each=each, tags=each.tags, loader=act.source, moved="yielded")
             found = act.returned if act.returned is not None else PLAIN
-            if through is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
-                return found
-            found = found.throughout(lambda held: _without_local_home(held, act.number)) if found.holds else found
-            return _without_local_home(found, act.number)
+            if through is None or act.returned is None or isinstance(block_of(scope.node.body)[-1], cst.Return):
+                found = found.throughout(lambda held: _without_local_home(held, act.number)) if found.holds else found
+                found = _without_local_home(found, act.number)
+            if self.spent <= self.limit:
+                self.turns[*turn, self.recording] = found
+            return found
         finally:
             state.mode = before
             self.act = outer

@@ -170,6 +170,7 @@ class Flowing(ABC):
         self.wrapping: list[cst.Call] = []  # those whose arguments are being asked for
         self.presumed: dict[int, Forward] = {}  # calls of what nobody knows, given data in a loop: passes of a module, should the result go backward
         self.numbers = 0
+        self.turns: dict[object, TensorState] = {}  # what a call in a loop gave in an earlier turn, with notes and without
         self.act: Activation
         self.stack: list[Scope] = []
 
