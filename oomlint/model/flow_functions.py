@@ -57,9 +57,8 @@ class FlowFunctions(FlowLibraries):
             return UNKNOWN
         outer = self.act
         turn = (scope, node, outer.number, outer.loops)
-        seen = self.turns.get((*turn, True)) or (None if self.recording else self.turns.get((*turn, False)))
-        if seen is not None and self.spent > self.limit // 2:
-            return seen  # of the turns of one loop, when there are many: what the others do is noted, and the rest of the function is to be seen
+        if (earlier := self._earlier(turn)) is not None:
+            return earlier
         receiver = function.this
         enclosing = self._enclosing(function)
         key = (scope, node, id(outer.frame), id(receiver), id(enclosing))  # all of them live as long as the frame
@@ -106,6 +105,13 @@ class FlowFunctions(FlowLibraries):
             state.mode = before
             self.act = outer
             self.stack.pop()
+
+    def _earlier(self, turn: tuple[object, ...]) -> TensorState | None:
+        """What a call gave in an earlier turn of its loop, where many steps are spent: what it does is noted, and the rest of the function is to be seen."""
+        if self.spent <= self.limit // 2:
+            return None
+        noted = self.turns.get((*turn, True))
+        return noted if noted is not None or self.recording else self.turns.get((*turn, False))
 
     def output_of(self, method: FunctionRef, given: dict[str, TensorState], mode: Mode, call: cst.Call | None = None) -> Output:
         """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on.
