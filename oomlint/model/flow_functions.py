@@ -98,13 +98,17 @@ class FlowFunctions(FlowLibraries):
             if through is None or act.returned is None or isinstance(block_of(scope.node.body)[-1], cst.Return):
                 found = found.throughout(lambda held: _without_local_home(held, act.number)) if found.holds else found
                 found = _without_local_home(found, act.number)
-            if self.spent <= self.limit:
-                self.turns[*turn, self.recording] = found
-            return found
+            return self._noted(turn, found)
         finally:
             state.mode = before
             self.act = outer
             self.stack.pop()
+
+    def _noted(self, turn: tuple[object, ...], found: TensorState) -> TensorState:
+        """What a call gives, kept for the next turns of its loop where all of it was seen."""
+        if self.spent <= self.limit:
+            self.turns[*turn, self.recording] = found
+        return found
 
     def _earlier(self, turn: tuple[object, ...]) -> TensorState | None:
         """What a call gave in an earlier turn of its loop, where many steps are spent: what it does is noted, and the rest of the function is to be seen."""
