@@ -25,7 +25,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.tensor_state import Graph
 from oomlint.model.values import External
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,7 +192,7 @@ def _sides(project: Project, met: Met) -> tuple[int, ...]:
 
 
 def _block_by_block(start: cst.Call, met: Met) -> bool:
-    """Whether a loop that begins behind the gathering makes the operation again and again: then each round takes some of the samples."""
+    """Whether a loop that begins behind the gathering makes the operation again and again, of what its rounds set: then each takes some of the samples."""
     places = [(met.module, met.node)]
     entered = met.going.entered
     while entered is not None:
@@ -200,11 +200,26 @@ def _block_by_block(start: cst.Call, met: Met) -> bool:
         entered = entered.outer
     for module, node in places:
         for here in module.walk.ancestors(node):
-            if isinstance(here, cst.For | cst.While | cst.ListComp | cst.GeneratorExp) and start not in descend(here):
+            if isinstance(here, cst.For | cst.While | cst.ListComp | cst.GeneratorExp) and start not in descend(here) and _takes_of_round(node, here):
                 return True
             if isinstance(here, cst.FunctionDef):
                 break
     return False
+
+
+def _takes_of_round(node: cst.BaseExpression, loop: cst.CSTNode) -> bool:
+    """Whether an operation, or a call that leads to it, is given something that the rounds of a loop set: not where they run one judge after the other."""
+    given: list[cst.CSTNode] = [node]
+    if isinstance(node, cst.Call):
+        method = isinstance(node.func, cst.Attribute) and node.func.attr.value in _PRODUCT_METHODS
+        given = [*(arg.value for arg in node.args), *([node.func] if method else [])]
+    set_here = {
+        name
+        for one in descend(loop)
+        if isinstance(one, cst.For | cst.CompFor | cst.AssignTarget | cst.AugAssign | cst.NamedExpr | cst.AnnAssign)
+        for name in names_in(one.target)
+    }
+    return any(uses_name(one, set_here) for one in given)
 
 
 def _of_product(left: cst.BaseExpression, right: cst.BaseExpression, operand: cst.CSTNode) -> tuple[int, ...]:
