@@ -26,7 +26,7 @@ from oomlint.memory.arrays.kept_forms import (
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Given, Going, Keeping, KeptSearch
 from oomlint.memory.arrays.lookup_tables import stands_in_for_missing
 from oomlint.model import arguments, names
-from oomlint.model.readings import FOUND, finder
+from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.uses import shadowed
 from oomlint.model.values import Bound, ClassRef, External, ExternalCall, FunctionRef, SourceExpression
 from oomlint.scout.telling_names import MAPS
@@ -55,6 +55,7 @@ class KeptNames(Keeping):
         super().__init__(project)
         self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
         self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
+        self._lookups: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)  # whether an attribute is a table that may lack a key
 
     def follow_target(self, search: KeptSearch, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going, *, into: bool = False) -> None:
         """The value is put into ``target``, or ``into`` what that holds."""
@@ -142,7 +143,7 @@ class KeptNames(Keeping):
     def follow_attribute(self, search: KeptSearch, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
         """The value is kept on ``self``."""
         owner = scope.parent
-        if owner is None or not owner.is_class or going.part or stands_in_for_missing(owner, name):
+        if owner is None or not owner.is_class or going.part or self._lookups.answer((owner, name), lambda: stands_in_for_missing(owner, name)):
             return
         if search.inside is not None:
             if scope is search.inside and not going.hazy:
