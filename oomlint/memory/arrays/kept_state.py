@@ -305,7 +305,7 @@ class Keeping(ABC):
         for here in module.walk.ancestors(node):
             if isinstance(here, cst.CompFor):
                 first = below is here.iter
-            if isinstance(here, cst.BaseSuite) and (end := way_out(here)) is not None:
+            if isinstance(here, cst.BaseSuite) and not isinstance(module.walk.parents[here], cst.FunctionDef) and (end := way_out(here)) is not None:
                 if isinstance(end, cst.Return):
                     return None
                 left = True
