@@ -14,7 +14,7 @@ from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import Bound, ClassRef, Instance
-from oomlint.syntax.nodes import descend, is_attribute_of, names_in
+from oomlint.syntax.nodes import children_of, descend, is_attribute_of, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,5 +206,5 @@ def mentions(node: cst.CSTNode, known: frozenset[str] | set[str], this: str | No
         if isinstance(here, cst.Arg):
             stack.append(here.value)
             continue
-        stack.extend(child for child in here.children)
+        stack += children_of(here)
     return False
