@@ -150,7 +150,8 @@ class Tree:
         """The node's code as libcst writes it; the same for the same expression, whatever stands around it."""
         known = self._codes.get(node)
         if known is None:
-            known = self._codes[node] = self.module.code_for_node(node)
+            # Most are names, which need nobody to write them.
+            known = self._codes[node] = node.value if isinstance(node, cst.Name) and not node.lpar else self.module.code_for_node(node)
         return known
 
 
