@@ -43,6 +43,18 @@ _written: Final = set[Any]()
 
 
 def _initializer(kind: type) -> Any:
+    """An ``__init__`` that is written when the first node is made: half of the kinds are in no file."""
+
+    def first(self: Any, *given: Any, **named: Any) -> None:
+        own: Any = next(one for one in type(self).__mro__ if one.__dict__.get("__init__") is first)
+        own.__init__ = _written_initializer(kind)
+        own.__init__(self, *given, **named)
+
+    _written.add(first)
+    return first
+
+
+def _written_initializer(kind: type) -> Any:
     """What ``dataclass`` writes as ``__init__``, for a class whose attributes may be set."""
     parameters, rows, given = [], [], {}
     for one in dataclasses.fields(kind):
@@ -59,9 +71,7 @@ def _initializer(kind: type) -> Any:
     body = "".join(f" {row}" for row in (*rows, " if now['validates']:\n", "  self._validate()\n"))
     made: dict[str, Any] = {}
     exec(f"{head}{body} return __init__", {"now": _now, "missing": _MISSING}, made)  # noqa: S102 - as dataclasses do
-    written = made[kind.__name__](**given)
-    _written.add(written)
-    return written
+    return made[kind.__name__](**given)
 
 
 def _recorded(kind: Any = None, **options: Any) -> Any:
@@ -109,11 +119,12 @@ def _evaluated(node: Any) -> object:
 
 def _quicken() -> None:
     kinds: set[Any] = set(_classes(cst.CSTNode))
+    ours = {None, *_written}
     for kind in kinds:
         # A check for each attribute that is set costs more than all else that a node takes.
         for method in {"__setattr__", "__delattr__"} & kind.__dict__.keys():
             delattr(kind, method)
-        if kind.__dict__.get("__init__") not in {None, *_written} and "__dataclass_fields__" in kind.__dict__:
+        if kind.__dict__.get("__init__") not in ours and "__dataclass_fields__" in kind.__dict__:
             kind.__init__ = _initializer(kind)
         if "__hash__" in kind.__dict__:
             kind.__hash__ = object.__hash__
