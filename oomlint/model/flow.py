@@ -257,7 +257,7 @@ class Flow(FlowLoops):
         # The loop may end before its first round; who reads what it sets then fails, or has the number that it began with, so what it set is what counts.
         after = joined(state, out) or state
         if out is not None and isinstance(node, cst.For):
-            bound = ((path, held, state.env[path]) for path, held in out.env.items() if path in state.env)
+            bound = ((path, held, old) for path, held in out.env.items() if (old := state.env.get(path)) is not None and old is not held)
             after.env.update(
                 {path: held for path, held, old in bound if old.kind is ValueKind.PLAIN or (old.carries is not Graph.YES and held.carries is Graph.YES)}
             )
