@@ -78,6 +78,7 @@ def _recorded(kind: Any = None, **options: Any) -> Any:
     """In place of ``dataclass``: nodes of libcst get no methods but the one that makes them. To write the others takes a fifth of the time of a start."""
     if kind is None:
         return partial(_recorded, **options)
+    kind.__doc__ = kind.__doc__ or kind.__name__  # else ``dataclass`` works out how its initializer is called
     if kind.__module__.partition(".")[0] != "libcst" or not hasattr(kind, "_validate"):
         return _dataclass(kind, **options)
     noted = _dataclass(kind, init=False, repr=False, eq=False)
