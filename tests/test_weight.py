@@ -1228,28 +1228,3 @@ print(middle(Scans("scans", 40_000)))
 @pytest.mark.parametrize(("read", "severity"), [("scans", "error"), ("scans.drawn(256)", "warning")])
 def test_descriptors_of_picked_samples_need_not_run_out(read: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"train.py": MIDDLE.replace("READ", read)}, "OOM207")).severity == severity
-
-
-SUM = """\
-from torch import nn
-from torch.utils.data import DataLoader
-
-
-def train(model: nn.Module, dataset, optimizer):
-    seen = total = 0
-    for x, y in DataLoader(dataset, batch_size=8):
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(x), y)
-        total += loss
-        seen += 1
-        {then}
-        loss.backward()
-        optimizer.step()
-"""
-
-
-@pytest.mark.parametrize(
-    ("then", "severity"), [("pass", "warning"), ("if seen == 200: seen = total = 0", "note"), ("if seen % 200 == 0: print(total)", "warning")]
-)
-def test_a_sum_that_begins_again_now_and_then_is_a_note(then: str, severity: str, tmp_path: Path) -> None:
-    assert only(check(tmp_path, {"train.py": SUM.format(then=then)}, "OOM201")).severity == severity

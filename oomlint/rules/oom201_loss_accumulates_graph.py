@@ -43,8 +43,7 @@ class LossAccumulatesGraph(Rule):
     `retain_graph=True`. Each step then keeps its activations: 3.9 MiB a step for an MLP of five layers and batches of 256.
 
     It is a warning where `backward()` has run. It frees the saved activations, so only the nodes stay: 11.4 KiB a step for the same model, in
-    proportion to the number of operations (both measured with torch 2.13.0). That is host memory, and it grows until the sum is dropped. It is a note
-    where such a sum begins again in the loop now and then.
+    proportion to the number of operations (both measured with torch 2.13.0). That is host memory, and it grows until the sum is dropped.
 
     ## Example
 
@@ -107,7 +106,7 @@ class LossAccumulatesGraph(Rule):
     code = "OOM201"
     slug = "loss-accumulates-graph"
     severity = Severity.ERROR
-    lower = (Severity.WARNING, Severity.NOTE)
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "detach the value before it is summed, or sum `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))

@@ -227,8 +227,6 @@ class Buffers:
         if freed and accumulates(store, record, loop):
             return None  # the nodes of a few steps, which is what such a sum is for
         severity = Severity.WARNING if freed else Severity.ERROR
-        if freed and code == "OOM201" and is_flushed(store, record, [loop]):
-            severity = Severity.NOTE  # a sum that begins again now and then has the nodes of so many steps, a few megabytes
         confidence = Confidence.HIGH if loop.loader is not None and any(f.known for f in record.forwards if id(f.node) in sources) else Confidence.MEDIUM
         facts: dict[str, object] = {"given": dict(meter.given)} if meter is not None else {}
         return Growth(code, severity, confidence, node, loop, (store,), record, freed, facts=facts)
