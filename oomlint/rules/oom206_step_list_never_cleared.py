@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
+from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.buffers.growth_messages import target_of
 from oomlint.memory.buffers.step_lists import step_lists
-from oomlint.memory.facts import store_fact
+from oomlint.memory.facts import growth_facts, store_fact
 from oomlint.memory.fixes.step_list_fixes import clearing
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import libcst as cst
+
     from oomlint.finding import Fact, Finding
+    from oomlint.memory.buffers.growth import Growth
     from oomlint.model.project import Module, Project
 
 
@@ -32,6 +37,9 @@ class StepListNeverCleared(Rule):
 
     The same for what `forward` of any `torch.nn.Module` adds to a list that `__init__` made: a map of attention, a loss of a layer. There it is
     silent where the class or anybody else makes the list again, takes out of it or empties it, and where a setting says whether it is kept.
+
+    And for a list of a training loop that nobody reads but for its last entries (`codes[-100:]`): those before them stay for nothing. It is a warning, where
+    the entries are arrays.
 
     A list of plain numbers or strings, a `deque` with a `maxlen`, and a list of the test stage alone say nothing.
 
@@ -107,6 +115,7 @@ class StepListNeverCleared(Rule):
     code = "OOM206"
     slug = "step-list-never-cleared"
     severity = Severity.ERROR
+    lower = (Severity.WARNING,)
     fixable = Safety.SAFE
     help = "clear the list at the end of each epoch, or keep a running sum instead"
     weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))
@@ -116,7 +125,9 @@ class StepListNeverCleared(Rule):
     )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the statements that fill a list that no epoch empties."""
+        """Yield the statements that fill a list that no epoch empties, or of which a training only reads the end."""
+        for growth in buffers_of(project).told_as(self.code, module):
+            yield self._of_training(growth, module)
         for found in step_lists(project, module):
             names = " and ".join(f"`self.{one.name}`" for one in (found, *found.others))
             owner = found.cls.scope.name
@@ -133,3 +144,14 @@ class StepListNeverCleared(Rule):
             fix = clearing(found, module, project) if found.stage != "forward" else None
             weighs = _GRAPHS if found.graph else None
             yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=fix, facts=facts, weighs=weighs)
+
+    def _of_training(self, growth: Growth, module: Module) -> Finding:
+        """A list of which a training loop only reads the end."""
+        latest: list[cst.Subscript] = growth.facts["latest"]  # type: ignore[assignment]
+        message = Message(
+            f"Every step extends `{target_of(growth.store)}`, of which only the end is read",
+            "memory grows for as long as the training runs",
+            "keep the last entries alone, in a `collections.deque` with a `maxlen`",
+        )
+        related, facts = (module.place(latest[0], "the last entries are read here"),), growth_facts(growth)
+        return self.finding(module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related, facts=facts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.walk import Walk
 
 _METRICS: Final = ("sklearn.", "pyhealth.metrics.", "torcheval.metrics.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.
@@ -109,6 +110,35 @@ def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
         if any(node.value is not None and mentions(node.value, words) for node in scope.returns if node is not store.node):
             return True
     return False
+
+
+def last_alone(store: Store) -> list[cst.Subscript]:
+    """Where the last entries of a list are read, if nothing else of it ever is: ``codes[-100:]``; empty where anything else is done with it."""
+    func = store.node.func if isinstance(store.node, cst.Call) else None
+    name = func.value if isinstance(func, cst.Attribute) else None
+    if not isinstance(name, cst.Name) or name.value in store.scope.outer:
+        return []
+    walk, found = store.module.walk, []
+    for node in store.scope.nodes():
+        if not isinstance(node, cst.Name) or node.value != name.value or walk.is_word(node):
+            continue
+        above = walk.parents.get(node)
+        if isinstance(above, cst.Subscript) and above.value is node and len(above.slice) == 1 and _is_from_behind(above.slice[0].slice):
+            found.append(above)
+        elif not (walk.is_target(node) or (isinstance(above, cst.Attribute) and above.attr.value == "append") or _is_counted(above, walk)):
+            return []
+    return found
+
+
+def _is_from_behind(part: cst.BaseSlice) -> bool:
+    """Whether an index counts from the end, to the end."""
+    first = part.lower if isinstance(part, cst.Slice) and part.upper is None and part.step is None else part.value if isinstance(part, cst.Index) else None
+    return isinstance(first, cst.UnaryOperation) and isinstance(first.operator, cst.Minus)
+
+
+def _is_counted(above: cst.CSTNode | None, walk: Walk) -> bool:
+    call = walk.parents.get(above) if isinstance(above, cst.Arg) else None
+    return isinstance(call, cst.Call) and names.dotted(call.func) == "len"
 
 
 def thrown_away(store: Store, loop: Loop) -> cst.Call | None:

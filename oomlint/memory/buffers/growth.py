@@ -18,6 +18,7 @@ from oomlint.memory.buffers.buffer_readers import (
     class_scores,
     feeds_metric,
     joined_later,
+    last_alone,
     read_on_host,
     thrown_away,
     used_as_tensor,
@@ -290,6 +291,8 @@ class Buffers:
                 return found
         if _goes_on(store, record, loop) or not any(one.batches for one in growing):
             return None
+        if store.kind == "append" and has_backward(record, loop) and (latest := last_alone(store)) and self._has_axes(store, leaves, latest):
+            return Growth("OOM206", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"latest": latest})
         off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop)) or learns_nothing(record, loop)
         dense = [leaf for leaf in leaves if leaf.size is SampleSize.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
@@ -320,6 +323,14 @@ class Buffers:
         if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
+
+    def _has_axes(self, store: Store, leaves: list[TensorState], latest: list[cst.Subscript]) -> bool:
+        """Whether the entries of a list are known to be more than a number each: numbers cannot be concatenated."""
+        if any(leaf.size is SampleSize.DENSE for leaf in leaves):
+            return True
+        arguments_of = (store.module.walk.parents.get(read) for read in latest)
+        calls = (store.module.walk.parents.get(arg) for arg in arguments_of if isinstance(arg, cst.Arg))
+        return any(isinstance(call, cst.Call) and names.last_name(call.func) in {"cat", "concat", "concatenate"} for call in calls)
 
     def _each_state(self, store: Store, record: Record, node: cst.CSTNode) -> Growth | None:
         """What a loop keeps that carries a state from round to round, by the number of its rounds."""
