@@ -39,6 +39,20 @@ def measured_by(node: cst.BaseExpression) -> cst.Name | None:
     return None
 
 
+def measured_axis(node: cst.CSTNode) -> object:
+    """The axis whose length an expression is, where that is written: 1 for ``x.shape[1]``, ``x.size(1)``, ``x.size()[1]``; else ``None``."""
+    match node:
+        case (
+            cst.Subscript(
+                value=cst.Attribute(attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[]),
+                slice=[cst.SubscriptElement(slice=cst.Index(value=axis))],
+            )
+            | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[cst.Arg(value=axis)])
+        ):
+            return constant_key(axis)
+    return None
+
+
 def axes_of(node: cst.Call, before: int) -> int | None:
     """How many axes a reduction takes away; ``None`` where it takes all, or nobody knows. The first ``before`` arguments are no axes."""
     plain = arguments.plain(node)[before:]
@@ -56,14 +70,14 @@ def reduced_along(held: TensorState, node: cst.Call, before: int) -> TensorState
     axes = axes_of(node, before)
     if axes is None:
         return held.having(size=SampleSize.SCALAR, dims=0)
-    if held.size is SampleSize.DENSE and held.dims >= MAP and names.last_name(node.func) in _ADDS_UP and _first_axis(node, before):
+    if held.size is SampleSize.DENSE and held.dims >= MAP and names.last_name(node.func) in _ADDS_UP and goes_along_first(node, before):
         return held  # the channels of one sample are added up: its rows and columns are left
     dims = max(held.dims - axes, 0)
     left = SampleSize.UNKNOWN if held.dims else SampleSize.LEFT
     return held.having(dims=dims, size=left if held.size is SampleSize.DENSE and dims < MAP else held.size)
 
 
-def _first_axis(node: cst.Call, before: int) -> bool:
+def goes_along_first(node: cst.Call, before: int) -> bool:
     """Whether a reduction goes along the first axis alone."""
     told = [*filter(None, [arguments.named(node, *_DIMS)]), *arguments.plain(node)[before:]]
     return bool(told) and constant_key(told[0]) == 0

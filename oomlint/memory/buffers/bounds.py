@@ -12,9 +12,10 @@ from oomlint.memory.shared.training_loops import RANGES
 from oomlint.model import names
 from oomlint.model.counters import TestSpot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
+from oomlint.model.tensor_shapes import measured_axis
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, Element, ExternalCall, SourceExpression, Unknown
-from oomlint.syntax.nodes import block_of, constant_key, descend
+from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -262,13 +263,8 @@ def _counted(loop: Loop) -> Sequence[cst.Arg]:
 
 def _is_later_axis(node: cst.CSTNode) -> bool:
     """Whether an expression is the length of an axis behind the second: ``x.shape[2]``, ``x.size(3)``."""
-    index: cst.BaseExpression | None = None
-    if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape":
-        index = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
-    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1:
-        index = node.args[0].value
-    key = constant_key(index) if index is not None else None
-    return isinstance(key, int) and key > 1
+    axis = measured_axis(node)
+    return isinstance(axis, int) and axis > 1
 
 
 def _origins(found: Iterable[Alternative]) -> set[cst.CSTNode]:

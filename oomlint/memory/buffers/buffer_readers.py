@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.api_names import STACKS, WRITES
 from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import arguments, names
+from oomlint.model.tensor_shapes import goes_along_first
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
 from oomlint.syntax.nodes import constant_key, descend, names_in
 
@@ -263,8 +264,7 @@ def averaged(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
 def _along_first(call: cst.Call) -> bool:
     """Whether a reduction goes along the first axis."""
     own = 0 if isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) not in {"np", "numpy", "torch"} else 1
-    axis = arguments.argument_for(call, "axis", "dim", place=own)
-    return isinstance(axis, cst.Integer) and axis.value == "0"
+    return goes_along_first(call, own)
 
 
 def _is_metric(func: cst.BaseExpression, frame: Frame, evaluator: Evaluator, depth: int = 0) -> bool:

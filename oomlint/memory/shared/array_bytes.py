@@ -12,9 +12,9 @@ from msgspec import Struct
 from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, Size, allocates, item_bytes
 from oomlint.model import arguments, names
+from oomlint.model.tensor_shapes import measured_axis
 from oomlint.model.values import Display, External
 from oomlint.scout.telling_names import MAKERS, PAIRS
-from oomlint.syntax.nodes import constant_key
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
@@ -138,17 +138,11 @@ def along_columns(name: str, call: cst.Call, frame: Frame) -> bool:
 
 def _is_later_axis(node: cst.BaseExpression, frame: Frame) -> bool:
     """``x.shape[1]``, ``x.size(-1)``, or the name that ``rows, columns = x.shape`` gives it."""
-    match node:
-        case (
-            cst.Subscript(value=cst.Attribute(attr=cst.Name(value="shape")), slice=[cst.SubscriptElement(slice=cst.Index(value=axis))])
-            | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[cst.Arg(value=axis)])
-        ):
-            place = constant_key(axis)
-            return isinstance(place, int) and (place > 0 or place == _LAST)
-        case cst.Name(value=name):
-            given = [effect for effect in frame.scope.effects.get(name, ()) if not effect.path]
-            return bool(given) and all(effect.index and effect.index[0] > 0 and _gives_lengths(effect.value) for effect in given)
-    return False
+    place = measured_axis(node)
+    if isinstance(place, int):
+        return place > 0 or place == _LAST
+    given = [effect for effect in frame.scope.effects.get(node.value, ()) if not effect.path] if isinstance(node, cst.Name) else []
+    return bool(given) and all(effect.index and effect.index[0] > 0 and _gives_lengths(effect.value) for effect in given)
 
 
 def _gives_lengths(node: cst.BaseExpression | None) -> bool:

@@ -12,6 +12,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
+from oomlint.model.tensor_shapes import measured_axis
 from oomlint.model.values import Display
 from oomlint.syntax.nodes import descend
 
@@ -57,15 +58,8 @@ def along_axis(loop: Loop) -> bool:
     """Whether a loop counts along an axis behind the first of an array, as its channels: ``range(x.shape[1])``, ``range(x.size(1))``."""
     if not isinstance(loop, cst.For) or not isinstance(loop.iter, cst.Call) or names.last_name(loop.iter.func) != "range" or len(loop.iter.args) != 1:
         return False
-    node = loop.iter.args[0].value
-    axis: cst.BaseExpression | None = None
-    if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
-        sizes = node.value.func if isinstance(node.value, cst.Call) and not node.value.args else node.value
-        if isinstance(sizes, cst.Attribute) and sizes.attr.value == ("size" if sizes is not node.value else "shape"):
-            axis = node.slice[0].slice.value
-    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1:
-        axis = node.args[0].value
-    return isinstance(axis, cst.Integer) and int(axis.value, 0) > 0
+    axis = measured_axis(loop.iter.args[0].value)
+    return isinstance(axis, int) and axis > 0
 
 
 def is_backward(call: cst.Call, module: Module) -> bool:
