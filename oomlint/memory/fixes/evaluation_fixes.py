@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.fixes.growth_fixes import result_differentiated
 from oomlint.memory.fixes.notebook_imports import is_bound_before
-from oomlint.memory.fixes.rewrites import import_edit, imported_as
+from oomlint.memory.fixes.rewrites import import_edit, imported_as, moved_right
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.model import names
@@ -166,18 +166,4 @@ def _wrapped(node: cst.CSTNode, module: Module, text: Text, header: str) -> list
     unit = _step(node, lead, module)
     if lead.strip() or (lead and lead.replace(unit, "")):
         return []
-    inside: set[int] = set()
-    for part in descend(node):
-        if isinstance(part, cst.SimpleString | cst.FormattedString):
-            begin, stop = text.span(part)
-            top, _ = text.spot(begin)
-            bottom, _ = text.spot(max(begin, stop - 1))
-            inside.update(range(top + 1, bottom + 1))
-    edits = [text.replaced(line, line, f"{lead}{header}\n{unit}")]
-    for row in range(first + 1, last + 1):
-        begin = text.starts[row - 1]
-        stop = text.starts[row] if row < len(text.starts) else len(text.text)
-        if row in inside or not text.text[begin:stop].strip():
-            continue
-        edits.append(text.replaced(begin, begin, unit))
-    return edits
+    return [text.replaced(line, line, f"{lead}{header}\n{unit}"), *moved_right([node], first + 1, last, unit, text)]

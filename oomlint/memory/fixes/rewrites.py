@@ -14,6 +14,8 @@ from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from oomlint.model.project import Module
     from oomlint.syntax.scopes import Scope
 
@@ -205,3 +207,14 @@ def endless(module: Module, call: cst.Call) -> Fix | None:
     content = lead + _ENDLESS.format(name=name, i=module.tree.module.default_indent)
     edits = (text.replaced(start, start, content), replace(module.tree, call.func, name))
     return Fix(Safety.UNSAFE, "start a new pass over the loader each time it ends", edits)
+
+
+def moved_right(nodes: Iterable[cst.CSTNode], first: int, last: int, unit: str, text: Text) -> Iterator[Edit]:
+    """Rows that move one step to the right. Those that begin inside of a string of one of the nodes stay where they are."""
+    strings = (text.span(part) for node in nodes for part in descend(node) if isinstance(part, cst.SimpleString | cst.FormattedString))
+    inside = {row for begin, end in strings for row in range(text.spot(begin)[0] + 1, text.spot(max(begin, end - 1))[0] + 1)}
+    for row in range(first, last + 1):
+        begin = text.starts[row - 1]
+        end = text.starts[row] if row < len(text.starts) else len(text.text)
+        if row not in inside and text.text[begin:end].strip():
+            yield text.replaced(begin, begin, unit)

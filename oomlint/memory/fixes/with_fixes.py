@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.memory.fixes.rewrites import moved_right
 from oomlint.memory.handles.resource_state import End
 from oomlint.model import names
 from oomlint.syntax.edits import Text
@@ -30,7 +31,6 @@ _DECIDES: Final = (cst.IfExp, cst.BooleanOperation, cst.Lambda, cst.ListComp, cs
 _HARMLESS: Final = frozenset({"len", "int", "float", "list", "tuple", "str", "bool", "sorted"})
 _OF_ARRAYS: Final = frozenset({"astype", "get", "keys", "copy", "float", "long"})
 _LIBRARIES: Final = ("np.", "numpy.", "torch.")
-_STRINGS: Final = (cst.SimpleString, cst.FormattedString)
 
 
 def under_with(opening: Opening, trail: Trail) -> Fix:
@@ -181,20 +181,7 @@ def _deeper(region: Sequence[cst.CSTNode], line: cst.CSTNode, text: Text, edits:
     first = text.spot(after)[0] + 1
     end = text.span(region[-1])[1]
     last = text.spot(max(end - 1, 0))[0]
-    inside: set[int] = set()
-    for statement in region:
-        for part in descend(statement):
-            if isinstance(part, _STRINGS):
-                begin, stop = text.span(part)
-                inside.update(range(text.spot(begin)[0] + 1, text.spot(max(begin, stop - 1))[0] + 1))
     # Comments behind the last statement that stand deeper than the block belong to it.
     while last < len(text.starts) and re.match(rf"{re.escape(lead)}[ \t]+#", text.text[text.starts[last] :]):
         last += 1
-    for row in range(first, last + 1):
-        begin = text.starts[row - 1]
-        stop = text.starts[row] if row < len(text.starts) else len(text.text)
-        content = text.text[begin:stop]
-        if row in inside or not content.strip():
-            continue
-        edits.append(text.replaced(begin, begin, unit))
-    return edits
+    return [*edits, *moved_right(region, first, last, unit, text)]
