@@ -11,6 +11,7 @@ from oomlint.frameworks import DIFFERENTIATES
 from oomlint.memory.buffers.outside_readers import escapes
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
+from oomlint.model.rounds import dependents
 from oomlint.model.tensor_state import Device, Graph, Storage, TensorState, ValueKind
 from oomlint.model.torch_tables import CASTS
 from oomlint.syntax.edits import Text
@@ -180,14 +181,9 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
         elif isinstance(statement, cst.AugAssign):
             grown = names_in(statement.target)
         grown.discard("self")
-        for _ in range(3):
-            for name, effects in site.scope.effects.items():
-                if any(effect.value is not None and uses_name(effect.value, grown) for effect in effects):
-                    grown.add(name)
-            grown.discard("self")
-        for call in site.scope.calls:
-            if names.last_name(call.func) in DIFFERENTIATES and uses_name(call, grown):
-                return True
+        made = dependents(site.scope, grown)
+        if any(names.last_name(call.func) in DIFFERENTIATES and uses_name(call, made) for call in site.scope.calls):
+            return True
         if (
             isinstance(statement, cst.Return)
             and site.scope is not scope
