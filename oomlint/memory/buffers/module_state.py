@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
+from oomlint.memory.buffers.recurrent_state import bodies_of
 from oomlint.memory.datasets.serving import Serving
 from oomlint.memory.fixes.growth_fixes import suffixed
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -17,12 +18,12 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.freezing import frozen_by, switches_gradients
 from oomlint.model.tensor_state import Graph, Mode, ValueKind
-from oomlint.model.values import ClassRef, External, ExternalCall
+from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.scout.telling_names import IN_PLACE, STATES
 from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from oomlint.model.events import Record, Store
     from oomlint.model.project import Module, Project
@@ -70,26 +71,11 @@ def _forwards(module: Module, project: Project) -> Iterator[tuple[ClassRef, Scop
         cls = ClassRef(module, scope)
         makers = [one.scope for one in evaluator.line(cls) if _makes_some(one.scope)]
         methods = [method for one in makers for method in one.children if method.is_function and method.name not in _ONCE]
-        reached = _reached(forward, [method for one in evaluator.line(cls) for method in one.scope.children])
+        reached = {body.scope for body in bodies_of(FunctionRef(module, forward, Instance(cls, None)), project)}
         if any(_may_write(method) for method in methods if method in reached) and any(
             isinstance(base, External) and base.name.startswith("torch.nn.") for base in evaluator.lineage(cls)
         ):
             yield cls, forward
-
-
-def _reached(forward: Scope, methods: Iterable[Scope]) -> set[Scope]:
-    """A forward pass, and the methods that it leads to by their names."""
-    named: dict[str, list[Scope]] = {}
-    for method in methods:
-        named.setdefault(method.name, []).append(method)
-    reached = {forward}
-    waiting = [forward]
-    while waiting:
-        words = {node.attr.value for node in descend(waiting.pop().node) if isinstance(node, cst.Attribute)}
-        found = [method for word in words for method in named.get(word, ()) if method not in reached]
-        reached.update(found)
-        waiting += found
-    return reached
 
 
 def _makes_some(cls: Scope) -> bool:
