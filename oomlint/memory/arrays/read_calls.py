@@ -84,11 +84,6 @@ class ReadCalls:
         self._readers: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
         self._items: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
 
-    def of(self, module: Module) -> Iterator[FileRead]:
-        """All reading calls of a module, library's and project's."""
-        for scope in module.walk.scopes:
-            yield from self.in_scope(module, scope)
-
     def in_scope(self, module: Module, scope: Scope) -> tuple[FileRead, ...]:
         """Reading calls that stand in the code of a scope."""
         known = self._scopes.get(scope)
