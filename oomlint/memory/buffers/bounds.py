@@ -174,11 +174,14 @@ def _measured(node: cst.BaseExpression) -> cst.BaseExpression | None:
     """What has a length along its first axis: ``x`` of ``x.shape[0]``, ``x.size(0)`` and ``len(x)``."""
     if isinstance(node, cst.Call) and names.dotted(node.func) == "len" and len(node.args) == 1:
         return node.args[0].value
-    if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape":
-        index = node.slice[0].slice
-        return node.value.value if isinstance(index, cst.Index) and constant_key(index.value) == 0 else None
-    sizes = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1
-    return node.func.value if sizes and isinstance(node, cst.Call) and constant_key(node.args[0].value) == 0 and isinstance(node.func, cst.Attribute) else None
+    if measured_axis(node) != 0:
+        return None
+    match node:
+        case cst.Subscript(value=cst.Attribute(value=whole)) | cst.Subscript(value=cst.Call(func=cst.Attribute(value=whole))):
+            return whole
+        case cst.Call(func=cst.Attribute(value=whole)):
+            return whole
+    return None
 
 
 def _is_moved(node: cst.BaseExpression | None) -> bool:
