@@ -137,3 +137,11 @@ def test_a_number_of_more_digits_than_python_reads() -> None:
         tree = cst.parse_module(f"wide = {'9' * 5000}\nlow = {'9' * 4300}\n")
     wide, low = (node for node in descend(tree) if isinstance(node, cst.Integer))
     assert (wide.evaluated_value, low.evaluated_value) == (sys.maxsize, 10**4300 - 1)
+
+
+@pytest.mark.parametrize("program", ["x = " + "(" * 1500 + "1" + ")" * 1500, "x = " + "[" * 200_000 + "]" * 200_000])
+def test_brackets_too_deep_for_libcst_are_refused(program: str, tmp_path: Path) -> None:
+    """At 2,000 brackets libcst ends the process."""
+    (tmp_path / "a.py").write_text(program)
+    with pytest.raises(SourceError, match="nested too deeply to be parsed"):
+        Tree(read_source(str(tmp_path / "a.py")))

@@ -367,6 +367,7 @@ def test_a_kill_in_a_real_cgroup_is_told(tmp_path: Path) -> None:
         (["--interval", "2h", "--", "true"], 2, "--interval: '2h' is not between 10ms and 1h"),
         (["--overhead", "much", "--", "true"], 2, "--overhead: 'much' is not a number of percent such as '10%'"),
         (["--overhead", "0", "--", "true"], 2, "--overhead: '0' is not between 0.1% and 100%"),
+        (["--html", "a.txt", "--output-file", "./a.txt", "--", "true"], 2, "--html and --output-file name the same file"),
         (["--overhead", "nan", "--", "true"], 2, "--overhead: 'nan' is not between 0.1% and 100%"),
         ([], 2, "there is no command"),
         (["--", ""], 2, "there is no command"),
@@ -494,6 +495,13 @@ def found_in(code: str) -> tuple[Finding, ...]:
     folder = ROOT / "fixtures" / "rules" / code
     paths = [str(path) for path in sorted(folder.glob("bad*.py"))[:4]] or [str(folder)]
     return engine.run(paths, Settings(), folder, engine.RunOptions(cache=False, processes=1, causes=False)).findings
+
+
+def test_what_starts_the_command_is_no_memory_of_it(tmp_path: Path) -> None:
+    line = command("--output-format", "json", "--isolated", "--", "sh", "-c", "sleep 0.3; exit 7")
+    done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 7
+    assert not json.loads(done.stdout)["overlooked"]
 
 
 def test_who_allows_more_of_a_core_gets_closer_readings(tmp_path: Path) -> None:

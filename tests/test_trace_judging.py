@@ -16,7 +16,7 @@ from oomlint.trace.deepening import AllocationLine
 from oomlint.trace.explaining import Explanation, explain, next_steps
 from oomlint.trace.growth import Shape
 from oomlint.trace.judging import GrowthVerdict, JudgedSubject, growths
-from oomlint.trace.report import TraceReport
+from oomlint.trace.report import Predicted, TraceReport
 from oomlint.trace.timeline import Ending, Kill, Mark, MarkKind, Process, ProcessFigures, ProcessRole, TimelineSample, Trace
 
 if TYPE_CHECKING:
@@ -186,3 +186,16 @@ def test_where_the_killer_has_ended_a_run_the_budget_says_what_would_have_fitted
     most = re.search(r"It does not fit: .* Workers that fit: up to (\d) under spawn", said)
     assert most is not None, said
     assert 1 <= int(most[1]) < 6
+
+
+def test_a_main_process_that_was_killed_is_named_first_and_what_fits_explains_no_kill() -> None:
+    trace = traced((MAIN, 0, 2, lambda _: 100), *[(WORKER, 0.5, 2, lambda _: 300)] * 5)
+    trace.group_limit, trace.group_most = 4 * 10**9, 3 * 10**9
+    trace.ending = Ending(137, 9)
+    trace.kills.append(Kill(2.2, "cgroup", 1, (1, 2, 3, 4, 5, 0), trace.samples[-1]))
+    (death,) = trace_words.deaths(trace)
+    assert re.search(r"ended one of main process \(95\.4 MiB\), worker \d .* and 2 more after", death), death
+    told = Predicted(10**9, "first epoch", True, (), ("It fits: 1 GB at most.",))  # noqa: FBT003
+    said = trace_words.advice(TraceReport(trace, predicted=told))
+    assert "does not explain the kill" in said
+    assert "Beside the command, 1.3 GiB of it were taken" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import sys
 import tempfile
@@ -51,6 +52,8 @@ def trace(arguments: Arguments) -> int:
         raise ConfigError("--html: the page goes to a file, and `-` is none")
     for option, path in (("--html", arguments.html), ("--output-file", arguments.output_file)):
         refuse_unwritable(option, path, (), Settings(), view.folder, force_exclude=False)
+    if arguments.html and arguments.output_file and os.path.realpath(arguments.html) == os.path.realpath(arguments.output_file):
+        raise ConfigError("--html and --output-file name the same file")
     try:
         found = _watched(arguments, pace)
     except running.StartError as error:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MINUTE, _HOUR = 60, 3600
 _SHOWN: Final = 4  # processes that a sentence names
 _CLOSE: Final = 0.95  # of a limit
+_MUCH: Final = 0.1  # of a limit
 _SIGKILL: Final = 9
 _ELSEWHERE: Final = "no kill by the kernel's OOM killer was counted (a job scheduler, or a daemon such as earlyoom, sends it, too)"
 
@@ -151,9 +152,14 @@ def predicted(report: TraceReport) -> str:
 
 def advice(report: TraceReport) -> str:
     """What would have fitted, where the OOM killer has ended something; else empty."""
-    told = report.predicted
-    where = "with the cgroup's limit" if report.trace.group_limit else "on this machine"
-    return f"{where} it says: {' '.join(told.advice)}" if told is not None and told.advice else ""
+    told, trace = report.predicted, report.trace
+    if told is None or not told.advice:
+        return ""
+    where, limit = ("with the cgroup's limit", trace.group_limit) if trace.group_limit else ("on this machine", trace.machine)
+    others = (trace.group_most or 0) - (trace.peak.total if trace.peak is not None else 0)
+    beside = f" Beside the command, {size(others)} of it were taken, page cache included." if trace.group_limit and others >= _MUCH * trace.group_limit else ""
+    open_end = " So what it knows of does not explain the kill." if limit and told.bytes <= limit else ""
+    return f"{where} it says: {' '.join(told.advice)}{open_end}{beside}"
 
 
 def deaths(trace: Trace) -> Iterator[str]:
@@ -197,10 +203,10 @@ def notes(report: TraceReport) -> Iterator[str]:
 
 
 def _kill(trace: Trace, kill: Kill) -> str:
-    who = ", ".join(
-        f"{trace.name(index)} ({size(kill.before.processes[index].held)})"
-        for index in sorted(kill.gone, key=lambda index: -kill.before.processes[index].held)[:_SHOWN]
-    )
+    main = trace.ending is not None and trace.ending.signal == _SIGKILL  # it is what was killed, whoever else went with it
+    gone = sorted(kill.gone, key=lambda index: (not (main and trace.processes[index].role is ProcessRole.MAIN), -kill.before.processes[index].held))
+    who = ", ".join(f"{trace.name(index)} ({size(kill.before.processes[index].held)})" for index in gone[:_SHOWN])
+    who += f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
     limit = f" of the cgroup, which may have {size(trace.group_limit or 0)}," if kill.by == "cgroup" else " of the machine"
     seen = moment(kill.before.at)
     one = "one of " if kill.count < len(kill.gone) else ""

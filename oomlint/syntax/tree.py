@@ -31,6 +31,8 @@ _TABS: Final = re.compile(r"[ \t]*\t[ \t]*")
 _OF_STRINGS: Final = frozenset({"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"})
 
 _MOST_EXPECTED = 4
+_BRACKET: Final = re.compile(r"[()\[\]{}]")
+_DEEPEST: Final = 1000  # brackets in one another: libcst ends the process at twice as many, and CPython itself refuses 200
 
 
 class Tree:
@@ -43,6 +45,8 @@ class Tree:
         self._codes: dict[cst.CSTNode, str] = {}  # the same tests are asked for again and again
         self._text = ROW_END.sub("\n", source.text)
         self._parsed_text = self._without_form_feeds() if "\f" in source.text else self._text
+        if _depth(self._parsed_text) > _DEEPEST:
+            raise SourceError(source.path, "nested too deeply to be parsed")
         try:
             with quick.parsing():
                 self.module = self._parse()
@@ -153,6 +157,17 @@ class Tree:
             # Most are names, which need nobody to write them.
             known = self._codes[node] = node.value if isinstance(node, cst.Name) and not node.lpar else self.module.code_for_node(node)
         return known
+
+
+def _depth(text: str) -> int:
+    """The most brackets that are open at once, those in strings counted, too."""
+    if text.count("(") + text.count("[") + text.count("{") <= _DEEPEST:
+        return 0
+    depth = most = 0
+    for bracket in _BRACKET.findall(text):
+        depth = depth + 1 if bracket in "([{" else max(0, depth - 1)
+        most = max(most, depth)
+    return most
 
 
 def _is_python(text: str) -> bool:

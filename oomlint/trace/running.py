@@ -78,6 +78,15 @@ def _start(command: Sequence[str], environment: Mapping[str, str], *, aside: boo
         raise StartError(f"{command[0]} cannot be run: {error.strerror or error}", NOT_EXECUTABLE) from None
 
 
+def _largest() -> int:
+    """The largest resident set of this process so far, in the unit of ``wait4``; 0 where there is none."""
+    if not hasattr(os, "wait4"):
+        return 0
+    import resource  # noqa: PLC0415 - where there is one
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def _not_found(command: Sequence[str], error: FileNotFoundError) -> str:
     """What to say of a command that is not there: often it is a line that only a shell understands."""
     word = command[0]
@@ -105,6 +114,7 @@ class _Watch:
         self._costs: deque[float] = deque(maxlen=_RECENT)  # of light readings, in seconds
         self._full = 0.0  # seconds that the last full reading took
         self._highest = 0
+        self._own = _largest()
         self._interrupted = 0
         self._asked: float | None = None  # when, in seconds since the start
         self._stopped = False  # watching what was left behind is over
@@ -188,7 +198,8 @@ class _Watch:
         pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         if pid:
             self._process.returncode = os.waitstatus_to_exitcode(status)
-            self._highest = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+            # Until it becomes the program, a new process is as large as the one that starts it, and the kernel counts that, too.
+            self._highest = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) if usage.ru_maxrss > self._own else 0
         return pid != 0
 
     def _settle(self, arrived: _Arrived, tell: Callable[[Trace], None], *, follow: bool) -> None:
