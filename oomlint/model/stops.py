@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from enum import Flag, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import libcst as cst
@@ -20,7 +22,7 @@ from oomlint.model.values import ClassRef, FunctionRef, Instance
 from oomlint.syntax.nodes import block_of, children_of, descend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.finding import Place
     from oomlint.model.evaluate import Evaluator
@@ -62,7 +64,9 @@ class Stops:
         self._ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
         self._raising: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
         self._never: AnswerMemory[object, bool] = AnswerMemory(project.readings)
-        self._ours: dict[tuple[Scope, str], bool] = {}
+        self._behind: AnswerMemory[tuple[cst.CSTNode, int], bool] = AnswerMemory(project.readings)
+        self._found: dict[Place, cst.CSTNode | None] = {}
+        self._ours: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
         self._asking: list[object] = []  # questions that are being answered
         self._circles = 0  # answers that were given in the middle of the same question, or too deep: what rests on one is not kept
 
@@ -79,13 +83,16 @@ class Stops:
             if holder is None:
                 return False
             if isinstance(holder, _BLOCKS) and not (isinstance(holder, cst.Module) and self._in_cells(module)):
-                statements, places = walk.block(holder)
-                number = places.get(here, 0)
-                if any(Way.ON not in self.ways(module, statement) for statement in statements[:number]):
+                number = walk.block(holder)[1].get(here, 0)
+                if number and self._answer(self._behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
             if isinstance(holder, cst.FunctionDef) and here is holder.body and self._is_never_run(module, walk.scope_of[holder]):
                 return True
             here = holder
+
+    def _is_behind(self, module: Module, block: cst.CSTNode, number: int) -> bool:
+        """Whether one of so many first statements of a block is never left for the next one."""
+        return any(Way.ON not in self.ways(module, statement) for statement in module.walk.block(block)[0][:number])
 
     def once(self, module: Module, loop: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether a loop has no other round after one in which control has come to a node in its body, because what is behind it always raises."""
@@ -111,14 +118,9 @@ class Stops:
 
     def at(self, module: Module, place: Place) -> cst.CSTNode | None:
         """The innermost statement at a place."""
-        found: cst.CSTNode | None = None
-        below: Iterable[cst.CSTNode] = module.walk.block(module.tree.module)[0]
-        while True:
-            inner = next((one for one in below if _covers(module, one, place)), None)
-            if inner is None:
-                return found
-            found = inner
-            below = [one for block in _blocks_of(inner) for one in module.walk.block(block)[0]]
+        if place not in self._found:
+            self._found[place] = _innermost(module, place)
+        return self._found[place]
 
     # -- statements ------------------------------------------------------------------------------------------------------
 
@@ -292,10 +294,7 @@ class Stops:
         if rest and here is not None and root == names.self_name(here):
             return True
         while here is not None:
-            known = self._ours.get((here, root))
-            if known is None:
-                known = self._ours[here, root] = self._defines(module, here, root)
-            if known:
+            if self._ours.answer((here, root), partial(self._defines, module, here, root)):
                 return True
             here = here.parent
         return False
@@ -383,12 +382,31 @@ def _blocks_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             yield from _blocks_of(part)
 
 
-def _covers(module: Module, node: cst.CSTNode, place: Place) -> bool:
-    if isinstance(node, cst.SimpleStatementLine):
-        return False
-    spot = module.place(node)
-    start, end = (spot.row, spot.column), (spot.end_row, spot.end_column)
-    return spot.cell == place.cell and start <= (place.row, place.column) <= end
+def _innermost(module: Module, place: Place) -> cst.CSTNode | None:
+    found: cst.CSTNode | None = None
+    blocks: list[cst.CSTNode] = [module.tree.module]
+    while blocks:
+        inside = (one for block in blocks if (one := _last_before(module, module.walk.block(block)[0], place)) is not None)
+        inner = next((one for one in inside if _ends_behind(module.place(one), place)), None)
+        if inner is None:
+            break
+        found = inner
+        blocks = [*_blocks_of(inner)]
+    return found
+
+
+def _last_before(module: Module, statements: Sequence[cst.CSTNode], place: Place) -> cst.CSTNode | None:
+    """The last one of some statements that begins ahead of a place, or there."""
+    number = bisect_right(statements, (place.cell, place.row, place.column), key=lambda one: _begin(module.place(one)))
+    return statements[number - 1] if number else None
+
+
+def _begin(spot: Place) -> tuple[int, int, int]:
+    return spot.cell, spot.row, spot.column
+
+
+def _ends_behind(spot: Place, place: Place) -> bool:
+    return spot.cell == place.cell and (place.row, place.column) <= (spot.end_row, spot.end_column)
 
 
 def _headers(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.readings import FOUND, finder
+from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.syntax.scopes import DEFINES, REBINDS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Unbound:
         self.module = module
         self.project = project
         self.given = bool(module.source.cells) or _GIVEN.search(module.source.text) is not None
-        self._known: dict[tuple[Scope, str], bool] = {}
+        self._known: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
         self._caught: frozenset[str] | None = None
 
     def reads(self, node: cst.Name) -> bool:
@@ -48,11 +48,7 @@ class Unbound:
         if self.given or word in names.BUILTINS or word in _KNOWN or (word.startswith("__") and word.endswith("__")) or word == "_":
             return False
         scope = self.module.walk.scope_at(node)
-        key = scope, word
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._judge(scope, word)
-        return known
+        return self._known.answer((scope, word), lambda: self._judge(scope, word))
 
     def _judge(self, scope: Scope, word: str) -> bool:
         walk = self.module.walk
