@@ -350,7 +350,8 @@ class Stops:
             return scope.name not in {"__init__", "__new__", "__getitem__"} and self.broken(module, parent.node)
         if parent is not module.root or module.source.cells or _BY_TEXT.search(module.source.text):
             return False
-        refs = [part for part in module.walk.root.nodes() if isinstance(part, cst.Name) and part.value == scope.name and part is not node.name]
+        every = (part for part in module.walk.root.nodes() if part.__class__ is cst.Name)  # asked of all nodes of a file
+        refs = [part for part in every if isinstance(part, cst.Name) and part.value == scope.name and part is not node.name]
         calls = [module.walk.parents.get(part) for part in refs]
         if not refs or not all(isinstance(call, cst.Call) and call.func is part for call, part in zip(calls, refs, strict=True)):
             return False
