@@ -236,7 +236,7 @@ def only_at_first(statement: cst.CSTNode, path: Path, around: cst.CSTNode, modul
 
 
 def _begins_again(test: cst.BaseExpression, around: cst.CSTNode, module: Module) -> bool:
-    """Whether a test asks for the first round of a loop inside the one around, or for a flag that a round of that one sets both ways."""
+    """Whether a test asks for the first round of an inner loop, for a flag that a round sets both ways, or for a variable that no round sets."""
     while isinstance(test, cst.UnaryOperation):
         test = test.expression
     number = test.left if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].comparator, cst.Integer) else test
@@ -245,7 +245,8 @@ def _begins_again(test: cst.BaseExpression, around: cst.CSTNode, module: Module)
         return True
     if not isinstance(test, cst.Name | cst.Attribute) or not _is_switch(test, module):
         return False
-    return len({names.dotted(effect.value) for effect in _set_to(test, module) if names.within(effect.statement, around, module)}) > 1
+    inside = {names.dotted(effect.value) for effect in _set_to(test, module) if names.within(effect.statement, around, module)}
+    return len(inside) > 1 or (not inside and isinstance(test, cst.Name) and isinstance(around, Loop))
 
 
 def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
