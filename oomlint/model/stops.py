@@ -86,6 +86,8 @@ class Stops:
                 number = walk.block(holder)[1].get(here, 0)
                 if number and self._answer(self._behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
+            if isinstance(holder, cst.If) and here is holder.body and self._is_switched_off(module, holder):
+                return True
             if isinstance(holder, cst.FunctionDef) and here is holder.body and self._is_never_run(module, walk.scope_of[holder]):
                 return True
             here = holder
@@ -115,6 +117,16 @@ class Stops:
         """Whether no object of a class can be made, or none gives anything when it is indexed."""
         methods = (module.walk.scope_of[cls].child(name) for name in ("__init__", "__getitem__"))
         return any(method is not None and self.raises(module, method) for method in methods)
+
+    @staticmethod
+    def _is_switched_off(module: Module, node: cst.If) -> bool:
+        """Whether a branch waits for a switch that the function itself sets to `False`, once: ``plot = False``, before ``if plot:``."""
+        scope = module.walk.scope_at(node)
+        if not isinstance(node.test, cst.Name) or not scope.is_function:
+            return False
+        bound = scope.effects.get(node.test.value, ())
+        off = len(bound) == 1 and bound[0].kind == "assign" and not bound[0].path and names.dotted(bound[0].value) == "False"
+        return off and not any(isinstance(inner, cst.Nonlocal) for inner in descend(scope.node))
 
     def at(self, module: Module, place: Place) -> cst.CSTNode | None:
         """The innermost statement at a place."""
@@ -350,8 +362,7 @@ class Stops:
             return scope.name not in {"__init__", "__new__", "__getitem__"} and self.broken(module, parent.node)
         if parent is not module.root or module.source.cells or _BY_TEXT.search(module.source.text):
             return False
-        every = (part for part in module.walk.root.nodes() if part.__class__ is cst.Name)  # asked of all nodes of a file
-        refs = [part for part in every if isinstance(part, cst.Name) and part.value == scope.name and part is not node.name]
+        refs = [part for part in module.walk.root.nodes() if isinstance(part, cst.Name) and part.value == scope.name and part is not node.name]
         calls = [module.walk.parents.get(part) for part in refs]
         if not refs or not all(isinstance(call, cst.Call) and call.func is part for call, part in zip(calls, refs, strict=True)):
             return False
