@@ -24,11 +24,11 @@ NEWER = {
     "generic function": "def first[T](rows: list[T]) -> T:\n    return rows[0]\n",
     "generic class": "class Rows[T: int]:\n    pass\n",
     "default of a type": "class Rows[T = int]:\n    pass\n",
-    "quotes in an f-string": 'name = f"{dict(a=1)["a"]}"\n',
-    "backslash in an f-string": "name = f\"{'\\n'.join(__name__)}\"\n",
-    "comment in an f-string": 'name = f"{\n    __name__ # all\n}"\n',
+    "quotes in an f-string": 'name = f"{names["a"]}"\n',
+    "backslash in an f-string": "name = f\"{'\\n'.join(names)}\"\n",
+    "comment in an f-string": 'name = f"{\n    names # all\n}"\n',
     "several exceptions": "try:\n    pass\nexcept KeyError, ValueError:\n    pass\n",
-    "template string": 'name = t"{__name__}"\n',
+    "template string": 'name = t"{names}"\n',
     "exception group": "try:\n    pass\nexcept* ValueError:\n    pass\n",
 }
 

@@ -193,6 +193,14 @@ def test_a_command_of_the_project_runs(tmp_path: Path) -> None:
     assert found(tmp_path / "b", {"train.py": script(main=main), "pyproject.toml": "[project.scripts]\nscore = 'train:evaluate'\n"}) == ["OOM204"]
 
 
+def test_a_fragment_has_its_names_from_elsewhere(tmp_path: Path) -> None:
+    text = "from torch.utils.data import DataLoader, TensorDataset\n\nprint(made)\nloader = DataLoader(TensorDataset(points), num_workers=64)\n"
+    settings = Settings().with_overrides(select=["OOM120"], severity="note")
+    for more, count in (("", 1), ("\n\ndef show(x):\n    print(x)\n", 0)):
+        (tmp_path / "train.py").write_text(text + more)
+        assert len(run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1)).findings) == count
+
+
 def test_cells_run_one_by_one(tmp_path: Path) -> None:
     text = script(imports="raise SystemExit\n\n# %%", before="print(unknown)")
     assert found(tmp_path, {"train.py": text}) == ["OOM204"]

@@ -38,7 +38,9 @@ class Unbound:
     def __init__(self, module: Module, project: Project) -> None:
         self.module = module
         self.project = project
-        self.given = bool(module.source.cells) or _GIVEN.search(module.source.text) is not None
+        # A file that defines nothing may be a fragment, whose names somebody has in a session.
+        fragment = not any(scope.is_class or isinstance(scope.node, cst.FunctionDef) for scope in module.root.children)
+        self.given = fragment or bool(module.source.cells) or _GIVEN.search(module.source.text) is not None
         self._known: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
         self._caught: frozenset[str] | None = None
 
