@@ -338,6 +338,7 @@ def test_a_formatter_changes_no_fingerprint(folder: Path, out: Callable[..., str
     path = folder / "a.py"
     path.write_text("""\
 from torch.utils.data import DataLoader
+from given import data, decorator, x
 loader = DataLoader ( data , num_workers = 0 , persistent_workers = ( True ) , collate_fn = lambda x : x [ 0X1F : ] ) ; print( 'it\\'s', u'x' )
 def f ( x ) :
     for batch in ( DataLoader( x, 'a' 'b', timeout=1., generator = F'{x!r}' if x else None, num_workers=0, persistent_workers=True, y = None ) ) :
