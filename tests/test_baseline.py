@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IMPORT = "from torch.utils.data import DataLoader\n"
+DATA = "from given import data\n"
 BAD = "loader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
 HOW = f'; with `baseline = "{NAME}"` in oomlint.toml or [tool.oomlint], runs and hooks leave these findings out\n'
 NEW = "def fit(data):\n    return DataLoader(data, num_workers=0, persistent_workers=True, batch_size=8)\n"
@@ -171,12 +172,12 @@ def test_writing_it_leaves_the_cache_as_good_as_it_was(folder: Path, run: Callab
 
 
 def test_what_is_known_is_not_fixed(folder: Path, known: Callable[..., Done]) -> None:
-    (folder / "a.py").write_text(IMPORT + BAD + NEW)
+    (folder / "a.py").write_text(IMPORT + DATA + BAD + NEW)
     status, out, err = known("--fix")
     assert (status, err) == (0, "")
     assert out == "Fixed 1 finding in 1 file.\n1 known finding neither shown nor fixed.\n"
-    assert (folder / "a.py").read_text() == IMPORT + BAD + NEW.replace(", persistent_workers=True", "")
-    (folder / "a.py").write_text(IMPORT + BAD + NEW)
+    assert (folder / "a.py").read_text() == IMPORT + DATA + BAD + NEW.replace(", persistent_workers=True", "")
+    (folder / "a.py").write_text(IMPORT + DATA + BAD + NEW)
     status, out, _ = known("--diff")
     assert (status, out.count("\n-"), out.count("\n+")) == (1, 1, 2)
 

@@ -444,7 +444,7 @@ SURFACE: Final[dict[str, str]] = {
     "Multiplier": "workers ranks prefetch steps epochs files samples",
     "Place": "path: str; cell: int; row: int; column: int; end_row: int; end_column: int; message: str; role: Role; saying(self, message: 'str', role: 'Role' = <Role.WAY: 'way'>) -> 'Place'",  # noqa: E501
     "Project": "",
-    "ReadFact": "place: Place; what: str; bytes: ByteSize; opened: Place | None; gives: Resource",
+    "ReadFact": "place: Place; what: str; bytes: ByteSize; opened: Place | None; gives: Resource; within: Place | None",
     "Resource": "images arrays tensors records names graph handle process figure nothing unknown",
     "Role": "way again beside",
     "Rule": "check(self, module: 'Module', project: 'Project') -> 'Iterator[Finding]'; finding(self, place: 'Place', message: 'Message', *, severity: 'Severity | None' = None, confidence: 'Confidence' = <Confidence.HIGH: 'high'>, related: 'Iterable[Place]' = (), fix: 'Fix | None' = None, facts: 'Iterable[Fact]' = (), weighs: 'Weighs | None' = None, given: 'tuple[Place, ...]' = ()) -> 'Finding'",  # noqa: E501
