@@ -21,7 +21,7 @@ from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, PayloadKind
-from oomlint.memory.shared.shaped import Least, ShapedArray, leaves
+from oomlint.memory.shared.shaped import Least, ShapedArray, certain, leaves
 from oomlint.model import names
 from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import ExternalCall, SourceExpression
@@ -216,7 +216,8 @@ class HeaderContainers:
 
     def _array(self, node: cst.BaseExpression, frame: Frame, told: Mapping[cst.CSTNode, ShapedArray] | None = None) -> ShapedArray | None:
         found = _Told(self.evaluator, self.datasets.contents, told or {}).of(node, frame)
-        return found if isinstance(found, ShapedArray) and found.of != "python" else None
+        known = isinstance(found, ShapedArray) and found.of != "python" and all(length >= 0 for length in certain(found.shape or ()))
+        return found if known and isinstance(found, ShapedArray) else None  # nothing has a length below zero
 
     def _origin(self, holding: Holding, owner: Dataset) -> cst.BaseExpression:
         """The expression that has read or made what is kept."""

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from oomlint.budget import thrift
 from oomlint.budget.mistakes import BudgetError
+from oomlint.budget.sizes import MOST
 from oomlint.source import is_special
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _H5: Final = (".h5", ".hdf5", ".hdf", ".he5", ".mat")
 _LONGEST: Final = 64 << 20  # bytes of a header: a longer one is none
+_MOST_AXES: Final = 4  # that a message shows
+_LONGEST_SHAPE: Final = 80  # characters of it
 _PATIENCE: Final = 60  # seconds for the process that opens an HDF5 file
 _SAFETENSORS: Final = {
     name: width
@@ -83,7 +86,7 @@ def read(path: str) -> DataFile:
             reader = _reader_of(path, file.read(8))
             form = reader.__name__.strip("_")
             file.seek(0)
-            return reader(path, file)
+            return _possible(reader(path, file))
     except OSError as error:
         raise BudgetError(f"--data {path}: {error.strerror or error}") from None
     except _UnreadableError as error:
@@ -111,6 +114,15 @@ def _reader_of(path: str, start: bytes) -> Callable[[str, BinaryIO], DataFile]:
     if name.endswith((".pt", ".pth", ".bin", ".ckpt")):
         raise _UnreadableError("torch has written it before version 1.6, or it is cut short")
     raise _UnreadableError("it is no .npy, .npz, .pt, .safetensors, .parquet or HDF5 file")
+
+
+def _possible(file: DataFile) -> DataFile:
+    """The same; a broken header may say lengths that no array has."""
+    for one in file.arrays:
+        if any(length < 0 for length in one.shape) or (one.bytes or 0) > MOST:
+            shape = ", ".join(map(str, one.shape[:_MOST_AXES])) + (", ..." if len(one.shape) > _MOST_AXES else "")
+            raise _UnreadableError(f"no array has the shape ({shape[:_LONGEST_SHAPE]})")
+    return file
 
 
 def _folder(path: str) -> DataFile:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.budget.sizes import Name, SizeProduct, Sum
 from oomlint.memory.datasets.samples import samples_of
-from oomlint.memory.shared.shaped import ShapedArray
+from oomlint.memory.shared.shaped import ShapedArray, certain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def _array(kept: Container) -> ShapedArray | None:
 
 
 def _size(sample: Sample) -> SizeProduct | None:
-    arrays = [one for one in sample.arrays if one is not None and one.exact is not None and one.shape is not None]
+    arrays = [one for one in sample.arrays if one is not None and one.exact is not None and one.shape is not None and min(certain(one.shape), default=0) >= 0]
     if not arrays or len(arrays) < len(sample.arrays):
         return None
     parts = [SizeProduct((*(side for side in one.shape or () if isinstance(side, int)), one.item or 0)) for one in arrays]

@@ -1,0 +1,75 @@
+"""``oomlint budget``: all that a dataset keeps has a row, with the number that it takes or with a name."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from commands import runs
+from test_budget import npy, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+CODE: Final = """
+import argparse
+import json
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+from somewhere import anything
+
+lines = open("lines").readlines()
+options = argparse.ArgumentParser()
+options.add_argument("--folder", default="data")
+given = options.parse_args()
+
+class Kept(Dataset):
+    def __init__(self):
+        self.x = {}
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        return self.x[i]
+
+for batch in DataLoader(Kept(), batch_size=1, num_workers=0):
+    pass
+"""
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    return runs(capsys, "budget")
+
+
+def kept(budget: Budget, expression: str) -> list[tuple[int | None, str]]:
+    """What is said of an attribute of a dataset."""
+    Path("train.py").write_text(CODE.replace("{}", expression))
+    return [(row["bytes"], row["known"]) for row in table(budget, "train.py")["rows"] if "of Kept" in row["what"]]
+
+
+@pytest.mark.parametrize("expression", ["np.zeros((-5, 1000))", "torch.zeros(10, -3)", "np.zeros((-5, -1000))"])
+def test_nothing_has_a_length_below_zero(budget: Budget, expression: str) -> None:
+    assert kept(budget, expression) == [(None, "unknown")]
+
+
+@pytest.mark.parametrize("shape", [(-5, 1000), (-5, -5), (10**12, 10**12), (10**19,)])
+def test_a_header_with_a_shape_that_no_array_has(budget: Budget, shape: tuple[int, ...]) -> None:
+    Path("train.py").write_text(CODE)
+    Path("a.npy").write_bytes(npy(shape))
+    about = json.dumps({"w": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}).encode()
+    Path("a.safetensors").write_bytes(struct.pack("<Q", len(about)) + about)
+    for file in ("a.npy", "a.safetensors"):
+        done = budget("train.py", "--data", file)
+        assert done.status == 2
+        assert done.err.count("\n") == 1
+        assert f"{file}: its header cannot be read: no array has the shape ({shape[0]}" in done.err
