@@ -73,3 +73,8 @@ def test_a_header_with_a_shape_that_no_array_has(budget: Budget, shape: tuple[in
         assert done.status == 2
         assert done.err.count("\n") == 1
         assert f"{file}: its header cannot be read: no array has the shape ({shape[0]}" in done.err
+
+
+def test_a_total_with_measured_rows_is_about_so_much(budget: Budget) -> None:
+    Path("train.py").write_text(CODE.replace("{}", "np.zeros((1000, 1000))"))
+    assert "It fits: about 153." in budget("train.py", "--ram", "4GiB").out

@@ -172,9 +172,12 @@ def advice(budget: Budget) -> Iterator[str]:
     """Whether it fits, with how many workers, and which settings would fit."""
     judged, peak = budget.verdict, budget.verdict.peak
     if judged.moment is None:
-        sure, bound = ("As far as it is known, it fits", "at least") if not judged.complete else ("It fits", "at most")
+        # The interpreter's row is `about`: no total is a number that nothing goes beyond.
+        sure, bound = (
+            ("As far as it is known, it fits", f"{readable(peak.bytes)} at least") if not judged.complete else ("It fits", f"about {readable(peak.bytes)}")
+        )
         sure, open_end = ("What is known fits", "; what is left out may not") if judged.missing else (sure, "")
-        yield f"{sure}: {readable(peak.bytes)} {bound}, at the moment `{peak.moment}`{open_end}."
+        yield f"{sure}: {bound}, at the moment `{peak.moment}`{open_end}."
     else:
         total = next(one for one in judged.totals if one.moment is judged.moment)
         took = {"memory": total.bytes, "shm": total.shared, "device": total.device}.get(judged.by, 0)
