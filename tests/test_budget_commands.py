@@ -479,3 +479,33 @@ def test_two_parsers_of_a_file_may_have_the_same_option(budget: Budget) -> None:
         "train.py: 4 workers",
         "train.py: 4 workers",
     ]
+
+
+@pytest.mark.parametrize(
+    ("merge", "rows", "workers"),
+    [
+        ("for k, v in read.items():\n        setattr(args, k, v)", 20000, 3),
+        ("for k, v in read.items():\n        if hasattr(args, k):\n            setattr(args, k, v)", 20000, 3),
+        ("for k in read:\n        if k in vars(args): setattr(args, k, read[k])", 20000, 3),
+        ("for k, v in read.items():\n        if not hasattr(args, k):\n            raise KeyError(k)\n        setattr(args, k, v)", 20000, 3),
+        ("for k, v in read.items():\n        if k not in args.__dict__:\n            setattr(args, k, v)", 1000, 1),
+        ("vars(args).update(read)", 20000, 3),
+        ("parser.set_defaults(**read)\n    args = parser.parse_args()", 20000, 3),
+        ("args = argparse.Namespace(**read)", 20000, 3),
+    ],
+)
+def test_what_a_loop_over_settings_sets_is_what_the_option_is_from_then_on(budget: Budget, merge: str, rows: int, workers: int) -> None:
+    Path("run.yaml").write_text("n: 20000\nworkers: 3\nwidth: 50\n")
+    code = (
+        "import argparse\nimport yaml\nfrom torch import nn, optim\n" + HEAD + "def main():\n    parser = argparse.ArgumentParser()\n"
+        "    parser.add_argument('--n', type=int, default=1000)\n    parser.add_argument('--workers', type=int, default=1)\n"
+        "    parser.add_argument('--width', type=int, default=10)\n"
+        "    args = parser.parse_args()\n    with open('run.yaml') as file:\n        read = yaml.safe_load(file)\n    {}\n"
+        "    loader = DataLoader(TensorDataset(torch.rand(args.n, 1000)), num_workers=args.workers)\n    model = nn.Linear(args.width, 1)\n"
+        "    optimizer = optim.SGD(model.parameters())\n    for x in loader:\n        model(x).backward()\n        optimizer.step()\nmain()\n"
+    )
+    Path("train.py").write_text(code.format(merge))
+    found = table(budget, "train.py")
+    assert told(found) == (workers, rows)
+    numbers = [row["bytes"] for row in found["rows"] if row["what"].startswith("parameters of")]
+    assert numbers == [(51 if rows > 1000 else 11) * 4]

@@ -16,6 +16,7 @@ from oomlint.budget.parts import (
     Made,
     Missing,
     Names,
+    ValueMethod,
     hashable,
     items_of,
     text_of,
@@ -167,7 +168,16 @@ class BuildingExpressions(BuildingCalls):
 
     def _attribute(self, node: cst.Attribute, around: Names) -> Any:
         value = self.eval(node.value, around)
-        return self._asked(node, around) if isinstance(value, Missing) else self.attribute(value, node.attr.value, text_of(node, around.module))
+        if isinstance(value, Missing):
+            return self._asked(node, around)
+        return self._of_options(value, self.attribute(value, node.attr.value, text_of(node, around.module)), node, around)
+
+    def _of_options(self, value: Any, found: Any, node: cst.Attribute | cst.Subscript, around: Names) -> Any:
+        """A part of options or settings; where they were changed in a way that a walk does not follow, what the whole program knows of it."""
+        if not isinstance(value, ForeignOptions) or value.by_code or not value.changed or not isinstance(found, Missing | ValueMethod):
+            return found
+        known = self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope))
+        return found if isinstance(known, Missing | ForeignOptions) else known
 
     def _asked(self, node: cst.Attribute | cst.Subscript, around: Names) -> Any:
         """What the whole program knows of a part of something that nothing has run."""
@@ -191,7 +201,9 @@ class BuildingExpressions(BuildingCalls):
 
     def _subscript(self, node: cst.Subscript, around: Names) -> Any:
         value = self.eval(node.value, around)
-        return self._asked(node, around) if isinstance(value, Missing) else self.entry(value, self.key(node, around), text_of(node, around.module))
+        if isinstance(value, Missing):
+            return self._asked(node, around)
+        return self._of_options(value, self.entry(value, self.key(node, around), text_of(node, around.module)), node, around)
 
     def _call(self, node: cst.Call, around: Names) -> Any:
         called = self.callee(node.func, around)

@@ -87,8 +87,9 @@ class Methods(ObjectState):
             return (plain[1] if len(plain) > 1 else None) if known else self.inside(of, ("item", plain[0]), text)
         if word in {"items", "keys", "values", "copy"}:
             return self.method(held, word, plain, named, text)
-        if word == "update" and all(isinstance(one, dict) for one in plain):
-            for one in (*plain, named):
+        given = [self.entries(one) if isinstance(one, ForeignOptions) else one for one in plain]
+        if word == "update" and all(isinstance(one, dict) for one in given):
+            for one in (*given, named):
                 of.changed.update(one)
         elif word not in _LOOKS_AT_SETTINGS:
             of.changed[Rest(text)] = None

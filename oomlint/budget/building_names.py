@@ -204,7 +204,7 @@ class BuildingNames(Objects):
         if isinstance(value, ParsedOptions) and "defaults" in self._known:
             return ForeignOptions(value, {self._known["defaults"]: None})
         if isinstance(value, _OUTSIDE):
-            whole = ForeignOptions(value) if isinstance(value, ParsedOptions) and given else self._converted(value, frame, node)
+            whole = ForeignOptions(value, by_code=given[0] is not None) if isinstance(value, ParsedOptions) and given else self._converted(value, frame, node)
             words = given[0] if given and isinstance(given[0], list) else ()
             if isinstance(value, ParsedOptions) and given and given[0] is not None:
                 for word in [one for one in words if isinstance(one, str) and one.startswith("--")]:

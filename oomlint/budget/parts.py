@@ -113,6 +113,7 @@ class ForeignOptions(Struct, frozen=True, eq=False):
 
     value: Value | None  # None of a namespace that the program has made, which has nothing else
     changed: dict[Any, Any] = field(default_factory=dict)
+    by_code: bool = False  # the code hands over the words of the command, which the whole program does not look at
 
 
 class Names(Struct, eq=False):

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.displays import appended
-from oomlint.model.entries import entries_of
+from oomlint.model.entries import asks_for_entry, entries_of
 from oomlint.model.names import short
 from oomlint.model.outside import Outside, set_only_inside
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, trim
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.model.project import Module
-    from oomlint.model.reach import Condition, Payload
+    from oomlint.model.reach import Condition, Conditions, Found, Payload
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
 
@@ -139,7 +139,7 @@ class Definitions(Outside):
         def judge(effect: Effect) -> tuple[Payload, bool] | None:
             return self._judge(effect, accessors, frame, at)
 
-        found, falls = Reach(walk, scope, root, judge).search(at)
+        found, falls = self._there_before(*Reach(walk, scope, root, judge).search(at), root, frame, start)
         out: Alternatives = known
         fallbacks: Alternatives = []
         several = len(found) + len(falls) > 1
@@ -173,6 +173,30 @@ class Definitions(Outside):
         if root in walk.shared and _set_from_inside(scope, root, whole_module=scope.parent is None):
             out = [alt.doubting(2) for alt in out]  # a function may have set it by the time it is read
         return trim(out) or [Alternative(UNKNOWN)]
+
+    @staticmethod
+    def _there_before(
+        found: list[Found], falls: list[Conditions], root: str, frame: Frame, start: Callable[[], Alternatives]
+    ) -> tuple[list[Found], list[Conditions]]:
+        """The same where loops set only the entries that are there before: whether this one is, is known by what else sets it."""
+        walk = frame.module.walk
+        tests = {test for _, _, conditions in found for test, _ in conditions}
+        asked = {test: verdict for test in tests if (verdict := asks_for_entry(test, root, walk)) is not None}
+        if not asked:
+            return found, falls
+        before = [payload() if callable(payload) else payload for effect, payload, _ in found if entries_of(effect, walk) is None]
+        before += [start()] if falls else []
+        there = any(not isinstance(alt.value, Absent | Unknown) for given in before for alt in given)
+
+        def left(conditions: Conditions) -> Conditions | None:
+            if any(test in asked and (wanted is asked[test]) is not there for test, wanted in conditions):
+                return None
+            return tuple(one for one in conditions if one[0] not in asked)
+
+        return (
+            [(effect, payload, rest) for effect, payload, conditions in found if (rest := left(conditions)) is not None],
+            [rest for conditions in falls if (rest := left(conditions)) is not None],
+        )
 
     def _changed_by_callees(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> tuple[Alternatives, bool]:
         """What a function does to an object that it is handed, and whether nothing else counts: the last such call before ``at`` does.

@@ -35,6 +35,30 @@ def entries_of(effect: Effect, walk: Walk) -> tuple[cst.BaseExpression, ...] | N
     return None
 
 
+def asks_for_entry(test: cst.BaseExpression, root: str, walk: Walk) -> bool | None:
+    """How a test in such a loop comes out where what is filled has the entry already: ``hasattr(args, name)``, ``name not in vars(args)``.
+
+    ``None`` where it asks for something else.
+    """
+    verdict = True
+    while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test, verdict = test.expression, not verdict
+    match test:
+        case cst.Call(func=cst.Name(value="hasattr"), args=[cst.Arg(value=whole), cst.Arg(value=cst.Name(value=word))]):
+            pass
+        case cst.Comparison(left=cst.Name(value=word), comparisons=[cst.ComparisonTarget(operator=cst.In() | cst.NotIn() as operator, comparator=whole)]):
+            verdict = verdict is isinstance(operator, cst.In)
+        case _:
+            return None
+    match whole:
+        case cst.Call(func=cst.Name(value="vars"), args=[cst.Arg(value=inner)]) | cst.Attribute(value=inner, attr=cst.Name(value="__dict__")):
+            whole = inner
+        case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name(value="keys")), args=[]):
+            whole = inner
+    loops = (above for above in walk.ancestors(test) if isinstance(above, cst.For))
+    return verdict if _is_name(whole, root) and any(_gone_over(loop)[1] == word for loop in loops) else None
+
+
 def _set_by(effect: Effect) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
     """The key and the value of ``d[key] = value`` and ``setattr(d, key, value)``."""
     node = effect.node

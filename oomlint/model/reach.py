@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.entries import entries_of
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
@@ -171,9 +172,10 @@ class Reach:
         if isinstance(node, cst.If):
             return self._if(node)
         if isinstance(node, cst.For | cst.While):
-            outs, _ = self._block(node.body)
+            outs, more = self._block(node.body)
             own, _ = self._effects(node)
-            return [*outs, *own], [()]
+            outs, falls = self._entry(node, outs, more) or (outs, [()])
+            return [*outs, *own], falls
         if isinstance(node, cst.With):
             found, falls = self._block(node.body)
             self._own(node, found, falls)
@@ -186,6 +188,17 @@ class Reach:
                 found.extend(self._block(case.body)[0])
             return found, [()]
         return self._effects(node)
+
+    def _entry(self, loop: cst.For | cst.While, found: list[Found], falls: list[Conditions]) -> tuple[list[Found], list[Conditions]] | None:
+        """The same of a loop that sets each entry of a mapping under its own key: it has a round for what is asked for. ``None`` of other loops."""
+        if len(found) != 1 or entries_of(found[0][0], self.walk) is None:
+            return None
+        effect, payload, conditions = found[0]
+        inside = path_conditions(self.walk, self.scope, effect.statement)
+        inside = inside[: len(inside) - len(path_conditions(self.walk, self.scope, loop))]
+        # Where a round ends before, `if name in given: continue`, nothing is set.
+        before = [one for one in inside if one not in conditions]
+        return [(effect, payload, (*conditions, *before))], [*falls, *(((test, not wanted),) for test, wanted in before)]
 
     def _if(self, node: cst.If) -> tuple[list[Found], list[Conditions]]:
         own, own_falls = self._effects(node)  # a walrus in the test
