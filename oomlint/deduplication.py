@@ -225,10 +225,11 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
 
 
 def _weight(finding: Finding) -> tuple[object, ...]:
-    """What comes first: what is grave and sure, what has a fix, many workers; then the order of files and rows."""
+    """What comes first: what is grave and sure, data that its readers change, what has a fix, many workers; then the order of files and rows."""
     counts = [one.count or 0 for one in finding.of_noun(LoaderFact)[0].workers] if finding.of_noun(LoaderFact) else []
     has_fix = finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety is not Safety.DISPLAY
-    return finding.severity.rank, finding.confidence.rank, not has_fix, -max(counts, default=0), finding.sort_key
+    shared = finding.code == _SHARED and not finding.of_noun(StoreFact)
+    return finding.severity.rank, finding.confidence.rank, shared, not has_fix, -max(counts, default=0), finding.sort_key
 
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:

@@ -111,7 +111,7 @@ class WorkersOverInMemoryDataset(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with many workers over a dataset that lies wholly in memory."""
         for case in cases(module, project, self.code):
-            fix, facts = None if case.changed else no_workers(case), facts_of(case)
+            fix, facts = None if case.changed is not None else no_workers(case), facts_of(case)
             yield self.finding(
                 case.place,
                 case.message,

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.catalogue import in_preview
-from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
+from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, StoreFact, StoreKind, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.heaviest import likely_bytes
 from oomlint.memory.datasets.held_weight import (
@@ -73,7 +73,7 @@ class CopyCase(Struct, frozen=True):
     weighs: Weighs = _COPIES
     beside: tuple[Place, ...] = ()  # where files beside the code say how many workers there are, where code itself does not
     also: tuple[Place, ...] = ()  # where they do, beside code
-    changed: bool = False  # they copy what reading a sample changes
+    changed: Place | None = None  # where reading a sample writes into what they copy
 
 
 def cases(module: Module, project: Project, code: str) -> Iterator[CopyCase]:
@@ -92,9 +92,9 @@ def facts_of(case: CopyCase) -> tuple[Fact, ...]:
     content = case.holding.content
     shared = content.kind in _SHARED if case.methods.pickles else content.kind in _SHARED_BY_FORK
     copied = () if shared and case.code == "OOM114" else case.methods.counted - {"fork"}
-    copied = case.methods.counted if case.changed else copied
     held = holding_fact(case.holding, owner_of(case.dataset, case.holding), copied)
-    return (loader_fact(case.loader, [case.workers], methods=case.methods), held, *dataset_facts(case.dataset))
+    written = (StoreFact(case.changed, case.holding.name, StoreKind.ITEM),) if case.changed is not None else ()
+    return (loader_fact(case.loader, [case.workers], methods=case.methods), held, *written, *dataset_facts(case.dataset))
 
 
 def _cases(module: Module, project: Project) -> Iterator[CopyCase]:
@@ -160,7 +160,7 @@ def _rank(case: CopyCase) -> tuple[int, int, int, bool, bool, int]:
     """What comes first: of several datasets one that is changed in place; of the numbers that files beside the code give, behind those of code, the largest."""
     launched = bool(given_beside([case.workers]))
     code = list(_JUDGES).index(case.code)
-    return (case.severity.rank, case.confidence.rank, code, not case.changed, launched, -_many(case.workers) if launched else 0)
+    return (case.severity.rank, case.confidence.rank, code, case.changed is None, launched, -_many(case.workers) if launched else 0)
 
 
 def _many(alt: Alternative) -> int:
@@ -389,7 +389,7 @@ def _changed(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         message = Message(f"{_each(workers)} copies what it changes of `{holding.name}`", f"{how}{_much(holding)}", "copy the sample before it is changed")
         case = _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING)
         place = written.module.place(written.node, "the sample is changed in place here")
-        return replace(case, related=(place, *(one for one in case.related if one != place)), changed=True)
+        return replace(case, related=(place, *(one for one in case.related if one != place)), changed=place)
     return None
 
 
