@@ -509,3 +509,29 @@ def test_what_a_loop_over_settings_sets_is_what_the_option_is_from_then_on(budge
     assert told(found) == (workers, rows)
     numbers = [row["bytes"] for row in found["rows"] if row["what"].startswith("parameters of")]
     assert numbers == [(51 if rows > 1000 else 11) * 4]
+
+
+@pytest.mark.parametrize(
+    ("job", "wanted"),
+    [
+        ("#SBATCH --cpus-per-task=16\npython train.py -j ${SLURM_CPUS_PER_TASK:-4}", 16),
+        ("#SBATCH --cpus-per-task=16\nJ=${SLURM_CPUS_PER_TASK:-4}\npython train.py -j $J", 16),
+        ("#SBATCH -n 6\npython train.py -j ${SLURM_NTASKS:-1}", 6),
+        ("#SBATCH -n 6\npython train.py -j ${SLURM_CPUS_PER_TASK:-4}", 4),
+        ("#SBATCH -n 6\npython train.py -j ${SLURM_CPUS_ON_NODE:-4}", None),
+        ("python train.py -j ${SLURM_CPUS_PER_TASK:-4}", 4),
+        ("export N=8\npython train.py -j ${N:-2}", 8),
+        ("N=${N:-8}\npython train.py -j $N", 8),
+        ("if [ $1 ]; then N=8; fi\npython train.py -j ${N:-2}", None),
+    ],
+)
+def test_the_default_of_a_variable_holds_where_nothing_sets_it(budget: Budget, job: str, wanted: int | None) -> None:
+    script(ARGPARSE)
+    Path("run.sh").write_text(f"#!/bin/bash\n{job}\n")
+    assert told(table(budget, "run.sh"))[0] == wanted
+
+
+def test_the_default_of_a_variable_is_not_the_number_of_processes_either(budget: Budget) -> None:
+    script(ARGPARSE)
+    Path("run.sh").write_text("export N=8\ntorchrun --nproc_per_node ${N:-2} train.py\n")
+    assert table(budget, "run.sh")["ranks"] == 8

@@ -189,7 +189,7 @@ def _started(
         if one.words[0] in _COPIES:
             copied |= {os.path.basename(word): word for word in one.words if word.endswith(".py")}
             continue
-        written = [_filled_by_slurm(word, one) for word in one.filled(arguments)]
+        written = one.filled(arguments)
         copies = [copied.get(os.path.basename(word), word) if word.endswith(".py") else word for word in written]
         places = dict.fromkeys(_places(one, path, folder))
         run = next((run for words in (written, copies) for place in places if (run := command.of_words(words, place)) is not None), None)
@@ -220,9 +220,3 @@ def _places(one: Command, path: str, folder: str) -> Iterator[str]:
     own = os.path.dirname(path)
     near = (own, os.path.dirname(own))
     return one.places((folder,) if not path else (folder, *near) if beside(path) is Beside.SHELL else (*near, folder))
-
-
-def _filled_by_slurm(word: str, one: Command) -> str:
-    """A word with the processors of a task, which SLURM tells its program."""
-    cpus = one.text.batch_processors
-    return re.sub(r"\$\{?SLURM_CPUS_PER_TASK\}?", cpus.text, word) if cpus is not None else word

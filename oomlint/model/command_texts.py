@@ -31,6 +31,12 @@ _BY_MAKE: Final = r"(?:(?:export|override|private)[ ]+)*(\w+)[ \t]*[?:]{0,3}=[ \
 _ASSIGNED_BY_MAKE: Final = re.compile(rf"^[ ]*{_BY_MAKE}", re.MULTILINE)
 _RULE: Final = re.compile(r"^([^\s#:=][^#:=\n]*):(?!=)", re.MULTILINE)
 _ASSIGNED_FOR_TARGET: Final = re.compile(rf"^([^\s#:=][^#:=\n]*):[ \t]*{_BY_MAKE}", re.MULTILINE)
+_TOLD_BY_JOB: Final = {  # the variables that SLURM sets by an option, where the job gives that
+    "SLURM_CPUS_PER_TASK": ("--cpus-per-task", "-c"),
+    "SLURM_NTASKS": ("--ntasks", "-n"),
+    "SLURM_NPROCS": ("--ntasks", "-n"),
+    "SLURM_NTASKS_PER_NODE": ("--ntasks-per-node",),
+}
 _ARRAY: Final = re.compile(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
 
 
@@ -101,11 +107,23 @@ class CommandText(Struct, frozen=True, eq=False, dict=True):
         """Variables that a loop over words sets, with these words."""
         return {name: [Word(*one) for one in found] for name, found in shell_scripts.loops(self.content).items()} if self._is_script else {}
 
-    @cached_property
+    @property
     def batch_processors(self) -> Word | None:
         """The processors of a task that a script asks SLURM for; ``None`` where it does not say so just once."""
-        found = [given for name, given in self.batch_options if name in {"--cpus-per-task", "-c"}]
-        return found[0] if len(found) == 1 and re.fullmatch(r"\d{1,9}", found[0].text) else None
+        return self.told_by_job.get("SLURM_CPUS_PER_TASK")
+
+    @cached_property
+    def told_by_job(self) -> dict[str, Word]:
+        """The variables that SLURM sets to a number that the script asks it for, just once."""
+        found = {name: [given for option, given in self.batch_options if option in options] for name, options in _TOLD_BY_JOB.items()}
+        return {name: given[0] for name, given in found.items() if len(given) == 1 and re.fullmatch(r"\d{1,9}", given[0].text)}
+
+    def may_be_told(self, name: str) -> bool:
+        """Whether SLURM may set a variable to what nobody knows: it does so with most of its own, and with some only where the job gives an option."""
+        options = _TOLD_BY_JOB.get(name)
+        if not self.batch_options or not name.startswith("SLURM_"):
+            return False
+        return options is None or any(option in options for option, _ in self.batch_options)
 
     @cached_property
     def batch_options(self) -> tuple[tuple[str, Word], ...]:

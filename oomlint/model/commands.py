@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from oomlint.source import Source
 
 _WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
-_ANY_DEFAULT: Final = re.compile(r"\$\{(\w+):?-([^{}$]*)\}")
-_DEFAULT: Final = re.compile(r"\$\{(\w+):?-(\d+)\}")
+_ANY_DEFAULT: Final = re.compile(r"\$\{(\w+):?[-=]([^{}$]*)\}")
+_DEFAULT: Final = re.compile(r"\$\{(\w+):?[-=](\d+)\}")
 _MOST_TURNS: Final = 8  # of a loop
 _LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
-_CPUS_OF_TASK: Final = "SLURM_CPUS_PER_TASK"
 _PIPED: Final = re.compile(r"[\"']?[ \t]*\|[ \t]*(\S+)")
 _PRINTS: Final = frozenset({"echo", "printf", ":", "tee", "cat"})
 _ENTERS: Final = re.compile(
@@ -193,7 +192,7 @@ class Command(Struct, frozen=True, eq=False, dict=True):
         for _ in range(_LONGEST_WAY):
             before = text
             text = VARIABLE.sub(lambda match: self._value(match[1] or match[2] or match[3], part.start, match[0], arguments), text)
-            text = _ANY_DEFAULT.sub(lambda match: match[2] if match[1] not in self.text.assigned else match[0], text)
+            text = _ANY_DEFAULT.sub(lambda match: self._or_default(match, part.start, arguments), text)
             if text == before:
                 break
         return text
@@ -201,8 +200,17 @@ class Command(Struct, frozen=True, eq=False, dict=True):
     def _value(self, name: str, index: int, written: str, arguments: Sequence[str] | None) -> str:
         if name.isdigit() and arguments is not None and 0 < int(name) <= len(arguments):
             return arguments[int(name) - 1]
-        given = self.text.set_before(name, index)
+        given = self.text.set_before(name, index) if name in self.text.assigned else self.text.told_by_job.get(name)
         return given.text if given is not None and not (written.startswith("$(") and beside(self.text.path) is not Beside.MAKE) else written
+
+    def _or_default(self, match: re.Match[str], index: int, arguments: Sequence[str] | None) -> str:
+        """What a variable with a default stands for: the default holds only where nothing sets the variable."""
+        name, default = match.groups()
+        found = self._value(name, index, match[0], arguments)
+        given = self.text.assigned.get(name)
+        if found == match[0] and (given.text == match[0] if given is not None else name not in self.text.assigned and not self.text.may_be_told(name)):
+            return default
+        return found
 
     def place_of(self, number: int) -> Place:
         """One word."""
@@ -237,9 +245,11 @@ class Command(Struct, frozen=True, eq=False, dict=True):
                 if given.start != here.start:  # else it is set to its own value, or to a default
                     here = given
                     continue
-            elif name == _CPUS_OF_TASK and self.text.batch_processors is not None:
+            elif name in self.text.told_by_job:
                 # What the job asks for is for more than this: the number is where it is used.
-                return Number(int(self.text.batch_processors.text), self.text.place(word.start, word.end))
+                return Number(int(self.text.told_by_job[name].text), self.text.place(word.start, word.end))
+            elif self.text.may_be_told(name):
+                return None
             return Number(int(default[2]), self.text.place(here.start, here.end)) if default is not None else None
         return None
 

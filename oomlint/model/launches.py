@@ -39,7 +39,6 @@ _MPI = frozenset({"mpirun", "mpiexec", "horovodrun"})
 _SETTINGS = re.compile(r"[\w./-]+\.(?:ya?ml|json)")
 _MPI_COUNTS = re.compile(r"--?(n|np|num-proc)")
 _COUNTS = re.compile(r"--(nproc[_-]per[_-]node|num[_-]processes|num[_-]gpus|ntasks[_-]per[_-]node)")
-_DEFAULT = re.compile(r"\$\{\w+:-(\d+)\}")
 
 
 class Launches:
@@ -153,7 +152,7 @@ class Launches:
         base = os.path.basename(script.path)
         found = []
         for command in (*self.of_script(script), *(one for one in self._told() if self._starts(one, script))):
-            count = processes_of(command.words, base)
+            count = processes_of(command.filled(None), base)
             if count is not False:
                 found.append((count, command.place))
         return found
@@ -294,8 +293,6 @@ def processes_of(words: list[str], base: str) -> int | Literal[False] | None:
         flag, equals, given = word.partition("=")
         if counts.fullmatch(flag):
             text = given if equals else (before[number + 1] if number + 1 < len(before) else "")
-            default = _DEFAULT.fullmatch(text)
-            text = default.group(1) if default else text
             return int(text) if _WHOLE_NUMBER.fullmatch(text) and int(text) > 0 else None
     several = launcher == "deepspeed" or (launcher == "accelerate" and "--multi_gpu" in before)
     return None if several else False
