@@ -16,8 +16,8 @@ from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.plugins import RuleSources
 from oomlint.projects import Projects
-from oomlint.scout.mistakes import is_old, mistake_of
 from oomlint.scout.triage import triage
+from oomlint.scout.unparsable import is_python_2, mistake_of
 from oomlint.source import FileKind, SourceError, content_digest, read_source
 from oomlint.suppress import UNUSED, Suppressions, apply
 
@@ -145,7 +145,7 @@ class Checker:
             row, column, cause = mistake
             place = source.place(row, column, row, column)
             broken = cannot_check(path, cause, place.cell, place.row, place.column)
-            if is_old(source.text):
+            if is_python_2(source.text):
                 broken = replace(broken, name=PYTHON_2)
         return Looked(path, digest, len(source.data), fresh, parse or bool(readers), comments, broken, readers, plugged)
 
@@ -240,7 +240,7 @@ class Checker:
                 tree_of(source.text)
             except SyntaxError as mistake:
                 row, column, cause = mistake_of(mistake)
-                old = is_old(source.text)
+                old = is_python_2(source.text)
                 place = source.place(row, column, row, column)
                 # libcst names the row below what is missing. What CPython has a guess at is no syntax of a newer one.
                 guessed = "never closed" in cause or "Perhaps you forgot" in cause

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oomlint.__main__ import main
-from oomlint.scout.mistakes import is_old
+from oomlint.scout.unparsable import is_python_2
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,4 +159,4 @@ def test_a_fixed_file_does_not_hide_behind_python_2(folder: Path, capsys: pytest
     ],
 )
 def test_what_is_python_2(text: str, old: bool) -> None:  # noqa: FBT001
-    assert is_old(text) is old
+    assert is_python_2(text) is old

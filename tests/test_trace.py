@@ -25,7 +25,7 @@ from oomlint.config import Settings
 from oomlint.trace import deepening
 from oomlint.trace.explaining import fits
 from oomlint.trace.growth import Shape, Trend
-from oomlint.trace.judging import GrowthVerdict, JudgedSubject
+from oomlint.trace.growth_verdicts import GrowthVerdict, JudgedSubject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

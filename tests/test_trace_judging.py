@@ -15,7 +15,7 @@ from oomlint.output import trace_words
 from oomlint.trace.deepening import AllocationLine
 from oomlint.trace.explaining import Explanation, explain, next_steps
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import GrowthVerdict, JudgedSubject, growths
+from oomlint.trace.growth_verdicts import GrowthVerdict, JudgedSubject, growths
 from oomlint.trace.report import Predicted, TraceReport
 from oomlint.trace.timeline import Ending, Kill, Mark, MarkKind, Process, ProcessFigures, ProcessRole, TimelineSample, Trace
 

@@ -14,7 +14,7 @@ from oomlint.verify import recheck
 from oomlint.verify.case import Case, Outcome, Part, Verdict
 from oomlint.verify.jobs import Done, JobEnd
 from oomlint.verify.session import Session, VerifyOptions
-from oomlint.verify.strategies import command, prices
+from oomlint.verify.strategies import command, new_costs
 from oomlint.verify.thresholds import Price
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_a_price_is_higher_only_beyond_share_margin_and_noise(before: tuple[floa
 def test_a_dearer_program_is_a_regression_whatever_was_said_of_it(tmp_path: Path) -> None:
     one = session(tmp_path, BEFORE)
     one.prices.append(Price("memory held", (100_000.0,), (900_000.0,), 1.5, 65_536))
-    verdict = prices.judged(one, ENDED)
+    verdict = new_costs.judged(one, ENDED)
     assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, "the patch takes more: memory held: 97.7 KiB before, 878.9 KiB after")
     assert (verdict.readings[0].before, verdict.readings[0].after) == ((100_000.0,), (900_000.0,))
 
@@ -162,7 +162,7 @@ QUIET: Final = [293_539, 1360, 2016, 1680, 2144, 1252, 2158, 2094, 1644, 2142]
     ],
 )
 def test_what_steps_keep_is_dearer_where_each_of_them_keeps_more(after: list[int], *, dearer: bool) -> None:
-    kept = prices.of_loop([steps(QUIET), steps(QUIET)], steps(after))[0]
+    kept = new_costs.of_loop([steps(QUIET), steps(QUIET)], steps(after))[0]
     assert kept.name == "memory kept by each step"
     assert kept.dearer is dearer
 

@@ -28,7 +28,7 @@ from oomlint.output.printer import Printer, wants_color
 from oomlint.output.trace_live import Live
 from oomlint.output.view import View
 from oomlint.trace import deepening, running
-from oomlint.trace.judging import setup_seen
+from oomlint.trace.growth_verdicts import setup_seen
 from oomlint.trace.report import Predicted, TraceReport, report
 from oomlint.trace.timeline import OVERHEAD, Pace
 from oomlint.verify.process_tree import NotHere

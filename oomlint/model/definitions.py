@@ -8,11 +8,11 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.displays import appended
-from oomlint.model.entries import asks_for_entry, entries_of
 from oomlint.model.names import short
 from oomlint.model.outside import Outside, set_only_inside
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, trim
 from oomlint.model.reach import Reach, path_conditions
+from oomlint.model.setattr_loops import asks_for_entry, entries_of
 from oomlint.model.sources import UNREAD, is_unread
 from oomlint.model.values import (
     ABSENT,

@@ -11,7 +11,7 @@ from oomlint.api_names import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, instance_of, module_of
 from oomlint.model.freezing import ALL, frozen_parts, learns
-from oomlint.model.lifetime import is_bounded
+from oomlint.model.lifetime import has_maxlen
 from oomlint.model.tensor_shapes import pools_all
 from oomlint.model.tensor_state import FEW, MAP, NOWHERE, PLAIN, UNKNOWN, Device, Graph, SampleSize, Storage, TensorState, ValueKind, join_all, pack, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, SEQUENCES, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
@@ -222,7 +222,7 @@ class FlowDefinitions(Flowing):
         if name in {"torch.tensor", "torch.zeros", "torch.ones", "torch.empty", "torch.rand", "torch.randn", "torch.FloatTensor"}:
             return tensor(device=Device.UNKNOWN)
         if name.startswith("collections.deque") or last == "deque":
-            return TensorState(ValueKind.PACK, sure=True, moved="bounded" if is_bounded(call) else "")
+            return TensorState(ValueKind.PACK, sure=True, moved="bounded" if has_maxlen(call) else "")
         if name == "collections.defaultdict" and call.args:
             return TensorState(ValueKind.PACK, sure=True, inside=self._made_by(call.args[0].value, frame))
         if name in EMPTY_CONTAINERS | {"builtins.tuple"}:

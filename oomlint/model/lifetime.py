@@ -166,11 +166,11 @@ def is_capped(value: Value) -> bool:
     """Whether something keeps no more than so many: ``deque(maxlen=5)``, or an object that decides itself what it keeps, as far as is known."""
     if isinstance(value, ExternalCall):
         last = value.name.rpartition(".")[2]
-        return is_bounded(value.call) if last == "deque" else value.name not in EMPTY_CONTAINERS and last not in COLLECTIONS
+        return has_maxlen(value.call) if last == "deque" else value.name not in EMPTY_CONTAINERS and last not in COLLECTIONS
     return isinstance(value, Instance)
 
 
-def is_bounded(call: cst.Call) -> bool:
+def has_maxlen(call: cst.Call) -> bool:
     """Whether a ``deque`` has a greatest length."""
     if len(call.args) > len(arguments.by_name(call)) + 1:
         return True

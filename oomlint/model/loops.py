@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model.round_modules import calls_target
+from oomlint.model.loops_over_modules import calls_target
 from oomlint.model.rounds import body_of, is_chained, takes
 from oomlint.syntax.nodes import block_of, descend, names_in
 

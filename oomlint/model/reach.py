@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.entries import entries_of
+from oomlint.model.setattr_loops import entries_of
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:

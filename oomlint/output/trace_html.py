@@ -9,7 +9,7 @@ from oomlint import __version__
 from oomlint.output import page, trace_svg, trace_words, verdicts_svg
 from oomlint.output.trace_svg import ChartLayer, Spots
 from oomlint.output.view import one_line
-from oomlint.trace.judging import JudgedSubject, epochs_of
+from oomlint.trace.growth_verdicts import JudgedSubject, epochs_of
 from oomlint.trace.timeline import MarkKind, ProcessRole
 
 if TYPE_CHECKING:

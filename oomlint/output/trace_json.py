@@ -11,12 +11,12 @@ from oomlint.output import json_array, trace_words
 from oomlint.output.json_schema import array_of, object_of
 from oomlint.output.json_schema import schema as findings_schema
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import JudgedSubject, gaps, overlooked
+from oomlint.trace.growth_verdicts import JudgedSubject, gaps, overlooked
 from oomlint.trace.timeline import MarkKind, ProcessFigures, ProcessRole
 
 if TYPE_CHECKING:
     from oomlint.output.view import View
-    from oomlint.trace.judging import GrowthVerdict
+    from oomlint.trace.growth_verdicts import GrowthVerdict
     from oomlint.trace.report import TraceReport
     from oomlint.trace.timeline import TimelineSample, Trace
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from oomlint.output import concise, trace_words
 from oomlint.output.view import one_line, visible
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import JudgedSubject, epochs_of
+from oomlint.trace.growth_verdicts import JudgedSubject, epochs_of
 from oomlint.trace.timeline import MarkKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.output.view import Line, View
-    from oomlint.trace.judging import GrowthVerdict
+    from oomlint.trace.growth_verdicts import GrowthVerdict
     from oomlint.trace.report import TraceReport
     from oomlint.trace.timeline import Points, TimelineSample, Trace
 

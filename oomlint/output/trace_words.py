@@ -10,14 +10,14 @@ from oomlint.output.summary import count
 from oomlint.output.verdicts_numbers import amount
 from oomlint.output.view import one_line
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import JudgedSubject, gaps, in_files, overlooked, sends
+from oomlint.trace.growth_verdicts import JudgedSubject, gaps, in_files, overlooked, sends
 from oomlint.trace.timeline import MarkKind, ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.trace.explaining import Explained
-    from oomlint.trace.judging import GrowthVerdict
+    from oomlint.trace.growth_verdicts import GrowthVerdict
     from oomlint.trace.report import TraceReport
     from oomlint.trace.timeline import Kill, TimelineSample, Trace
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from oomlint.ast_trees import tree_of
 from oomlint.scout.look import DRAWS, READS, Look
-from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of
 from oomlint.scout.telling_names import words_of
+from oomlint.scout.unparsable import is_mistake_for_ever, mistake_of
 
 # Words without which no rule of the family has anything to say.
 _WORDS = re.compile(

@@ -15,7 +15,7 @@ from oomlint.finding import AllocationFact, AttributeFact, Consequence, HandleFa
 from oomlint.measurement import Quantity
 from oomlint.projects import Projects
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import GrowthVerdict, JudgedSubject, sends
+from oomlint.trace.growth_verdicts import GrowthVerdict, JudgedSubject, sends
 from oomlint.trace.scripts import closure, scripts_of
 from oomlint.trace.timeline import ProcessRole
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from oomlint.trace.explaining import Explanation, explain, next_steps
-from oomlint.trace.judging import growths
+from oomlint.trace.growth_verdicts import growths
 
 if TYPE_CHECKING:
     from oomlint.trace.deepening import AllocationLine
-    from oomlint.trace.judging import GrowthVerdict
+    from oomlint.trace.growth_verdicts import GrowthVerdict
     from oomlint.trace.timeline import Trace
 
 

@@ -23,7 +23,7 @@ from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.sandbox.view import of_project
 from oomlint.verify.sandbox_runner import SandboxRunner
 from oomlint.verify.session import Session, nearest
-from oomlint.verify.strategies import prices
+from oomlint.verify.strategies import new_costs
 from oomlint.verify.strategies.changed_statements import of_case
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class _Project:
 
 def asked(session: Session) -> Verdict:
     """The verdict on a case: what the strategies say, unless the patch makes something else worse."""
-    verdict = causes.explained(session, prices.judged(session, recheck.judged(session, _said(session))))
+    verdict = causes.explained(session, new_costs.judged(session, recheck.judged(session, _said(session))))
     return replace(verdict, assumptions=(*verdict.assumptions, *_noted(session.case)))
 
 

@@ -10,7 +10,7 @@ from oomlint.finding import Safety
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import dataset_uses, locate_subject, prices, unverified_changes
+from oomlint.verify.strategies import dataset_uses, locate_subject, new_costs, unverified_changes
 from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
 from oomlint.verify.strategies.dataset_runs import SCALED, Broken, DatasetRuns, TooSmall, by_factory, candidates, evidence, first, found, scaled, weighed
 from oomlint.verify.thresholds import first_difference
@@ -87,9 +87,9 @@ def _priced(runs: DatasetRuns) -> Iterator[str]:
     if Trait.MORE_DATA not in runs.session.case.plan.traits and runs.state is not None and runs.fidelity is Fidelity.SYNTHETIC:
         runs.grow(scaled(runs, runs.state, PRICED) or runs.state)
     try:
-        found = prices.of_dataset([runs.ask(part, "measuring.dataset_memory:taken") for part in Part])
+        found = new_costs.of_dataset([runs.ask(part, "measuring.dataset_memory:taken") for part in Part])
         runs.session.prices += found
-        if runs.subject is not None and prices.eased(found):
+        if runs.subject is not None and new_costs.eased(found):
             runs.session.eased = runs.subject.name
     except (Broken, Stopped) as error:
         yield f"what it takes to read more of the data: {error}"

@@ -9,7 +9,7 @@ from oomlint.finding import Safety
 from oomlint.measurement import FunctionSign
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import locate_subject, prices
+from oomlint.verify.strategies import locate_subject, new_costs
 from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
 from oomlint.verify.strategies.dataset_runs import (
     HANDLES,
@@ -95,7 +95,7 @@ def _priced(runs: _Runs) -> Iterator[str]:
     if not runs.size:
         _scale(runs)
     try:
-        runs.session.prices += prices.of_call(*([runs.call(part, call) for part in Part] for call in ("measure", "memory")))
+        runs.session.prices += new_costs.of_call(*([runs.call(part, call) for part in Part] for call in ("measure", "memory")))
     except (Broken, Stopped) as error:
         yield f"what a call takes with more data: {error}"
 

@@ -17,7 +17,7 @@ from oomlint.source import SourceError
 from oomlint.verify.ast_names import spot
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import prices
+from oomlint.verify.strategies import new_costs
 from oomlint.verify.strategies.change_coverage import Call, ChangeCoverage
 from oomlint.verify.strategies.growth_metrics import Ask, seen, signals
 from oomlint.verify.strategies.known_constants import known_in, modes
@@ -159,7 +159,7 @@ class _Trial:
         if self._reach.moves and verdict.outcome in _SOUND and (refused := self._refused(way)):
             return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"on a simulated device the program after raises {refused}")
         if runs.after is not None and runs.second is not None and runs.after.get("ok") and runs.first.get("ok"):
-            self._session.prices += prices.of_loop((runs.first, runs.second), runs.after)
+            self._session.prices += new_costs.of_loop((runs.first, runs.second), runs.after)
         if self._has_fix and (verdict.outcome in _SOUND or behaves(self._session.case, runs, hidden)):
             answers = [(Part.BEFORE, runs.first), (Part.BEFORE, runs.second), (Part.AFTER, runs.after), *zip(Part, runs.epochs or (), strict=False)]
             self._reach.note({item for part, answer in answers if answer for item in self._reach.ran(self._session, part, answer)})

@@ -35,7 +35,7 @@ def is_mistake_for_ever(error: SyntaxError) -> bool:
     return isinstance(error, IndentationError) or error.msg.startswith(("(", "too many"))
 
 
-def is_old(text: str) -> bool:
+def is_python_2(text: str) -> bool:
     """Whether a text that is no program of Python 3 is one of Python 2: it has what only that reads, and nothing that it cannot read."""
     bare = _STRING_OR_COMMENT.sub(lambda match: '"' if match["quote"] else "", _LONG_STRING.sub(lambda match: '"' + "\n" * match[0].count("\n"), text))
     return _OLD.search(bare) is not None and _NEW.search(bare) is None
