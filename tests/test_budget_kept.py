@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 from commands import runs
 from test_budget import npy, table
+
+from oomlint.budget.python_objects import dict_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,3 +81,47 @@ def test_a_header_with_a_shape_that_no_array_has(budget: Budget, shape: tuple[in
 def test_a_total_with_measured_rows_is_about_so_much(budget: Budget) -> None:
     Path("train.py").write_text(CODE.replace("{}", "np.zeros((1000, 1000))"))
     assert "It fits: about 153." in budget("train.py", "--ram", "4GiB").out
+
+
+@pytest.mark.parametrize(
+    ("expression", "size", "known"),
+    [
+        ("b'x' * 5_000_000_000", 5_000_000_000, "exact"),
+        ("'\u4e00' * 1_000_000", 2_000_000, "exact"),
+        ("[0] * 500_000_000", 4_000_000_000, "exact"),
+        ("[0, None] * 500_000_000", 8_000_000_000, "exact"),
+        ("3_000_000 * [0.5]", 24_000_000, "exact"),
+        ("[np.zeros(1000000)] * 100", 8_000_800, "about"),
+        ("dict.fromkeys(range(10**6))", 10**6 * 32 + 41_943_032, "about"),
+        ("np.zeros((100000, 1000)).T", 800_000_000, "exact"),
+        ("np.zeros((100000, 1000)).T.copy()", 800_000_000, "exact"),
+        ("np.zeros(10**9).tolist()", 40 * 10**9, "about"),
+        ("np.arange(10**8).tolist()", 40 * 10**8, "at most"),
+        ("np.zeros((10**6, 10)).tolist()", 10**7 * 40 + 10**6 * 80, "about"),
+        ("np.zeros(10**6, bool).tolist()", 8 * 10**6, "about"),
+        ("torch.zeros(10**8).tolist()", 40 * 10**8, "about"),
+        ("list(np.zeros(10**8))", 40 * 10**8, "about"),
+        ("list(np.zeros((10**6, 10)))", 80 * 10**6 + 136 * 10**6, "about"),
+        ("torch.zeros(10000, 1).expand(10000, 1000)", 40_000, "exact"),
+        ("np.broadcast_to(np.zeros((1, 1000)), (10000, 1000))", 8000, "exact"),
+    ],
+)
+def test_what_python_makes_of_numbers_and_arrays(budget: Budget, expression: str, size: int, known: str) -> None:
+    assert kept(budget, expression) == [(size, known)]
+
+
+@pytest.mark.parametrize("expression", ["[None] * len(lines)", "[0] * len(open('f').readlines())", "'x' * len(lines)", "[anything()] * 10"])
+def test_so_many_of_one_value_have_a_name(budget: Budget, expression: str) -> None:
+    assert kept(budget, expression) == [(None, "unknown")]
+    assert "What is known fits" in budget("train.py", "--ram", "4GiB").out
+
+
+def test_a_sample_of_a_view_has_the_shape_of_the_view(budget: Budget) -> None:
+    Path("train.py").write_text(CODE.replace("{}", "torch.zeros(10000, 1).expand(10000, 1000)"))
+    rows = {row["what"]: row["formula"] for row in table(budget, "train.py")["rows"]}
+    assert rows["two batches of `DataLoader`"] == "2 * 1 * 1000 * 4"
+
+
+@pytest.mark.parametrize("count", [5, 1000, 10_000, 100_000, 1_000_000])
+def test_the_table_of_a_dictionary(count: int) -> None:
+    assert dict_bytes(count) == pytest.approx(sys.getsizeof(dict.fromkeys(range(count))), abs=160)

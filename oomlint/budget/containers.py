@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from oomlint.api_names import AS_ARRAY, SAME_PATH, SIZES, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
+from oomlint.budget.python_objects import PythonObjects
 from oomlint.budget.sizes import Name, SizeProduct, named
 from oomlint.finding import ContentKind
 from oomlint.memory.arrays.full_reads import whole_reads_of
@@ -51,6 +52,7 @@ _NUMPY: Final = frozenset({"npy", "npz"})
 _ARRAYS: Final = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR})
 UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", "geomspace", "fromiter", "frombuffer"})  # arrays of sizes that are not counted
 _STEPS: Final = 12
+_VIEWS: Final = frozenset("expand expand_as detach permute transpose swapaxes t view squeeze unsqueeze".split())
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
 
@@ -115,6 +117,13 @@ class HeaderContainers:
     def _of(self, holding: Holding, owner: Dataset) -> Container | None:
         if self._is_one_path(holding, owner):
             return None
+        made = self._made(holding, owner)
+        if made is not None:
+            # One object, or a list of one, is read without a write: a forked worker copies nothing of it.
+            kind = holding.content.kind if holding.content.kind in {PayloadKind.TEXT, PayloadKind.SMALL} else PayloadKind.OBJECTS
+            fact = holding_fact(replace(holding, content=replace(holding.content, kind=kind)), owner)
+            return Container(fact.name, fact.owner, fact.holds, "numbers", *made, fact.place, holding.read, same=self._value(holding, owner))
+        holding = self._recognized(holding, owner)
         fact = holding_fact(holding, owner)
         if fact.holds not in COUNTED:
             if not self._unrecognized(holding, owner):
@@ -131,8 +140,41 @@ class HeaderContainers:
         mapped = holding.content.element is not None and holding.content.element.kind is PayloadKind.MEMMAP
         holds = ContentKind.MEMMAP if mapped else fact.holds
         return Container(
-            fact.name, fact.owner, holds, fact.items, size, certainty, fact.place, holding.read, file, named, before, same, joined=pieces is not None
+            fact.name,
+            fact.owner,
+            holds,
+            fact.items,
+            size,
+            certainty,
+            fact.place,
+            holding.read,
+            file,
+            named,
+            before,
+            same,
+            joined=pieces is not None,
+            view=not file and self._is_view(holding, owner),
         )
+
+    def _made(self, holding: Holding, owner: Dataset) -> tuple[SizeProduct, Certainty] | None:
+        """Lists, dictionaries and strings that are made of so many numbers, or of one value many times."""
+        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
+        if value is None:
+            return None
+        owned = holding_fact(holding, owner).owner
+        name, length = Name(holding.name, owned), Name(f"len({holding.name})", owned)
+        return PythonObjects(Parts(self.evaluator, self.datasets.contents)).of(value, self._frame_of(owner, holding.module, value), name, length)
+
+    def _recognized(self, holding: Holding, owner: Dataset) -> Holding:
+        """The same; what nothing is known of by its kind is an array where its shape is known: ``x.T``."""
+        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
+        if value is None or holding.content.kind is not PayloadKind.UNKNOWN:
+            return holding
+        array = self._array(value, self._frame_of(owner, holding.module, value))
+        if array is None or not array.shape or array.of == "picture":
+            return holding
+        kind = PayloadKind.TENSOR if array.of == "torch" else PayloadKind.ARRAY
+        return replace(holding, content=replace(holding.content, kind=kind, module=holding.module, node=value))
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
@@ -214,6 +256,13 @@ class HeaderContainers:
         frame = self._frame_of(owner, module, value)
         return self._array(self._whole(value, frame), frame, told)
 
+    def _is_view(self, holding: Holding, owner: Dataset) -> bool:
+        """Whether what is kept shows an array in another shape."""
+        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
+        kept = self._kept(holding, owner) if value is not None else None
+        seen = self._array(value, self._frame_of(owner, holding.module, value)) if kept is not None and value is not None else None
+        return kept is not None and seen is not None and kept.shape != seen.shape
+
     def _array(self, node: cst.BaseExpression, frame: Frame, told: Mapping[cst.CSTNode, ShapedArray] | None = None) -> ShapedArray | None:
         found = _Told(self.evaluator, self.datasets.contents, told or {}).of(node, frame)
         known = isinstance(found, ShapedArray) and found.of != "python" and all(length >= 0 for length in certain(found.shape or ()))
@@ -254,6 +303,8 @@ class HeaderContainers:
                 indices = [part.slice for part in node.slice]
                 views = all(isinstance(one, cst.Slice) or (isinstance(one, cst.Index) and isinstance(one.value, cst.Integer)) for one in indices)
                 before = node.value if views else None
+            elif before is None:
+                before = _viewed(node)
             if before is None:
                 break
             node = before
@@ -366,6 +417,18 @@ def _taken(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from (node.func.value, *(arg.value for arg in node.args[:1] if not isinstance(arg.value, cst.List | cst.Tuple)))
     elif isinstance(node, cst.BaseComp):
         yield node.for_in.iter
+
+
+def _viewed(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """What an expression shows in another shape, without a copy: ``x`` of ``x.expand(n, 3)`` and ``x.T``."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value=word))) if word in _VIEWS:
+            return base
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value="broadcast_to")), args=[cst.Arg(value=base), _]):
+            return base
+        case cst.Attribute(value=base, attr=cst.Name(value="T" | "mT")):
+            return base
+    return None
 
 
 def _told_apart(one: Container, place: int) -> Container:

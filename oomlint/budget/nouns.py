@@ -57,6 +57,7 @@ class Container(Struct, frozen=True):
     same: object = None  # what is equal for all names of one array; None where nobody knows
     counted: bool = False  # whether another dataset has it, too, and has the row
     joined: bool = False  # whether it was joined of pieces
+    view: bool = False  # whether its size is that of an array in another shape than its own
 
 
 class Opened(Struct, frozen=True):

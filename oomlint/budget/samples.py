@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.budget.sizes import Name, SizeProduct, Sum
+from oomlint.finding import ContentKind
 from oomlint.memory.datasets.samples import samples_of
 from oomlint.memory.shared.shaped import ShapedArray, certain
 
@@ -27,6 +28,8 @@ def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Co
 
 def _array(kept: Container) -> ShapedArray | None:
     """An array whose shape is known, perhaps by the header of a file."""
+    if kept.view or kept.kind in {ContentKind.OBJECTS, ContentKind.BLOB, ContentKind.TEXT, ContentKind.SMALL}:
+        return None
     *shape, item = kept.size.factors or ("",)
     return ShapedArray(tuple(one if isinstance(one, int) else str(one) for one in shape), str(item), "numpy") if shape and isinstance(item, int) else None
 
