@@ -125,3 +125,22 @@ def test_a_sample_of_a_view_has_the_shape_of_the_view(budget: Budget) -> None:
 @pytest.mark.parametrize("count", [5, 1000, 10_000, 100_000, 1_000_000])
 def test_the_table_of_a_dictionary(count: int) -> None:
     assert dict_bytes(count) == pytest.approx(sys.getsizeof(dict.fromkeys(range(count))), abs=160)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["anything(lines)", "json.loads(lines[0])['rows']", "anything", "[0 for _ in lines]", "{line: anything(line) for line in lines}", "'-'.join(lines)"],
+)
+def test_what_is_kept_and_nobody_can_size_has_a_name(budget: Budget, expression: str) -> None:
+    assert kept(budget, expression) == [(None, "unknown")]
+    assert "What is known fits" in budget("train.py", "--ram", "4GiB").out
+
+
+@pytest.mark.parametrize("expression", ["given.folder", "len(lines)", "None", "{'a': 1}", "f'{given.folder}/x'", "lambda n: n", "[1, 2, 3]"])
+def test_what_is_small_has_no_row(budget: Budget, expression: str) -> None:
+    assert kept(budget, expression) == []
+
+
+def test_what_is_only_called_is_no_data(budget: Budget) -> None:
+    Path("train.py").write_text(CODE.replace("{}", "transforms.Compose([])").replace("self.x[i]", "self.x(i)"))
+    assert not [row for row in table(budget, "train.py")["rows"] if "of Kept" in row["what"]]

@@ -25,8 +25,23 @@ from oomlint.memory.shared.content_kinds import IN_MEMORY, PayloadKind
 from oomlint.memory.shared.shaped import Least, ShapedArray, certain, leaves
 from oomlint.model import names
 from oomlint.model.torch_tables import REDUCTIONS
-from oomlint.model.values import ExternalCall, SourceExpression
-from oomlint.syntax.nodes import constant_key
+from oomlint.model.values import (
+    Absent,
+    ClassRef,
+    Const,
+    Display,
+    ExternalCall,
+    FilledObject,
+    FunctionRef,
+    Instance,
+    Merged,
+    Namespace,
+    ParsedOptions,
+    Partial,
+    SettingsNode,
+    SourceExpression,
+)
+from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,12 +54,12 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.shaped import Part
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Frame
+    from oomlint.model.values import Frame, Value
 
 _NAME: Final = 120  # bytes: a string of 60 characters, with its place in a list
 _READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), "read_parquet": ("parquet",), "memmap": ("npy",), "open_memmap": ("npy",)}
 _COUNT: Final = re.compile(r"len\(self\.(\w+)\)|self\.(\w+)\.(?:shape\[0\]|size\(0\))")
-_READS: Final = frozenset({"read", "read_bytes", "read_text"})
+_READS: Final = frozenset({"read", "read_bytes", "read_text", "decode", "join"})
 _BYTES: Final = frozenset({"builtins.bytes", "builtins.bytearray"})
 _MANY: Final = 10_000  # of which one may be large
 _SMALL: Final = 1 << 20  # bytes
@@ -177,20 +192,30 @@ class HeaderContainers:
         return replace(holding, content=replace(holding.content, kind=kind, module=holding.module, node=value))
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
-        """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, many of something unknown."""
+        """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, what the class takes parts of."""
         value = holding.effect.value if holding.effect is not None else None
         if value is None or holding.content.kind not in {PayloadKind.TEXT, PayloadKind.UNKNOWN, PayloadKind.SMALL} or holding.content.size.exact is not None:
             return False
         if (holding.content.count or 0) >= _MANY:
             return True
-        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _READS:
-            return True
         frame = self._frame_of(owner, holding.module, value)
+        found = [alt.value for alt in self.evaluator.values(value, frame)]
+        known = bool(found) and all(isinstance(one, Const) for one in found)
+        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _READS and not known:
+            return True
         if any(self.datasets.contents.of(one, frame).kind in IN_MEMORY for one in _taken(value)):
             return True
-        made = (alt.value for alt in self.evaluator.values(value, frame)[:4])
+        if holding.content.kind is not PayloadKind.TEXT and not all(map(_is_written, found)) and self._gives_parts(holding.name, owner):
+            return True
+        made = found[:4]
         parts = (names.canonical(one.name).split(".") for one in made if isinstance(one, ExternalCall))
         return any((part[0] in {"numpy", "torch"} and part[-1] in UNCOUNTED) or ".".join(part) in _BYTES for part in parts)
+
+    def _gives_parts(self, name: str, owner: Dataset) -> bool:
+        """Whether the class takes parts of an attribute, goes through it, or asks how many it has: whatever it is, it holds data."""
+        lineage = self.evaluator.lineage(owner.instance.cls) if owner.instance is not None else ()
+        nodes = (node for cls in lineage if isinstance(cls, ClassRef) for node in descend(cls.scope.node))
+        return any(_is_attribute(part, name) for node in nodes for part in _taken_apart(node))
 
     def _arrays_in(self, holding: Holding, one: Container, owner: Dataset) -> Iterator[Container]:
         """The arrays of known size in the records of a list: workers that are forked do not copy them, as they do the records."""
@@ -417,6 +442,30 @@ def _taken(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from (node.func.value, *(arg.value for arg in node.args[:1] if not isinstance(arg.value, cst.List | cst.Tuple)))
     elif isinstance(node, cst.BaseComp):
         yield node.for_in.iter
+
+
+def _is_written(value: Value) -> bool:
+    """Whether the code writes all of a value, or it is no data."""
+    if isinstance(value, Display):
+        return isinstance(value.node, cst.List | cst.Tuple | cst.Dict | cst.Set)
+    if isinstance(value, SourceExpression):
+        return isinstance(value.node, cst.Call) and names.last_name(value.node.func) == "len"
+    return isinstance(value, Const | FunctionRef | ClassRef | Partial | ParsedOptions | SettingsNode | Merged | Namespace | FilledObject | Absent | Instance)
+
+
+def _taken_apart(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What a node takes parts of."""
+    match node:
+        case cst.Subscript(value=whole) | cst.For(iter=whole) | cst.CompFor(iter=whole):
+            yield whole
+        case cst.Call(func=cst.Name(value="len" | "enumerate" | "zip" | "iter" | "sorted" | "list")):
+            yield from (arg.value for arg in node.args)
+        case cst.Call(func=cst.Attribute(value=whole, attr=cst.Name(value="get" | "items" | "keys" | "values"))):
+            yield whole
+
+
+def _is_attribute(node: cst.BaseExpression, name: str) -> bool:
+    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value == name
 
 
 def _viewed(node: cst.BaseExpression) -> cst.BaseExpression | None:
