@@ -249,3 +249,36 @@ def test_what_is_emptied_in_time_is_there_twice_where_it_is_joined(budget: Budge
     assert rows["what `kept` keeps of the steps"][0] == 20 * 2000
     twice = {what.split("`")[1]: row for what, row in rows.items() if "once more where it is joined" in what}
     assert twice == ({"kept": (20 * 2000, known), "others": (20 * 1000, known)} if known is not None else {})
+
+
+PART: Final = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
+
+data = TensorDataset(torch.ones(40000, 100))
+MADE
+net = nn.Linear(100, 10)
+outs = []
+with torch.no_grad():
+    for (x,) in DataLoader(val, batch_size=40):
+        outs.append(torch.ones(1000, 1000))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "rounds"),
+    [
+        ("train, val = random_split(data, [36000, 4000])", "(4000 / 40)"),
+        ("sizes = [36000, 4000]\nval = random_split(data, sizes)[1]", "(4000 / 40)"),
+        ("train, val = random_split(data, [0.75, 0.25])", "(10000 / 40)"),
+        ("val = Subset(data, range(36000, 40000))", "(4000 / 40)"),
+        ("val = Subset(data, list(range(50)))", "ceil(50 / 40)"),
+        ("val = Subset(data, torch.load('indices'))", "steps"),
+        ("val = data", "(40000 / 40)"),
+    ],
+)
+def test_a_loop_over_a_part_has_its_rounds(budget: Budget, made: str, rounds: str) -> None:
+    Path("train.py").write_text(PART.replace("MADE", made))
+    found = [row["formula"] for row in table(budget, "train.py")["rows"] if "`outs`" in row["what"]]
+    assert [one.split(" * 4000000")[0].strip("()") for one in found] == [rounds.strip("()")]

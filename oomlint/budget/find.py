@@ -15,8 +15,9 @@ from oomlint.budget.descriptors import by_name, opened
 from oomlint.budget.nouns import UNKNOWN_METHOD, BudgetDataset, Certainty, LoaderNoun, Program
 from oomlint.budget.phases import Phases
 from oomlint.budget.reach import only_as_script
-from oomlint.budget.samples import sample_of
+from oomlint.budget.samples import sample_of, samples_in
 from oomlint.budget.sizes import Name, SizeProduct
+from oomlint.budget.splits import part_of
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import worker_count
@@ -187,7 +188,12 @@ class ProgramFinder:
         literals = tuple((word, where) for word, alt in told if alt is not None and (where := _literal(alt)) is not None)
         pinned = self._says(loader, frame, "pin_memory", ways)
         without = self._without_workers(loader, frame, persistent=persistent)
-        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals, without)
+        part = None
+        if read is not None and read.alternative is not None:
+            part = part_of(read.alternative.value, samples_in(sources), self.evaluator, self.containers.datasets.contents)
+        return LoaderNoun(
+            module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals, without, samples=part
+        )
 
     def _without_workers(self, loader: Loader, frame: Frame, *, persistent: bool) -> tuple[tuple[Place, str], ...] | None:
         """What has to become of arguments that only a loader with workers may have, unless a test guards them; None where that cannot be written."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.budget.costs import ONE_ARRAY
 from oomlint.budget.nouns import RUNNING, Certainty, Holdings, Moment
+from oomlint.budget.samples import samples_in
 from oomlint.budget.sizes import Factor, Name, SizeProduct, Sum, named
 from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.growing_loops import growing_loops
@@ -94,7 +94,7 @@ class Growing:
     def _rounds(self, loop: Loop, program: Program) -> Factor:
         noun = _noun_of(loop, program)
         if noun is not None:
-            samples, batch = _samples(noun), noun.batch
+            samples, batch = samples_in(noun.sources) if noun.samples is None else noun.samples, noun.batch
             if isinstance(samples, int) and isinstance(batch, int):
                 written = f"({samples} / {batch})"
                 return Sum(written if samples % batch == 0 else f"ceil{written}", ceil(samples / batch))
@@ -317,9 +317,3 @@ def _noun_of(loop: Loop, program: Program) -> LoaderNoun | None:
         return None
     place = like.loader.module.place(like.loader.call)
     return next((one for one in program.loaders if one.place == place), None)
-
-
-def _samples(loader: LoaderNoun) -> object:
-    """The number of samples of a loader: the first dimension of the arrays that they are taken from."""
-    held = (one.size.factors for source in loader.sources for one in source.containers if one.read and one.kind in ONE_ARRAY)
-    return next((factors[0] for factors in held if len(factors) > 1), None)

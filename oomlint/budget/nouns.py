@@ -99,6 +99,7 @@ class LoaderNoun(Struct, frozen=True):
     without: tuple[tuple[Place, str], ...] | None = ()  # what has to be written where so that it may have no workers; None where nobody can say
     moments: frozenset[Moment] = frozenset()  # at which loops go through it; empty where nobody has seen one
     alone: bool = False  # whether no other loader is at work while a loop goes through it
+    samples: int | Name | None = None  # of the part of its dataset that it reads; None where it reads all
 
 
 class Holdings(Struct, frozen=True):

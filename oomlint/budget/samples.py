@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oomlint.budget.costs import ONE_ARRAY
 from oomlint.budget.sizes import Name, SizeProduct, Sum
 from oomlint.finding import ContentKind
 from oomlint.memory.datasets.samples import samples_of
@@ -12,7 +13,7 @@ from oomlint.memory.shared.shaped import ShapedArray, certain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oomlint.budget.nouns import Container
+    from oomlint.budget.nouns import BudgetDataset, Container
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.datasets.samples import Sample
     from oomlint.model.project import Project
@@ -40,3 +41,9 @@ def _size(sample: Sample) -> SizeProduct | None:
         return None
     parts = [SizeProduct((*(side for side in one.shape or () if isinstance(side, int)), one.item or 0)) for one in arrays]
     return parts[0] if len(parts) == 1 else SizeProduct((Sum(f"({' + '.join(map(str, parts))})", sum(one.exact or 0 for one in arrays)),))
+
+
+def samples_in(sources: Sequence[BudgetDataset]) -> object:
+    """The number of samples of datasets: the first dimension of the arrays that they are taken from; None where nobody knows."""
+    held = (one.size.factors for source in sources for one in source.containers if one.read and one.kind in ONE_ARRAY)
+    return next((factors[0] for factors in held if len(factors) > 1), None)
