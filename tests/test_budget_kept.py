@@ -144,3 +144,27 @@ def test_what_is_small_has_no_row(budget: Budget, expression: str) -> None:
 def test_what_is_only_called_is_no_data(budget: Budget) -> None:
     Path("train.py").write_text(CODE.replace("{}", "transforms.Compose([])").replace("self.x[i]", "self.x(i)"))
     assert not [row for row in table(budget, "train.py")["rows"] if "of Kept" in row["what"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "known"),
+    [
+        ('load_file("a.safetensors")["w"]', 400, "exact"),
+        ('read["w"]', 400, "exact"),
+        ("w", 400, "exact"),
+        ('torch.load("a.pt")["x"]', 4400, "at most"),
+        ('torch.load("a.pt")', 4400, "exact"),
+        ('torch.load("b.pt")["x"]', None, "unknown"),
+    ],
+)
+def test_tensors_of_a_file_whose_header_was_read(budget: Budget, given: str, size: int | None, known: str) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"x": torch.zeros(100, 10), "y": torch.zeros(100)}, "a.pt")
+    parts = {"w": {"dtype": "F32", "shape": [10, 10], "data_offsets": [0, 400]}, "v": {"dtype": "F32", "shape": [5], "data_offsets": [400, 420]}}
+    about = json.dumps(parts).encode()
+    Path("a.safetensors").write_bytes(struct.pack("<Q", len(about)) + about)
+    head = "import torch\nfrom safetensors.torch import load_file\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+    read = 'read = load_file("a.safetensors")\nw = read["w"]\n'
+    Path("train.py").write_text(f"{head}{read}for batch in DataLoader(TensorDataset({given}), batch_size=2):\n    pass\n")
+    rows = table(budget, "train.py", "--data", "a.pt", "--data", "a.safetensors")["rows"]
+    assert [(row["bytes"], row["known"]) for row in rows if "of TensorDataset" in row["what"]] == [(size, known)]

@@ -30,6 +30,7 @@ from oomlint.model.values import (
     ClassRef,
     Const,
     Display,
+    Element,
     ExternalCall,
     FilledObject,
     FunctionRef,
@@ -98,7 +99,8 @@ class HeaderContainers:
         """The containers of a dataset and of those that it wraps, each with the one that has it."""
         found: list[tuple[Dataset, Holding, Container]] = []
         repeated = Counter(holding.name for holding in dataset.holdings)
-        for owner, holding in dataset.owned():
+        for owner, given in dataset.owned():
+            holding = _as_given(given, owner)
             one = self._of(holding, owner)
             inner = list(self._arrays_in(holding, one, owner)) if one is not None else []
             if one is not None and (inner or not _is_light(holding, one)):
@@ -347,6 +349,10 @@ class HeaderContainers:
         if read is not None and read.what.path is not None:
             path = self.evaluator.settings.path_text(read.what.path, self._frame_of(owner, read.what.module, read.what.call))
             return ("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None
+        key = self._key(holding)
+        taken = self._taken_of(node, frame) if holding.effect is None else None
+        if taken is not None:
+            node, frame, key = taken
         if isinstance(node, cst.Subscript):
             node = node.value
         if not isinstance(node, cst.Call) or not node.args or names.last_name(node.func) not in _READERS:
@@ -355,7 +361,16 @@ class HeaderContainers:
         path = self.evaluator.settings.path_text(node.args[0].value, frame)
         torch = any(isinstance(a.value, ExternalCall) and a.value.name.startswith("torch") for a in self.evaluator.values(node, frame))
         forms = tuple(form for form in forms if len(forms) == 1 or (form not in _NUMPY) is torch)
-        return forms, path, self._key(holding)
+        return forms, path, key
+
+    def _taken_of(self, node: cst.BaseExpression, frame: Frame) -> tuple[cst.Call, Frame, str | None] | None:
+        """The call that an expression takes an entry of, and the entry: ``load_file(path)["w"]``, by whatever name."""
+        found = [alt.value for alt in self.evaluator.values(node, frame)]
+        one = found[0] if len(found) == 1 else None
+        if isinstance(one, ExternalCall):
+            return one.call, one.frame, None
+        entry = one.accessors[0][1] if isinstance(one, Element) and len(one.accessors) == 1 else None
+        return (one.whole.call, one.whole.frame, entry) if isinstance(one, Element) and isinstance(entry, str) else None
 
     @staticmethod
     def _key(holding: Holding) -> str | None:
@@ -373,10 +388,10 @@ class HeaderContainers:
         if array is not None and array.item is not None:
             node = self._origin(holding, owner)
             read = ShapedArray(array.shape, str(array.item), "numpy")
-            kept = self._kept(holding, owner, {node: read}) if self._key(holding) is None and holding.effect is not None else read
+            kept = self._kept(holding, owner, {node: read}) if key is None and holding.effect is not None else read
             return (_size(kept), Certainty.EXACT, file.path) if kept is not None and kept.exact is not None else None
         if array is None and not file.arrays and file.held is not None:
-            part = holding.effect is not None and (bool(holding.effect.index) or isinstance(holding.effect.value, cst.Subscript))
+            part = key is not None or (holding.effect is not None and (bool(holding.effect.index) or isinstance(holding.effect.value, cst.Subscript)))
             certainty = Certainty.AT_MOST if part else Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
             return SizeProduct((file.held,)), certainty, file.path
         return None
@@ -385,7 +400,9 @@ class HeaderContainers:
         """The data file that is read, and the array of it."""
         wanted = [one for one in self.files if one.format in forms]
         if path is not None and os.path.splitext(path)[1]:
-            wanted = [one for one in wanted if os.path.basename(one.path) == os.path.basename(path)] or (wanted if len(wanted) == 1 and key else [])
+            wanted = [one for one in wanted if os.path.basename(one.path) == os.path.basename(path)] or (
+                wanted if len(wanted) == 1 and key and wanted[0].array(key) is not None else []
+            )
         return (wanted[0], wanted[0].array(key)) if len(wanted) == 1 else (None, None)
 
     def _before_cast(self, size: SizeProduct, holding: Holding, owner: Dataset, file: str) -> SizeProduct | None:
@@ -417,6 +434,17 @@ class HeaderContainers:
         made = owner.alternative.value if owner.alternative is not None else None
         frames = self.datasets.building_frames(owner.instance) if owner.instance is not None else [made.frame] if isinstance(made, ExternalCall) else []
         return next((frame for frame in frames if frame.scope is scope), None) or self.evaluator.calls.plain_frame(module, scope)
+
+
+def _as_given(holding: Holding, owner: Dataset) -> Holding:
+    """The same; a tensor of a ``TensorDataset`` of which nothing is seen is what the call is given at its place."""
+    content, call = holding.content, owner.node
+    if content.node is not call or not isinstance(call, cst.Call) or holding.effect is not None or owner.instance is not None:
+        return holding
+    place = next((number for number, one in enumerate(owner.holdings) if one is holding), len(call.args))
+    if place >= len(call.args) or call.args[place].star:
+        return holding
+    return replace(holding, content=replace(content, node=call.args[place].value))
 
 
 def _size(array: ShapedArray) -> SizeProduct:
