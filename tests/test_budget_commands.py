@@ -535,3 +535,32 @@ def test_the_default_of_a_variable_is_not_the_number_of_processes_either(budget:
     script(ARGPARSE)
     Path("run.sh").write_text("export N=8\ntorchrun --nproc_per_node ${N:-2} train.py\n")
     assert table(budget, "run.sh")["ranks"] == 8
+
+
+SPAWNED: Final = "if __name__ == '__main__':\n    mp.spawn(work, args=(4,), nprocs={})\n"
+
+
+@pytest.mark.parametrize(
+    ("started", "ranks"),
+    [
+        ("L.Trainer(devices=4).fit(None, loader)", 4),
+        ("L.Trainer(devices=[0, 1]).fit(None, loader)", 2),
+        ("L.Trainer(gpus='0,1').fit(None, loader)", 2),
+        ("L.Fabric(devices=4).launch()\nfor x in loader: pass", 4),
+        ("L.Trainer(devices=-1).fit(None, loader)", None),
+        ("L.Trainer(devices='auto').fit(None, loader)", None),
+        ("L.Trainer(devices=torch.cuda.device_count()).fit(None, loader)", None),
+        ("L.Trainer(devices=[1]).fit(None, loader)", 1),
+        ("L.Trainer(accelerator='gpu').fit(None, loader)", 1),
+        (SPAWNED.format(4), 4),
+        (SPAWNED.format(1), 1),
+        (SPAWNED.format("torch.cuda.device_count()"), None),
+    ],
+)
+def test_processes_that_the_code_starts_without_a_word_of_how_they_work_together(budget: Budget, started: str, ranks: int | None) -> None:
+    made = "loader = DataLoader(TensorDataset(torch.rand(10, 1000)), num_workers=1)\n"
+    work = "def work(rank, n):\n    for x in DataLoader(TensorDataset(torch.rand(10, 1000)), num_workers=1): pass\n" if "work" in started else made
+    Path("train.py").write_text(f"import lightning as L\nimport torch.multiprocessing as mp\n{HEAD}{work}{started}\n")
+    told = budget("train.py").out.partition("\n")[0]
+    assert f"{ranks or 1} rank" in told
+    assert ("of how many, nobody says" in told) is (ranks is None)

@@ -110,7 +110,7 @@ class ProgramFinder:
             _, call = _outermost(frame, loader.call)
             cell = entry.place(call).cell if notebook and call in entry.walk.parents else 0
             runs.setdefault(cell, []).append((loader, frame, ways))
-        ranks = ranks_of(self.project).of_file(entry)
+        ranks = ranks_of(self.project).of_program(entry)
         known: dict[object, BudgetDataset] = {}
         self._met.clear()
         phases, shared = Phases(self.project, reached), by_name(reached)

@@ -49,6 +49,7 @@ _PROCESSES: Final = _SHARDS | {
 _STARTERS: Final = frozenset(name.rpartition(".")[2] for name in _PROCESSES) | {"DDP", "FSDP"}
 _GROUP: Final = "init_process_group"
 SPAWN: Final = "multiprocessing.spawn"  # under whose names torch.multiprocessing goes
+_OF_LIGHTNING: Final = frozenset({"Trainer", "Fabric"})
 _ENVIRONMENT: Final = re.compile(r"[\"'](?:\w*_)?(?:RANK|PROCID)[\"']")
 _RANK: Final = re.compile(r"(^|_)rank(_?id)?$", re.IGNORECASE)
 _FIRST: Final = re.compile(r"main_process|is_main|is_master|is_chief|is_primary|is_first|primary|global_zero|rank_?(0|zero)", re.IGNORECASE)
@@ -186,6 +187,8 @@ class RanksOf:
                 yield call, None
             elif last == "Trainer" and "Trainer" in text and _is_spread(call):
                 yield call, self._devices(call, module, scope)
+            elif last in _OF_LIGHTNING and (count := self._devices(call, module, scope)) is not None and self._is_lightning(call, module, scope):
+                yield call, count  # it starts one process for each device, unless it is told another strategy
             elif last in starting:
                 function = project_function(self.project, call.func, module, scope)
                 if function is not None and any(names.last_name(inner.func) == _GROUP for inner in function.scope.calls):
@@ -215,10 +218,42 @@ class RanksOf:
         return None
 
     def _devices(self, call: cst.Call, module: Module, scope: Scope) -> int | None:
+        """The devices above one that a trainer of Lightning is given: their number, or which."""
         given = arguments.named(call, "devices", "gpus")
-        if isinstance(given, cst.List):
+        if isinstance(given, cst.List | cst.Tuple):
             return len(given.elements) if len(given.elements) > 1 else None
-        return self._number(given, module, scope) if given is not None else None
+        if given is None:
+            return None
+        texts = [a.value.value for a in self.evaluator.plainly(given, module, scope) if isinstance(a.value, Const) and not a.reach]
+        listed = next((text for text in texts if isinstance(text, str) and re.fullmatch(r"\d+(,\d+)*,?", text)), "")
+        if "," in listed:
+            return len(listed.strip(",").split(",")) if listed.strip(",").count(",") else None
+        return int(listed) if listed and int(listed) > 1 else self._number(given, module, scope)
+
+    def _is_lightning(self, call: cst.Call, module: Module, scope: Scope) -> bool:
+        return self._called(call, module, scope).partition(".")[0] in {"lightning", "pytorch_lightning", "lightning_fabric"}
+
+    def of_program(self, module: Module) -> Ranks | None:
+        """The processes that a run of a file starts, be it that they work together or not; of an unknown number where all devices are taken."""
+        found = self.of_file(module)
+        if found is not None:
+            return found
+        for call, scope in module.walk.calls:
+            last = names.last_name(call.func)
+            if last == "spawn" and (spawned := self._spawned(module)) is not None and not self._are(arguments.named(call, "nprocs"), {1}, module, scope):
+                return Ranks(module, spawned[0], module.place(spawned[1], "processes are started here"))
+            given = arguments.named(call, "devices", "gpus") if last in _OF_LIGHTNING else None
+            told = given is None or isinstance(given, cst.List | cst.Tuple) or self._says_number(given, module, scope)
+            if (not told or self._are(given, {-1, "-1", "auto"}, module, scope)) and self._is_lightning(call, module, scope):
+                return Ranks(module, None, module.place(call, "one process for each device"))
+        return None
+
+    def _says_number(self, node: cst.BaseExpression, module: Module, scope: Scope) -> bool:
+        return any(isinstance(a.value, Const) for a in self.evaluator.plainly(node, module, scope))
+
+    def _are(self, node: cst.BaseExpression | None, wanted: Collection[object], module: Module, scope: Scope) -> bool:
+        found = self.evaluator.plainly(node, module, scope) if node is not None else []
+        return any(isinstance(a.value, Const) and a.value.value in wanted and not a.reach for a in found)
 
     def _number(self, node: cst.BaseExpression, module: Module, scope: Scope) -> int | None:
         """A number of processes above one that a plain run has."""
