@@ -564,3 +564,46 @@ def test_processes_that_the_code_starts_without_a_word_of_how_they_work_together
     told = budget("train.py").out.partition("\n")[0]
     assert f"{ranks or 1} rank" in told
     assert ("of how many, nobody says" in told) is (ranks is None)
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ("", 10 * 20 + 20),
+        ("model.hidden=400", 400 * 20 + 20),
+        ("model=large model.width=3", 50 * 3 + 3),
+        ("model=huge", None),
+        ("model=huge model.width=3", None),
+    ],
+)
+def test_an_override_leaves_the_rest_of_its_group_as_it_is(budget: Budget, words: str, numbers: int | None) -> None:
+    for path, text in {"config": "defaults:\n  - model: base\n", "model/base": "hidden: 10\nwidth: 20\n", "model/large": "hidden: 50\nwidth: 60\n"}.items():
+        Path(f"conf/{path}.yaml").parent.mkdir(parents=True, exist_ok=True)
+        Path(f"conf/{path}.yaml").write_text(text)
+    code = "import hydra\nfrom torch import nn, optim\n@hydra.main(config_path='conf', config_name='config')\ndef main(cfg):\n"
+    code += "    model = nn.Linear(cfg.model.hidden, cfg.model.width)\n    optimizer = optim.SGD(model.parameters())\n"
+    Path("train.py").write_text(f"{HEAD}{code}    {TRAIN.format(n=10, workers=1).replace('pass', '    optimizer.step()')}main()\n")
+    found = table(budget, f"python train.py {words}".strip())
+    told = [row["bytes"] for row in found["rows"] if row["what"].startswith("parameters of")]
+    assert told == [None if numbers is None else numbers * 4]
+
+
+POD: Final = 'kind: Pod\nspec:\n  containers:\n  - name: a\n    command: ["python", "train.py"]\n    args: ["-j", "7"]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("job.sh", "#!/bin/bash\n\npython train.py -j 5\n", "job.sh:3"),
+        ("Makefile", "run:\n\tpython train.py -j 5\n", "Makefile:2"),
+        ("pod.yaml", POD, "pod.yaml:6"),
+        ("python train.py -j 5", "", "the command"),
+        ("train.py", "", "train.py:5"),
+    ],
+)
+def test_the_row_of_the_workers_says_where_their_number_comes_from(budget: Budget, name: str, text: str, place: str) -> None:
+    script(ARGPARSE)
+    if text:
+        Path(name).write_text(text)
+    (row,) = (line for line in budget(name).out.splitlines() if "forked processes" in line)
+    assert row.rstrip().endswith(place)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from oomlint.amounts import readable
+
+if TYPE_CHECKING:
+    from oomlint.finding import Place
 
 _UNLIMITED: Final = 2**60  # bytes: version 1 of cgroups writes about 2**63 where there is no limit
 _SHM: Final = "/dev/shm"  # noqa: S108 - where Linux has it
@@ -40,6 +43,7 @@ class JobResources(Struct, frozen=True):
     cores: float | None = None
     vram: Limit | None = None
     files: Limit | None = None  # descriptors, of each process
+    place: Place | None = None  # of the words of the command, where a manifest has them
 
 
 def of_ram(root: str = "/") -> Limit:

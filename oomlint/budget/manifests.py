@@ -6,9 +6,12 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from oomlint.amounts import size
 from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
+from oomlint.finding import Place
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
 from oomlint.model.command_lines import commands_of
 from oomlint.model.command_texts import CommandText
@@ -34,7 +37,12 @@ def commands(shown: str, path: str, content: str) -> list[tuple[Command, JobReso
     roots = documents(content) if "containers:" in content or "services:" in content else []
     if any(member(root, "services") is not None for root in roots):
         return [(one, None) for one in of_compose(CommandText(path, content)) if names_program(one.words)]
-    return [found for root in roots for found in _of_node(shown, root, 0)]
+    return [(one, replace(given, place=_place(path, node))) for root in roots for one, given, node in _of_node(shown, root, 0)]
+
+
+def _place(path: str, node: Any) -> Place:
+    start, end = node.start_mark, node.end_mark
+    return Place(path, 0, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
 
 
 def started(shown: str, content: str, asked: Sequence[str]) -> set[int]:
@@ -51,15 +59,16 @@ def started(shown: str, content: str, asked: Sequence[str]) -> set[int]:
     return {services[one].start_mark.index for one in wanted}
 
 
-def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, JobResources | None]]:
-    """The pods in a document, however deep a job or a deployment has them."""
+def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, JobResources, Any]]:
+    """The commands of the pods in a document, however deep a job or a deployment has them, each with the node of its last words."""
     own = entries(node)
     keys = dict(own)
     if "containers" in keys:
         for container in _items(keys["containers"]):
             words = [one.value for key in ("command", "args") for one in _items(member(container, key)) if isinstance(one.value, str)]
             given = _given(path, container, keys.get("volumes"))
-            yield from ((one, given) for one in commands_of("job.sh", shlex.join(words)))
+            last = member(container, "args") or member(container, "command")
+            yield from ((one, given, last) for one in commands_of("job.sh", shlex.join(words)))
     elif depth < _DEEPEST:
         for value in (value for _, value in own):
             for inner in (value, *_items(value)):

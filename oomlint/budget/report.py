@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from oomlint.budget.jobs import TYPED
 from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.rows import at
@@ -144,7 +145,9 @@ def _row(row: Row, name: Named) -> dict[str, Any]:
 
 
 def _place(place: Place | None, name: Named) -> dict[str, Any] | None:
-    return None if place is None else {"filename": name(place.path), "cell": place.cell or None, "row": place.row, "column": place.column}
+    if place is None or place.path == TYPED:
+        return None
+    return {"filename": name(place.path), "cell": place.cell or None, "row": place.row, "column": place.column}
 
 
 def schema() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import readable
+from oomlint.budget import jobs
 from oomlint.budget.report import at_peak
 from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.sizes import labels
@@ -139,9 +140,7 @@ def _ranks(budget: Budget, name: Named) -> str:
 
 def spot(place: Place | None, name: Named) -> str:
     """Where it stands."""
-    if place is None:
-        return ""
-    return f"{name(place.path)}:{f'{place.cell}:' if place.cell else ''}{place.row}"
+    return jobs.spot(place, name) if place is not None else ""
 
 
 def _left_out(missing: Sequence[Name]) -> str:

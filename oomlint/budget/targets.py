@@ -21,6 +21,7 @@ from oomlint.source import SourceError, is_special, read_source
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from oomlint.finding import Place
     from oomlint.model.commands import Command
 
     Named = Callable[[str], str]
@@ -52,6 +53,7 @@ class BudgetTarget(Struct, frozen=True):
     launcher: str = ""  # of torch, that stays beside them
     given: JobResources = field(default_factory=JobResources)
     asked: str = ""  # the file that the command stands in
+    place: Place | None = None  # of the command
     variables: tuple[tuple[str, str | None], ...] = ()  # of the environment, that the command sets; None where nobody knows to what
 
 
@@ -206,6 +208,7 @@ def _started(
             launcher=run.launcher,
             given=told or jobs.given(one, name),
             asked=path,
+            place=(told.place if told is not None else None) or one.place,
             variables=variables,
         )
         given = target.given

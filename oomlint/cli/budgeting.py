@@ -241,7 +241,7 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
     by_project: dict[int, tuple[ProgramFinder, list[str]]] = {}
     for path in paths:
         project = projects.of(path)
-        project.command = GivenCommand(target.options, path, dict(target.variables))
+        project.command = GivenCommand(target.options, path, dict(target.variables), target.place)
         by_project.setdefault(id(project), (ProgramFinder(project, files), []))[1].append(path)
     for finder, own in by_project.values():
         for path in finder.scripts(own) if os.path.isdir(target.path) else own:

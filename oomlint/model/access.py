@@ -233,6 +233,9 @@ class Access(Expressions):
         return Display(cst.parse_expression(f"[{', '.join(written)}]"), self.module_frame(self.project.any_module()))
 
     def _merged(self, value: Merged, accessors: tuple[Accessor, ...]) -> Alternatives:
+        sections = self._sections(value, accessors) if value.deep else []
+        if len(sections) > 1:
+            return [Alternative(Merged(tuple(sections[::-1]), deep=True))]
         out: Alternatives = []
         for part in value.parts[::-1]:
             if value.deep and isinstance(part, SettingsNode) and self.settings.lacks(part, accessors):
@@ -242,6 +245,20 @@ class Access(Expressions):
             if not absent:
                 return out
         return [*out, Alternative(ABSENT)]
+
+    def _sections(self, value: Merged, accessors: tuple[Accessor, ...]) -> list[Value]:
+        """The mappings that stand at a key, the one that counts most first; what nobody knows may be below them."""
+        found: list[Value] = []
+        for part in value.parts[::-1]:
+            if isinstance(part, SettingsNode) and self.settings.lacks(part, accessors):
+                continue
+            there = [alt.value for alt in self.into_value(part, accessors) if not isinstance(alt.value, Absent)]
+            section = len(there) == 1 and (isinstance(there[0], Merged) or (isinstance(there[0], SettingsNode) and self.settings.is_mapping(there[0])))
+            if there and (section or found):
+                found.append(there[0])
+            if there and not section:
+                break
+        return found
 
     def _getitem(self, value: Instance, name: object, rest: tuple[Accessor, ...]) -> Alternatives:
         # Config objects often read as mappings.

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from oomlint.model.values import ProvenanceStep
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from oomlint.finding import Place
 
 _OPEN: Final = re.compile(r"\$(?:\w+|[@*#?]|\{[^{}]*\}|\([^()]*\))|`[^`]*`")  # a word that the shell makes of something else, as a whole
 _NUMBER: Final = re.compile(r"-\.?\d.*")
@@ -25,6 +29,11 @@ class GivenCommand(Struct, frozen=True):
     words: tuple[str, ...] = ()  # behind the script
     script: str = ""
     variables: Mapping[str, str | None] = field(default_factory=dict)  # of its environment, which it sets; None where nobody knows to what
+    place: Place | None = None  # where it is written
+
+    def gives(self, text: str) -> ProvenanceStep:
+        """That it gives something, as a step in how a value comes about."""
+        return ProvenanceStep(None, None, f"the command gives `{text}`", self.place, kind="option" if self.place is None else "shell")
 
 
 class DeclaredOption(Struct, frozen=True):

@@ -111,7 +111,7 @@ class Launches:
         if words is None:
             return [Alternative(Unknown(f"`{flags[0]}` of the command"), (step,))] if found.opened else []
         text = "".join(words) or "True"
-        at = ProvenanceStep(None, None, f"the command gives `{flags[0]} {text}`", kind="option")
+        at = asked.gives(f"{flags[0]} {text}")
         value = Const(constant_of(text)) if is_known(text) else Unknown(text)
         return [picked(Alternative(value, (at, step)), key, "command")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.model.given_command import DeclaredOption, ParsedWords, constant_of, is_known, placed, read
+from oomlint.model.given_command import DeclaredOption, GivenCommand, ParsedWords, constant_of, is_known, placed, read
 from oomlint.model.values import Alternative, Const, Display, External, ProvenanceStep, SourceExpression, Unknown, picked
 from oomlint.syntax.nodes import constant_key
 
@@ -118,7 +118,7 @@ class OptionWords:
             return None
         text = self._unclaimed[key]
         value = Const(constant_of(text)) if text is not None and is_known(text) else Unknown(f"`{name}` of the command")
-        return Alternative(value, (ProvenanceStep(None, None, f"the command gives `{name}{'' if text is None else f' {text}'}`", kind="option"),))
+        return Alternative(value, (asked.gives(f"{name}{'' if text is None else f' {text}'}"),))
 
     def _found_unclaimed(self, words: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         entry = self.project.find(self.project.command.script) if self.project.command is not None else None
@@ -235,7 +235,7 @@ class OptionWords:
         count = self._count(one)
         if not all(map(is_known, words)) or self._action(one) in _REPEATED:
             return [self._unknown(one, written)]
-        at = ProvenanceStep(None, None, f"the command gives `{' '.join((written, *words))}`", kind="option")
+        at = (self.project.command or GivenCommand()).gives(" ".join((written, *words)))
         if count == "?" and not words:
             const = arguments.named(one.call, "const")
             return [alt.after(at) for alt in self.evaluator.values(const, one.frame)] if const is not None else [Alternative(Const(None), (at,))]

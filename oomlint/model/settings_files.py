@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.finding import Place
 from oomlint.model import arguments, names
-from oomlint.model.given_command import is_known
+from oomlint.model.given_command import GivenCommand, is_known
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.settings_formats import SUFFIXES, compose
 from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, ProvenanceStep, SettingsFile, SettingsNode, Unknown, Value
@@ -171,6 +171,11 @@ class SettingsReader:
         node = value.node
         return [(str(key.value), child) for key, child in node.value] if isinstance(node, yaml.MappingNode) else []
 
+    @staticmethod
+    def is_mapping(value: SettingsNode) -> bool:
+        """Whether a node has keys, and not places."""
+        return getattr(value.node, "id", "") == "mapping"
+
     def sections(self, value: SettingsNode) -> list[Value]:
         """What stands at the keys of a mapping."""
         return [self._alternative(value.file, child, key).value for key, child in self.entries(value)]
@@ -185,6 +190,8 @@ class SettingsReader:
                 return Alternative(Unknown("settings"))
             if isinstance(constant, str) and "${" in constant:
                 return Alternative(Unknown("interpolated"))
+            if not file.path:
+                return Alternative(Const(constant), ((self.project.command or GivenCommand()).gives(f"{key}={node.value}"),))
             start, end = node.start_mark, node.end_mark
             place = Place(file.path, 0, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
             return Alternative(Const(constant), (ProvenanceStep(None, None, f"`{key}: {node.value}` in the settings file", place, kind="settings"),))
