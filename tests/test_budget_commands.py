@@ -607,3 +607,21 @@ def test_the_row_of_the_workers_says_where_their_number_comes_from(budget: Budge
         Path(name).write_text(text)
     (row,) = (line for line in budget(name).out.splitlines() if "forked processes" in line)
     assert row.rstrip().endswith(place)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("n: [1,\n - {", "told.yaml:2: not valid YAML"),
+        (None, "told.yaml: there is no such file"),
+        ("n: 20\nworkers: 3\n", ""),
+    ],
+)
+def test_a_settings_file_that_gives_nothing_is_named_with_what_is_unknown(budget: Budget, content: str | None, said: str) -> None:
+    if content is not None:
+        Path("told.yaml").write_text(content)
+    code = "import yaml\nparser = argparse.ArgumentParser()\nparser.add_argument('--config')\nargs = parser.parse_args()\n"
+    script(code + "with open(args.config) as file:\n    read = yaml.safe_load(file)\n", n="read['n']", workers="read['workers']")
+    done = budget("python train.py --config told.yaml")
+    assert (said in done.err and "unknown: " in done.err and "num_workers" in done.err) if said else not done.err
+    assert len(done.err.splitlines()) == bool(said)

@@ -33,7 +33,7 @@ from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity, StoreFact
-from oomlint.model.beside_mistakes import refuse_broken
+from oomlint.model.beside_mistakes import refuse_broken, unread
 from oomlint.model.given_command import GivenCommand
 from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _MOST_RANKS: Final = 4096
+_MOST_NAMES: Final = 8  # in a line
 _FORKSERVER: Final = (3, 14)  # the default on Linux from this version of Python on
 
 
@@ -274,7 +275,24 @@ def _with_all(programs: Sequence[Program], path: str, finder: ProgramFinder, pro
         containers = [container for source in one.sources for container in source.containers]
         told = tuple(held.of_findings(said, containers, growing, one))
         kept = (*told, *growing.of(one, told, stored))
-        yield replace(one, held=(*kept, *checkpoints), trained=trained)
+        whole = replace(one, held=(*kept, *checkpoints), trained=trained)
+        _say_unread(whole, finder)
+        yield whole
+
+
+def _say_unread(program: Program, finder: ProgramFinder) -> None:
+    """Name the settings files that gave nothing, why, and what nobody knows of the program."""
+    try:
+        listed = rows(program, Setup("fork", 1, values_of(())))
+    except BudgetError:
+        return  # said where the table is made
+    names = [str(name) for name in dict.fromkeys(name for row in listed for name in row.size.missing)]
+    for path in finder.evaluator.settings.unread if names else ():
+        project, shown = finder.project, View(current_folder()).name(path)
+        broken = unread(path, project.raw(path)) if os.path.isfile(path) else None
+        where = f"{shown}:{broken[0]}" if broken is not None else shown
+        why = broken[1] if broken is not None else "it cannot be read" if os.path.isfile(path) else "there is no such file"
+        say(f"warning: {where}: {why}; the program reads settings from it, so that it may say what is unknown: {', '.join(names[:_MOST_NAMES])}")
 
 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:

@@ -41,6 +41,7 @@ class SettingsReader:
         self.project = project
         self.evaluator = evaluator
         self._files: AnswerMemory[tuple[str, str], SettingsNode | None] = AnswerMemory(project.readings)
+        self.unread: dict[str, None] = {}  # files that the program reads its settings from, and that give none: they are broken, or not there
 
     # -- paths -------------------------------------------------------------------------------------------------------
 
@@ -95,6 +96,7 @@ class SettingsReader:
             return None
         found = self.opened(text, frame.module, _LOADERS[name])
         if found is None:
+            self.unread[self.path_of(text, frame.module) or os.path.normpath(os.path.join(os.path.dirname(frame.module.path), text))] = None
             return None
         return [Alternative(found)]
 
@@ -243,6 +245,7 @@ class SettingsReader:
         stem = base.removesuffix(".yaml").removesuffix(".yml")
         root = self.read(os.path.normpath(os.path.join(folder, f"{stem}.yaml"))) or self.read(os.path.normpath(os.path.join(folder, f"{stem}.yml")))
         if root is None:
+            self.unread[os.path.normpath(os.path.join(folder, f"{stem}.yaml"))] = None
             return None
         node = root.node
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
@@ -304,6 +307,8 @@ class SettingsReader:
         """The file of a group that the command chooses, else that of the list of defaults, where it is there."""
         inner = self.read(os.path.normpath(os.path.join(folder, group, f"{(told or default).removesuffix('.yaml')}.yaml")))
         if inner is None:
+            if told is not None:
+                self.unread[os.path.normpath(os.path.join(folder, group, f"{told.removesuffix('.yaml')}.yaml"))] = None
             return [Unknown("a group of the command")] if told is not None else []
         return [_grouped(group.split("/"), inner)]
 
