@@ -625,3 +625,14 @@ def test_a_settings_file_that_gives_nothing_is_named_with_what_is_unknown(budget
     done = budget("python train.py --config told.yaml")
     assert (said in done.err and "unknown: " in done.err and "num_workers" in done.err) if said else not done.err
     assert len(done.err.splitlines()) == bool(said)
+
+
+def test_defaults_that_are_set_after_the_words_were_parsed_change_the_next_ones_only(budget: Budget) -> None:
+    Path("base.yaml").write_text("n: 20\nworkers: 3\n")
+    code = "import yaml\nparser = argparse.ArgumentParser()\nparser.add_argument('--config', default='base.yaml')\n"
+    code += "parser.add_argument('--n', type=int, default=1)\nparser.add_argument('--workers', type=int, default=1)\nfirst = parser.parse_args()\n"
+    code += "with open(first.config) as file:\n    read = yaml.safe_load(file)\nparser.set_defaults(**read)\nlast = parser.parse_args()\n"
+    script(code, n="last.n", workers="last.workers")
+    assert told(table(budget, "train.py")) == (3, 20)
+    script(code, n="first.n", workers="first.workers")
+    assert told(table(budget, "train.py")) == (1, 1)

@@ -66,7 +66,7 @@ class OptionSource:
             return [Alternative(Unknown(f"option {name}"))]
         found: list[Alternative] = []
         for number, one in enumerate(declared[:4]):
-            mine = self._values(one, name, options.module)
+            mine = self._values(one, name, options.module, options.call)
             if len(declared) > 1:
                 key = ("declared", declared[0].call)
                 mine = [m for a in mine if (m := a.under(frozenset({(key, number)}))) is not None]
@@ -224,17 +224,17 @@ class OptionSource:
                     found.append(key)
         return found
 
-    def _values(self, one: Declared, name: str, script: Module) -> list[Alternative]:
+    def _values(self, one: Declared, name: str, script: Module, parsed: cst.CSTNode | None = None) -> list[Alternative]:
         key = ("option", one.call)
         if key in self._active:
             return [Alternative(Unknown())]
         self._active.add(key)
         try:
-            return self._option_values(one, name, script)
+            return self._option_values(one, name, script, parsed)
         finally:
             self._active.discard(key)
 
-    def _option_values(self, one: Declared, name: str, script: Module) -> list[Alternative]:
+    def _option_values(self, one: Declared, name: str, script: Module, parsed: cst.CSTNode | None) -> list[Alternative]:
         call, frame = one.call, one.frame
         flags = self.flags(call) if one.style != "absl" else [f"--{name}"]
         flag = next((f for f in flags if f.startswith("--")), flags[0] if flags else name)
@@ -251,7 +251,7 @@ class OptionSource:
         if action is not None and not isinstance(action_name, str):
             action_name = names.last_name(action)
         out: list[Alternative] = []
-        overridden = self._set_defaults(one, name)
+        overridden = self._set_defaults(one, name, parsed)
         if overridden:
             out.extend(picked(a.after(at(f"option `{flag}`, default set elsewhere")), key, "default") for a in overridden)
         elif default is not None:
@@ -321,9 +321,13 @@ class OptionSource:
         step = ProvenanceStep(frame.module, call, f"`{flag} 0` can be given", kind="option")
         return [picked(Alternative(Const(0), (step,), reach=True), key, "zero")]
 
-    def _set_defaults(self, one: Declared, name: str) -> list[Alternative]:
-        """What ``parser.set_defaults(workers=4, **read)`` says of an option."""
+    def _set_defaults(self, one: Declared, name: str, parsed: cst.CSTNode | None) -> list[Alternative]:
+        """What ``parser.set_defaults(workers=4, **read)`` says of an option, unless the words were parsed before: ``read`` may be of a file that they name."""
+        walk = one.module.walk
+        parsed = parsed if parsed in walk.parents else None
         for call, scope in one.module.calls_of(("set_defaults",)):
+            if parsed is not None and walk.scope_at(parsed) is scope and one.module.place(parsed) < one.module.place(call):
+                continue
             frame = self._frame(one.module, scope)
             value = self._keyword(call, name)
             if value is not None:
