@@ -262,7 +262,7 @@ def _fixing_all(told: Finding, others: Iterable[Finding]) -> Finding:
 
 
 def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> list[Finding]:
-    """Findings that say the same of copies of one block become one, with the places of the others as related places.
+    """Findings that say the same of copies of one block, in several files, become one, with the places of the others as related places.
 
     A few that stand for several loaders each are told one by one: their places would be lost.
 
@@ -275,8 +275,8 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
     kept: list[Finding] = []
     for group in alike.values():
         files = {item.place.path for item in group}
-        least = _MANY if any(place.message == ALSO for place in group[0].related) else 1
-        if len(group) == 1 or len(files) < least:
+        least = _MANY if any(place.message == ALSO for place in group[0].related) else 2
+        if len(files) < least:
             kept.extend(group)
             continue
         for path in files - blocks.keys():
@@ -285,7 +285,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
         for item in group:
             same.setdefault(blocks[item.place.path].at(item.place) or item, []).append(item)
         for copies in same.values():
-            if len(copies) == 1 or len({item.place.path for item in copies}) < least:
+            if len({item.place.path for item in copies}) < least:
                 kept.extend(copies)
                 continue
             first, *others = sorted(copies, key=_weight)
@@ -297,10 +297,7 @@ def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
     copies = [item.place.saying(COPY, Role.BESIDE) for item in others]
     count = len({place.path for place in copies} - {first.place.path})
-    what, number = ("file", count) if count else ("place", len(copies))
-    told = replace(
-        first.adding(f"also {'in' if count else 'at'} {number} more {what}{'s' if number > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related)
-    )
+    told = replace(first.adding(f"also in {count} more file{'s' if count > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related))
     return _fixing_all(told, others)
 
 

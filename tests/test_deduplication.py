@@ -200,25 +200,12 @@ def evaluate(model: nn.Module, loader: DataLoader):
 """
 
 
-TWICE = (
-    GRAPHS.replace("outputs.append(model(x))", "print(model(x).argmax(1) == y)").replace("    return outputs\n", "")
-    + """
-
-def score(model: nn.Module, loader: DataLoader, name: str):
-    print(name)
-    for x, y in loader:
-        print(model(x).argmax(1) == y)
-"""
-)
-
-
 @pytest.mark.parametrize(
     ("text", "codes", "told", "row", "also"),
     [
         (CHAIN, "OOM305,OOM401", "OOM305", 11, 12),  # what is read into a list, and where the list is joined
         (READERS, "OOM402", "OOM402", 11, 19),  # one function that reads for two datasets
         (GRAPHS, "OOM202,OOM204", "OOM204", 7, 8),  # what keeps the graphs of a loop that makes them
-        (TWICE, "OOM204", "OOM204", 7, 13),  # the same loop in two functions
     ],
 )
 def test_one_way_of_the_same_data_is_one_finding(
