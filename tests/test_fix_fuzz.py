@@ -17,7 +17,7 @@ from oomlint import engine
 from oomlint.config import Settings
 from oomlint.engine import RunOptions
 
-IMPORT: Final = "from torch.utils.data import DataLoader"
+IMPORT: Final = "from torch.utils.data import DataLoader; a = b = f = x = range(4)"  # behind a name that nothing binds, nothing is fixed
 CALLS: Final = {
     "DataLoader(x, num_workers=0, persistent_workers=True)": "DataLoader(x, num_workers=0)",
     "DataLoader(x, persistent_workers=True, num_workers=0)": "DataLoader(x, num_workers=0)",
