@@ -187,17 +187,6 @@ class Test(Dataset):
     def __getitem__(self, index):
         return self.points[index]
 """
-GRAPHS = """\
-from torch import nn
-from torch.utils.data import DataLoader
-
-
-def evaluate(model: nn.Module, loader: DataLoader):
-    outputs = []
-    for x, y in loader:
-        outputs.append(model(x))
-    return outputs
-"""
 
 
 @pytest.mark.parametrize(
@@ -205,7 +194,6 @@ def evaluate(model: nn.Module, loader: DataLoader):
     [
         (CHAIN, "OOM305,OOM401", "OOM305", 11, 12),  # what is read into a list, and where the list is joined
         (READERS, "OOM402", "OOM402", 11, 19),  # one function that reads for two datasets
-        (GRAPHS, "OOM202,OOM204", "OOM204", 7, 8),  # what keeps the graphs of a loop that makes them
     ],
 )
 def test_one_way_of_the_same_data_is_one_finding(
