@@ -378,7 +378,7 @@ def begun(process: subprocess.Popen[str], temporary: Path) -> None:
     ids=["one process, interrupted", "one process, terminated at its start", "several, interrupted at their start", "several, terminated"],
 )
 def test_ended_in_the_middle(project: Path, temporary: Path, files: int, number: signal.Signals, status: int, delay: float) -> None:
-    spin = "while True:\n    pass\n"
+    spin = "while len(str()) < 1:\n    pass\n"  # behind `while True` nothing is found
     for name in ("data.py", "more.py")[:files]:
         (project / name).write_text(spin.replace("pass", "x = 1") + BAD)
     with start(project, temporary, "--python", sys.executable, "--command", f"python -c '{spin}'", "--no-cache") as process:

@@ -291,13 +291,17 @@ def test_a_fix_that_is_the_first_to_name_torch_leaves_the_generators_as_they_are
 
 
 MADE: Final = """
+import os
+
 import torch
 from torch import nn
 
 
 class Net(nn.Linear):
     def __init__(self):
-        raise RuntimeError("no licence")
+        if "NO_SUCH_LICENCE" not in os.environ:
+            raise RuntimeError("no licence")
+        super().__init__(3, 3)
 
 
 def evaluate(loader):
