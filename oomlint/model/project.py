@@ -390,6 +390,11 @@ class Project:
 
     def may_bind(self, path: str, name: str) -> bool:
         """Whether a file may bind a name at its top level, itself or by what it imports whole. False is certain."""
+        indexes = (self.index(here) if here is not None else None for here in self.imported_whole(path))
+        return any(index is None or name in index.names for index in indexes)
+
+    def imported_whole(self, path: str) -> Iterator[str | None]:
+        """A file, and those whose names it has by ``from m import *``; ``None`` for one of a library, or that is made, or kept, elsewhere."""
         asked: set[str] = set()
         waiting = [path]
         while waiting:
@@ -398,15 +403,14 @@ class Project:
                 continue
             asked.add(here)
             self.readings.read(here)
+            yield here
             index = self.index(here)
-            if index is None or name in index.names:
-                return True
-            for source, level in index.stars:
+            for source, level in index.stars if index is not None else ():
                 found = self.locate(here, source, level)
                 if found is None:
-                    return True  # a library's, or a file that is made, or kept, elsewhere
-                waiting.append(found)
-        return False
+                    yield None
+                else:
+                    waiting.append(found)
 
     def may_import(self, path: str, wanted: str) -> bool:
         """Whether a file may lead to another by imports, its own or those of what it imports. False is certain but for names that are made at run time."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -100,21 +99,11 @@ class Unbound:
 
 def may_bring(project: Project, path: str, word: str) -> bool:
     """Whether a file of the project may have a name, in whichever way it comes by it. False is certain."""
-    asked: set[str] = set()
-    waiting = [path]
-    while waiting:
-        here = waiting.pop()
-        if here in asked or here.endswith(os.sep):
-            continue
-        asked.add(here)
-        index = project.index(here)
-        if index is None or _MADE.search(project.raw(here)) is not None or project.submodule(here, word) is not None:
+    for here in project.imported_whole(path):
+        index = project.index(here) if here is not None else None
+        if here is None or index is None or word in index.names or _MADE.search(project.raw(here)) is not None or project.submodule(here, word) is not None:
             return True
-        found = [project.locate(here, source, level) for source, level in index.stars]
-        if None in found:
-            return True
-        waiting += [one for one in found if one is not None]
-    return project.may_bind(path, word)
+    return False
 
 
 def _binds(scope: Scope, word: str) -> bool:
