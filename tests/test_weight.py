@@ -795,6 +795,33 @@ def test_code_that_does_not_train_is_one_step_less_grave(files: dict[str, str], 
     assert only(check(tmp_path, files, "OOM101")).severity == severity
 
 
+OLD = f"{LOADER}def make():\n    return {CRASH}"
+USED = {"data.py": "size = 3\n", "train.py": "import data\nprint(data.size)\n"}
+BY_TEXT = "import data\nfrom importlib import import_module\nimport_module({}).make()\n"
+CLASS = f"{LOADER}class Old:\n    loader = {CRASH}size = 3\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({**USED, "old.py": OLD}, "warning"),
+        ({**USED, "old.py": OLD, "older.py": "import old\ndef f():\n    return old.make()\n"}, "warning"),
+        ({**USED, "old.py": OLD, "newer.py": "import old\nprint(old.make())\n"}, "error"),
+        ({**USED, "old.py": OLD, "test_old.py": "import old\ndef test_make():\n    assert old.make()\n"}, "error"),
+        ({**USED, "old.py": f"{OLD}\nmake()\n"}, "error"),
+        ({"old.py": OLD}, "error"),
+        ({"old.py": OLD, "train.py": "print('files that stand alone')\n"}, "error"),
+        ({**USED, "old.py": OLD, "train.py": BY_TEXT.format("data.name")}, "warning"),
+        ({**USED, "old.py": OLD, "train.py": BY_TEXT.format("data.name"), "settings.yaml": "loader: old\n"}, "error"),
+        ({**USED, "old.py": OLD, "train.py": BY_TEXT.format("'models.' + data.name"), "settings.yaml": "loader: old\n"}, "warning"),
+        ({"data.py": CLASS, "train.py": "from data import size\nprint(size)\n"}, "warning"),
+        ({"data.py": CLASS, "train.py": "from data import Old\nprint(Old)\n"}, "error"),
+    ],
+)
+def test_what_no_program_of_the_project_reaches_is_one_step_less_grave(files: dict[str, str], severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, files, "OOM101")).severity == severity
+
+
 def test_a_call_in_another_file_is_weighed_by_what_that_file_is_there_for(tmp_path: Path) -> None:
     speech = f"{LOADER}class Speech(DataLoader):\n    def __init__(self, data, **options):\n        super().__init__(data, **options)\n"
     shown = f"{speech}if __name__ == '__main__':\n" + "    print(len(Speech(range(8))))\n" * 9

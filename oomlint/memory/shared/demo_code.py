@@ -1,28 +1,25 @@
-"""Code that does not train: test suites, what a library's module shows when it is started by itself, scripts that only show something, unused datasets.
+"""Code that does not train: test suites, what a library's module shows when it is started by itself, scripts that only show something, idle code.
 
 What is paid there is paid by whoever looks at it, so a finding is one step less grave. What a piece of code does decides, and who imports its file.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from enum import Flag, auto
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.ast_trees import tree_of
 from oomlint.finding import Resource, Severity
 from oomlint.frameworks import BACKWARDS, RUNS, RUNS_TRAINING
-from oomlint.memory.datasets.unnamed import Unnamed
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.idle_code import IdleCode
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
-from oomlint.model.readings import AnswerMemory, finder
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import descend
 
@@ -67,19 +64,11 @@ def weighed(finding: Finding, module: Module) -> Finding:
     if finding.severity is Severity.NOTE:
         return finding
     drivers = module.project.shared(Drivers)
+    idle = module.project.shared(IdleCode)
     draws = finding.weight is not None and finding.weight.of is Resource.FIGURE  # what a script that draws has most of
-    if holds_tests(module) or drivers.demonstrates(finding, module) or (drivers.visualises(module) and not draws) or _in_idle_dataset(finding, module):
+    if holds_tests(module) or drivers.demonstrates(finding, module) or (drivers.visualises(module) and not draws) or idle.holds(finding.place, module):
         return replace(finding, severity=_LOWER[finding.severity])
     return finding
-
-
-def _in_idle_dataset(finding: Finding, module: Module) -> bool:
-    """Whether it stands in the class of a dataset that the project never makes."""
-    unnamed = module.project.shared(Unnamed)
-    around = ((scope, module.place(scope.node)) for scope in module.root.children if scope.is_class)
-    return any(
-        spot.cell == finding.place.cell and spot.row <= finding.place.row <= spot.end_row and unnamed.is_idle(ClassRef(module, scope)) for scope, spot in around
-    )
 
 
 class Drivers:
@@ -90,7 +79,7 @@ class Drivers:
         self.evaluator = evaluator_of(project)
         self._shown: AnswerMemory[str, bool] = AnswerMemory(project.readings)
         self._demos: AnswerMemory[str, frozenset[cst.CSTNode]] = AnswerMemory(project.readings)
-        self._imported: AnswerMemory[str, bool] = AnswerMemory(project.readings)
+        self._idle = project.shared(IdleCode)
 
     # -- a demo in a file of a library -----------------------------------------------------------------------------------
 
@@ -103,7 +92,7 @@ class Drivers:
 
     def _demos_of(self, module: Module) -> frozenset[cst.CSTNode]:
         blocks = [statement for statement in module.tree.module.body if isinstance(statement, cst.If) and names.is_main(statement.test)]
-        if not blocks or not self._is_imported(module):
+        if not blocks or not self._idle.is_imported(module.path):
             return frozenset()
         parts: list[cst.CSTNode] = list(blocks)
         for scope in module.root.children:
@@ -121,20 +110,6 @@ class Drivers:
         sites = self.evaluator.calls.sites(module, scope, _MOST_SITES)
         return bool(sites) and all(site.module is module for site in sites)
 
-    def _is_imported(self, module: Module) -> bool:
-        """Whether another file of the project imports this one."""
-        known = self._imported.get(module.path)
-        if known is None:
-            stem = module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-            found = self.project.search(_imports, (stem,), module.path, stem)
-            known = self._imported[module.path] = any(
-                self.project.locate(path, dotted, int(level)) == module.path
-                for path, said in found.items()
-                if path != module.path
-                for level, _, dotted in (line.partition(" ") for line in said.splitlines())
-            )
-        return known
-
     # -- a script that only shows something ------------------------------------------------------------------------------
 
     def visualises(self, module: Module) -> bool:
@@ -146,7 +121,7 @@ class Drivers:
 
     def _visualises(self, module: Module) -> bool:
         done = self._done(module, module.walk.calls, 0, set())
-        if CodeEffects.SHOWS not in done or done & (CodeEffects.TRAINS | CodeEffects.WRITES) or self._is_imported(module):
+        if CodeEffects.SHOWS not in done or done & (CodeEffects.TRAINS | CodeEffects.WRITES) or self._idle.is_imported(module.path):
             return False
         # What runs a model on all batches and draws at the end evaluates it.
         passes = {event.node: event.loops for record in runs_of(self.project).of(module) for event in record.forwards if event.loops}
@@ -214,32 +189,3 @@ def _opens_to_write(call: cst.Call) -> bool:
 
 def _name_of(node: cst.CSTNode) -> cst.CSTNode | None:
     return node.name if isinstance(node, cst.FunctionDef) else None
-
-
-@finder
-def _imports(path: str, data: bytes, stem: str) -> str:
-    """What a file imports that may be a module of that name: for each, on a line, the dots before it and its dotted name."""
-    del path
-    word = stem.encode(errors="surrogateescape")
-    if word not in data or not re.search(rb"^\s*(?:import\s|from\s)", data, re.MULTILINE):
-        return ""
-    return "\n".join(told for told in _imported(data) if told.replace(".", " ").rpartition(" ")[2] == stem)
-
-
-@lru_cache(maxsize=4096)  # asked of the same file for each that it may import
-def _imported(data: bytes) -> tuple[str, ...]:
-    """What a file imports that may be a module: for each the dots before it and its dotted name."""
-    try:
-        tree = tree_of(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    found: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.update(dict.fromkeys(f"0 {alias.name}" for alias in node.names))
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if base:
-                found[f"{node.level} {base}"] = None
-            found.update(dict.fromkeys(f"{node.level} {base}.{alias.name}".replace(" .", " ") for alias in node.names))
-    return tuple(found)
