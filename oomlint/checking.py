@@ -298,7 +298,7 @@ class Checker:
         """What the rules say of a file, as far as its budget goes."""
         from oomlint.memory.ranks.ranks import by_ranks  # noqa: PLC0415
         from oomlint.memory.shared.demo_code import weighed  # noqa: PLC0415 - brings libcst
-        from oomlint.memory.shared.never_run import is_never_run  # noqa: PLC0415
+        from oomlint.memory.shared.never_run import Reached, reached  # noqa: PLC0415
         from oomlint.model.step_limits import OutOfStepsError  # noqa: PLC0415
 
         module = project.module(path)
@@ -308,11 +308,12 @@ class Checker:
             said: list[Finding] = []
             try:
                 for item in _said_by(rule, module, project):
-                    if is_never_run(item, project):
+                    comes = reached(item, project)
+                    if comes is Reached.NEVER:
                         continue
                     # A call of another file that brings a bad value is told there, and weighed there.
                     home = module if item.place.path == module.path else project.find(item.place.path) or module
-                    told = weighed(item, home)
+                    told = weighed(item, home, sure=comes is Reached.YES)
                     said.append(by_ranks(told, home, project) if rule.per_rank else told)
             except OutOfStepsError:
                 break  # what a rule says in the middle of its work may be half of it

@@ -50,6 +50,7 @@ class Evaluator(Access):
         self.settings = SettingsReader(project, self)
         self.sources = Sources(project, self)
         self.stops = Stops(project, self)
+        self.sure_stops = Stops(project, self, names=False)
         self._memo: AnswerMemory[tuple[cst.CSTNode, Frame], Alternatives] = AnswerMemory(project.readings)
         # What follows from answers that are the very same objects is the same again.
         self._reached: AnswerMemory[tuple[cst.CSTNode, Frame], list[Picks]] = AnswerMemory(project.readings)

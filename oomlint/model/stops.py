@@ -57,9 +57,10 @@ class Way(Flag):
 class Stops:
     """Answers for the project's code; one for a run, which remembers."""
 
-    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+    def __init__(self, project: Project, evaluator: Evaluator, *, names: bool = True) -> None:
         self.project = project
         self.evaluator = evaluator
+        self._by_names = names  # whether what lacks a name raises
         self._names: dict[Module, Unbound] = {}
         self._ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
         self._raising: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
@@ -235,7 +236,7 @@ class Stops:
     def _raises(self, module: Module, node: cst.CSTNode) -> bool:
         for part in _evaluated(node):
             if isinstance(part, cst.Name):
-                if self._unbound(module).reads(part):
+                if self._by_names and self._unbound(module).reads(part):
                     return True
             elif isinstance(part, cst.Call) and self._ends(module, part):
                 return True
@@ -249,7 +250,7 @@ class Stops:
 
     def _misses(self, module: Module, node: cst.ImportFrom) -> bool:
         """Whether an import asks a file of the project for a name that it does not have."""
-        if isinstance(node.names, cst.ImportStar) or module.source.cells:
+        if not self._by_names or isinstance(node.names, cst.ImportStar) or module.source.cells:
             return False
         level, source = len(node.relative), names.dotted(node.module) if node.module is not None else ""
         path = self.project.locate(module.path, source, level) if source else None

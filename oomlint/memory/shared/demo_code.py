@@ -59,14 +59,20 @@ class CodeEffects(Flag):
     SHOWS = auto()
 
 
-def weighed(finding: Finding, module: Module) -> Finding:
-    """A finding with its severity, one step lower where it stands in code that does not train."""
+def weighed(finding: Finding, module: Module, *, sure: bool = True) -> Finding:
+    """A finding with its severity, one step lower where it stands in code that does not train, or of which it is not ``sure`` that it can run."""
     if finding.severity is Severity.NOTE:
         return finding
     drivers = module.project.shared(Drivers)
     idle = module.project.shared(IdleCode)
     draws = finding.weight is not None and finding.weight.of is Resource.FIGURE  # what a script that draws has most of
-    if holds_tests(module) or drivers.demonstrates(finding, module) or (drivers.visualises(module) and not draws) or idle.holds(finding.place, module):
+    if (
+        not sure
+        or holds_tests(module)
+        or drivers.demonstrates(finding, module)
+        or (drivers.visualises(module) and not draws)
+        or idle.holds(finding.place, module)
+    ):
         return replace(finding, severity=_LOWER[finding.severity])
     return finding
 
