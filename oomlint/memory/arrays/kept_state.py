@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.api_names import WRAPPERS
+from oomlint.memory.buffers.bounds import ends_itself
 from oomlint.memory.datasets.serving import Entered, Serving
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
@@ -311,7 +312,7 @@ class Keeping(ABC):
                 left = True
             if isinstance(here, cst.For | cst.While) and below is here.body:
                 if not left and (isinstance(here, cst.While) or self._unbounded(module, here.iter)):
-                    return here
+                    return here if not ends_itself(module, module.walk.scope_at(here), here, stated=True) else None
                 left = False
             if (
                 isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)

@@ -61,6 +61,8 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 continue  # a list of a table has the names of its columns
             if gives_places(content.node):
                 continue
+            if isinstance(content.node, cst.Call) and _was_a_list(module, project, scope, content.node):
+                continue
             if isinstance(content.node, cst.BinaryOperation) and content.size.exact is None and content.count is None:
                 continue  # what is computed of something that nobody knows: a shape, a scale
             if content.form is not Form.COLUMN and may_be_large(project, content):
@@ -89,6 +91,7 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
             or kept.bounded(module, what)
             or not uses_name(what, set_in(loop, module.walk, scope))
             or _is_shuffled(module, scope, call)
+            or isinstance(module.walk.parents.get(call), cst.BinaryOperation)  # `[0] + list(range(1, n))` is no range
         ):
             continue
         keeper = next((one for one in kept.of(module, call) if one.owner is not None and not one.hazy and one.put is not None), None)
@@ -152,6 +155,13 @@ def _is_mapped(project: Project, module: Module, scope: Scope, node: cst.BaseExp
             block = module.walk.parents.get(module.walk.parents.get(given[-1].statement) or node)
             return block in around and _is_mapped(project, module, scope, given[-1].value, depth + 1)
     return False
+
+
+def _was_a_list(module: Module, project: Project, scope: Scope, made: cst.Call) -> bool:
+    """Whether an array is made of what is not known to be one: a list that becomes an array and a list again is as large as it was."""
+    given = made.args[0].value if made.args and not made.args[0].star else None
+    here = module.walk.scope_at(made) if made in module.walk.parents else None
+    return names.last_name(made.func) in AS_ARRAY and isinstance(given, cst.Name) and here is scope and operand(project, module, scope, given) is None
 
 
 def _into_array(module: Module, call: cst.Call) -> bool:

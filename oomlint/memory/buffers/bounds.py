@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Store
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame
     from oomlint.syntax.scopes import Scope
 
@@ -65,22 +65,30 @@ def stops(loop: Loop) -> bool:
         return True
     if loop.steps or isinstance(node, cst.FunctionDef | cst.CompFor):
         return False
-    spot = TestSpot(loop.module, loop.scope, node, node)
-    return any(
-        isinstance(part, cst.If) and any(isinstance(end, cst.Break) for end in block_of(part.body)) and _limits(part.test, spot, wanted=False)
-        for part in block_of(node.body)
-    )
+    return ends_itself(loop.module, loop.scope, node)
 
 
-def _limits(test: cst.BaseExpression, spot: TestSpot, *, wanted: bool) -> bool:
-    """Whether a test that came out as ``wanted`` says that a count is small."""
+def ends_itself(module: Module, scope: Scope, loop: cst.For | cst.While, *, stated: bool = False) -> bool:
+    """Whether a loop is left once it has counted a few rounds: ``if i == 1: break``; with ``stated`` only where the code says how many."""
+    spot = TestSpot(module, scope, loop, loop)
+    ends = (part.test for part in block_of(loop.body) if isinstance(part, cst.If) and any(isinstance(end, cst.Break) for end in block_of(part.body)))
+    return any(_limits(test, spot, wanted=False, ends=True) and (not stated or _states_few(test)) for test in ends)
+
+
+def _states_few(test: cst.BaseExpression) -> bool:
+    sides = (test.left, *(one.comparator for one in test.comparisons)) if isinstance(test, cst.Comparison) else ()
+    return any(isinstance(side, cst.Integer) and side.evaluated_value <= _FEW for side in sides)
+
+
+def _limits(test: cst.BaseExpression, spot: TestSpot, *, wanted: bool, ends: bool = False) -> bool:
+    """Whether a test that came out as ``wanted`` says that a count is small; where it is what ``ends`` the loop, all rounds before count as well."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         if wanted and isinstance(test.expression, cst.Name | cst.Attribute):
             return switched(test.expression, spot)
-        return _limits(test.expression, spot, wanted=not wanted)
+        return _limits(test.expression, spot, wanted=not wanted, ends=ends)
     if isinstance(test, cst.BooleanOperation):
         joined = isinstance(test.operator, cst.And)
-        return joined is wanted and (_limits(test.left, spot, wanted=wanted) or _limits(test.right, spot, wanted=wanted))
+        return joined is wanted and any(_limits(side, spot, wanted=wanted, ends=ends) for side in (test.left, test.right))
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return False
     operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
@@ -92,7 +100,7 @@ def _limits(test: cst.BaseExpression, spot: TestSpot, *, wanted: bool) -> bool:
         operator = _TURNED.get(type(operator), type(operator))()
     if wanted:
         return isinstance(operator, cst.LessThan | cst.LessThanEqual | cst.Equal | cst.In)
-    if isinstance(operator, cst.Equal) and isinstance(right, cst.Integer) and right.evaluated_value in {0, 1}:
+    if not ends and isinstance(operator, cst.Equal) and isinstance(right, cst.Integer) and right.evaluated_value in {0, 1}:
         return False  # all rounds but the first
     return isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual | cst.Equal)
 
