@@ -125,6 +125,8 @@ class KeptNames(Keeping):
             return
         if any(not effect.path and effect.kind == "assign" for effect in scope.effects.get(name, ())):
             return
+        if going.into == (scope, name):
+            return  # a part of what came in by this argument goes back into it: it is where the call has it from, and with no other caller
         key = ("handed in", scope, name, going.passed, going.keys, going.fields)
         if key in search.seen:
             return
