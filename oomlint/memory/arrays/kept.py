@@ -257,7 +257,7 @@ class Kept(KeptIndexes):
         if picks_some(node) and not module.walk.is_target(node):
             self.picked(search, module, node, going)
         inner = self._subscript(module, node, going)
-        if inner is None or going.in_object:
+        if inner is None or going.in_object or self.leaves_few(search, module, node.slice[0].slice, going):
             return None
         return node, self._element(going, inner) if isinstance(node.slice[0].slice, cst.Index) else inner
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.arrays.kept_calls import KeptCalls
-from oomlint.memory.arrays.kept_forms import makes_array
+from oomlint.memory.arrays.kept_forms import is_object, makes_array
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import opens_text
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
 _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 _ARRAYS: Final = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.ARRAYS, PayloadKind.TENSORS})
+_FEW: Final = 1000  # elements of a list
 _SINGLE: Final = frozenset({PayloadKind.SCALAR, PayloadKind.TEXT})
 
 
@@ -59,12 +60,17 @@ class KeptIndexes(KeptCalls):
         opened = self.evaluator.values(start, self.evaluator.calls.plain_frame(module, module.walk.scope_at(start)))
         return any(isinstance(alt.value, ExternalCall) and opens_text(alt.value.name) for alt in opened)
 
-    def is_short(self, module: Module, rows: cst.BaseSlice) -> bool:
-        """Whether a slice ends at a number that is known."""
+    def is_short(self, module: Module, rows: cst.BaseSlice, most: int | None = None) -> bool:
+        """Whether a slice ends at a number that is known, of ``most`` rows."""
         if not isinstance(rows, cst.Slice) or rows.upper is None:
             return False
         found = self.evaluator.plainly(rows.upper, module, module.walk.scope_at(rows))
-        return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 for alt in found)
+        return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 and (most is None or alt.const <= most) for alt in found)
+
+    def leaves_few(self, search: KeptSearch, module: Module, rows: cst.BaseSlice, going: Going) -> bool:
+        """Whether a slice makes a short list of one that was pickled: the others are gone with the list, where of an array a slice would keep all."""
+        start = search.start
+        return start is not None and is_object(start) and going.whole and self.is_short(module, rows, _FEW)
 
     def lists(self, module: Module, key: cst.BaseExpression, going: Going) -> bool:
         """Whether an index is a list whose numbers stand in the code, also in the call that the value came in by: ``rows[[first, last]]``."""

@@ -59,7 +59,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             content = operand(project, module, scope, what)
             if content is None or (content.kind is PayloadKind.FRAME and names.last_name(call.func) == "list"):
                 continue  # a list of a table has the names of its columns
-            if gives_places(content.node):
+            if gives_places(content.node) or content.form is Form.PICKLED:  # what was pickled are objects already
                 continue
             if isinstance(content.node, cst.Call) and _was_a_list(module, project, scope, content.node):
                 continue

@@ -182,7 +182,7 @@ class Containers:
                 if effect.path[: len(path)] != path or any(kind != "item" for kind, _ in deeper):
                     continue
                 keyed = effect.kind in _SETTING and (deeper or effect.kind != "assign") and _looped(effect, around)
-                if effect.kind in _GROWING or keyed:
+                if (effect.kind in _GROWING or keyed) and self.evaluator.where(effect.statement, around):
                     found.append((effect, around))
         return found
 

@@ -124,7 +124,7 @@ class Libraries:
         module = frame.module
         last = name.rpartition(".")[2]
         known = _RESULTS.get(name)
-        if name == "torch.load" and self._maps(call, frame):
+        if name == "torch.load" and self._is_asked(call, "mmap", frame):
             return Content(PayloadKind.SHARED, "tensors of a mapped file", module, call)
         if known is not None:
             words = known[1].format(name=name, last=last, library=name.partition(".")[0], plain=name.removeprefix("builtins."))
@@ -167,9 +167,9 @@ class Libraries:
                 return Content(PayloadKind.SCALAR, "a number", numbers=True)
         return NOTHING
 
-    def _maps(self, call: cst.Call, frame: Frame) -> bool:
-        """Whether `torch.load` maps the file, for all that is known."""
-        given = arguments.named(call, "mmap")
+    def _is_asked(self, call: cst.Call, word: str, frame: Frame) -> bool:
+        """Whether a call is given an argument, and, for all that is known, one that is true: ``mmap=True``, ``allow_pickle=True``."""
+        given = arguments.named(call, word)
         return given is not None and any(not isinstance(a.value, Const) or a.const for a in self.evaluator.values(given, frame))
 
     def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
@@ -177,7 +177,8 @@ class Libraries:
             return Content(PayloadKind.HANDLE, "an open `.npz` file", frame.module, call, form=Form.ARCHIVE)
         if maps_file(call, frame, self.evaluator):
             return Content(PayloadKind.MEMMAP, "a memory-mapped array", frame.module, call)
-        return Content(PayloadKind.ARRAY, "an array that `numpy.load` reads", frame.module, call)
+        form = Form.PICKLED if self._is_asked(call, "allow_pickle", frame) else None
+        return Content(PayloadKind.ARRAY, "an array that `numpy.load` reads", frame.module, call, form=form)
 
     def _array(self, name: str, last: str, call: cst.Call, frame: Frame) -> Content:
         module = frame.module
