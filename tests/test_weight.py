@@ -1255,3 +1255,23 @@ print(middle(Scans("scans", 40_000)))
 @pytest.mark.parametrize(("read", "severity"), [("scans", "error"), ("scans.drawn(256)", "warning")])
 def test_descriptors_of_picked_samples_need_not_run_out(read: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"train.py": MIDDLE.replace("READ", read)}, "OOM207")).severity == severity
+
+
+JOINED_ANEW = """
+import torch
+from torch.utils.data import DataLoader
+
+
+def evaluate(model, dataset):
+    parts = []
+    for images, classes in DataLoader(dataset, batch_size=64):
+        with torch.no_grad():
+            outputs = model(images)
+        parts.append(PART)
+        print(torch.cat(parts).float().mean())
+"""
+
+
+@pytest.mark.parametrize(("part", "severity"), [("outputs.max(1)[1].cpu().eq(classes)", "note"), ("outputs.cpu()", "warning")])
+def test_a_hit_for_each_sample_that_is_joined_anew_is_a_note(part: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"evaluate.py": textwrap.dedent(JOINED_ANEW).replace("PART", part)}, "OOM209")).severity == severity

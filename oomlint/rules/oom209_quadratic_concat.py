@@ -147,4 +147,5 @@ class QuadraticConcat(Rule):
             message = Message(f"The loop over {first.over} joins all of `{first.written}` each round", square)
             related = [module.place(first.added.statement, "grows here"), *(module.place(one.call, f"so is `{one.written}`") for one in others)]
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
-            yield self.finding(module.place(first.call), message, confidence=confidence, related=related, fix=_BEHIND, facts=rejoin_facts(module, found))
+            severity, facts = Severity.NOTE if all(one.few for one in found) else None, rejoin_facts(module, found)
+            yield self.finding(module.place(first.call), message, severity=severity, confidence=confidence, related=related, fix=_BEHIND, facts=facts)

@@ -47,6 +47,12 @@ def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Sco
     return bool(parts) and all(held.size is SampleSize.SMALL and 0 < held.dims < MAP for held in parts)
 
 
+def adds_labels(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> bool:
+    """Whether a round adds tensors or arrays that have a class, a hit or an identifier for each sample."""
+    parts = _parts(project, added, scope, module)
+    return bool(parts) and all(held.size is SampleSize.SMALL and held.kind is not ValueKind.OPAQUE and held.dims < MAP for held in parts)
+
+
 def scalars(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
     """Whether a round adds no more than a few numbers; where no run tells, by names."""
     parts = _parts(project, added, scope, module)

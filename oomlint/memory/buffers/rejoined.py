@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.memory.buffers.concatenation import resolved, role
-from oomlint.memory.buffers.concatenation_scalars import scalars
+from oomlint.memory.buffers.concatenation_scalars import adds_labels, scalars
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.training_loops import SHORT, rounds
@@ -35,6 +35,7 @@ class Rejoin(Struct, frozen=True, eq=False):
     loop: Loop
     over: str  # how the loop is called in a message
     known: bool  # whether what the loop goes over is known, not only named so
+    few: bool = False  # of each sample a number
 
 
 def rejoined(module: Module, project: Project) -> Iterator[Rejoin]:
@@ -67,7 +68,8 @@ def _rejoin(module: Module, project: Project, call: cst.Call, path: Path, scope:
             continue
         if scalars(project, values, scope, module, epochs=runs_of(project).epochs(loop, module, scope), into=path):
             return None
-        return Rejoin(call, added[0], module.code(call.args[0].value).strip(), loop, *where)
+        few = adds_labels(project, values, scope, module)
+        return Rejoin(call, added[0], module.code(call.args[0].value).strip(), loop, *where, few=few)
     return None
 
 

@@ -106,8 +106,11 @@ class Runs:
         return is_epoch_loop(node, module)
 
     def part(self, node: cst.CSTNode, module: Module, scope: Scope) -> TensorState | None:
-        """What an operand of a call that joins arrays holds, on all ways of calling the function; ``None`` where no run came by."""
-        found = [held for record in self.records(module, scope) if (held := record.parts.get(node)) is not None]
+        """What an operand of a call that joins arrays holds, or what is put into a list, on all ways of calling the function; ``None`` where no run came by."""
+        found: list[TensorState] = []
+        for record in self.records(module, scope):
+            held = record.parts.get(node)
+            found.extend([held] if held is not None else [store.value for store in record.stores if store.expression is node])
         return join_all(found) if found else None
 
     def _ways_through(self, node: cst.CSTNode, module: Module, scope: Scope) -> list[Loop]:
