@@ -19,7 +19,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_uses import is_room, one_a_sample
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.array_bytes import allocation, counts_samples
+from oomlint.memory.shared.array_bytes import SHORT_ROW, allocation, counts_samples
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _BASES: Final = ("torch.nn.Module", "lightning", "pytorch_lightning", "torch.nn.modules.module.Module")
 _LAZY: Final = frozenset({"numpy.zeros", "numpy.empty", "torch.empty"})  # pages come as they are written
 _FEW: Final = 64  # numbers of one sample that are not worth a word
-_ROW: Final = 512  # bytes of one of an unknown number of rows
 _SAMPLE: Final = 1 << 14  # bytes of one sample
 _CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
 _COUNTS: Final = frozenset({"range", "len", "sorted", "list", "items"})
@@ -228,7 +227,7 @@ def _is_sample(size: Bytes) -> bool:
     """Whether an array that there is one of for each sample is more than a few numbers, such as boxes or a pose."""
     known = prod(number for number in size.dimensions if isinstance(number, int)) * (size.item or 1)
     unknown = sum(isinstance(number, str) for number in size.dimensions)
-    return len(size.dimensions) > 1 and (unknown > 1 or known >= (_ROW if unknown else _SAMPLE))
+    return len(size.dimensions) > 1 and (unknown > 1 or known >= (SHORT_ROW if unknown else _SAMPLE))
 
 
 def _is_room(project: Project, keeper: Keeper) -> bool:

@@ -160,7 +160,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             held = contents.of(rows, evaluator.calls.plain_frame(module, scope))
             if held.kind not in _LISTS or not may_be_large(project, held) or (held.element is not None and gives_places(held.element.node)):
                 continue
-            if _draws_numbers(project, held):
+            if _draws_numbers(project, held) or kept.makes_short_rows(module, call):
                 continue
             size = _size_of_each(project, held, loops)
             if size is None and (names.last_name(call.func) in MAKES or all(_counts_only(project, module, loop) for loop in loops)):

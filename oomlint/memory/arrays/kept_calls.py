@@ -12,7 +12,9 @@ from oomlint.api_names import CONTAINERS, PICTURE_OF_ARRAY, PUTS_IN, REDUCTIONS,
 from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, EACH, DataTransform, Given, Going, Keeper, KeptSearch
+from oomlint.memory.datasets.samples import row_bytes
 from oomlint.memory.datasets.serving import Entered
+from oomlint.memory.shared.array_bytes import SHORT_ROW
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
@@ -89,6 +91,7 @@ class KeptCalls(KeptNames):
         super().__init__(project)
         self._passes: AnswerMemory[tuple[Scope, str, tuple[str, ...], bool], tuple[tuple[Given, ...], tuple[Passed, ...]]] = AnswerMemory(project.readings)
         self._stores: AnswerMemory[tuple[Scope, str, tuple[str, ...], bool], tuple[Given, ...]] = AnswerMemory(project.readings)
+        self._rows: AnswerMemory[cst.CSTNode, int | None] = AnswerMemory(project.readings)
 
     def of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
         """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
@@ -142,8 +145,9 @@ class KeptCalls(KeptNames):
             return None
         if isinstance(call.func, cst.Attribute) and (last in _LOOKS_UP or (last == "split" and self._picks_folds(module, call.func.value))):
             return None
-        if last in SCALARS and (not going.part or makes_array(search.start)):
-            return None  # of an array that is made there, even a part is a number then
+        number = last in SCALARS and (not going.part or makes_array(search.start))  # of an array that is made there, even a part is a number then
+        if number or (going.listed and call.args[0] is arg and self.joins(module, call) and self.makes_short_rows(module, call)):
+            return None
         if last in {"register_buffer", "setattr"} and isinstance(call.func, cst.Name | cst.Attribute):
             if arg.keyword is None and list(call.args).index(arg) != (2 if last == "setattr" else 1):
                 return None  # the object and the name are not what is stored
@@ -241,6 +245,11 @@ class KeptCalls(KeptNames):
             return False
         found = self.evaluator.plainly(call.func, module, module.walk.scope_at(call))[:3]
         return not any(isinstance(alt.value, External) and names.canonical(alt.value.name).startswith(_NOT_OF_ARRAYS) for alt in found)
+
+    def makes_short_rows(self, module: Module, call: cst.Call) -> bool:
+        """Whether each array of the list that a call joins is known to have a few numbers, as a pose or a box has."""
+        size = self._rows.answer(call, lambda: row_bytes(self.project, module, call.args[0].value))
+        return size is not None and size < SHORT_ROW
 
     def _inside(self, module: Module, call: cst.Call, arg: cst.Arg, going: Going, *, pools: bool) -> Going | None:
         """What a call gives of the value, where only the function around is looked at."""

@@ -215,12 +215,6 @@ class KeptNames(Keeping):
         if not (isinstance(definition, cst.Assign) and isinstance(definition.value, cst.Attribute)):  # else it is what the attribute was before
             going = replace(going, since=definition)
         others = branches_beside(module, definition) if definition is not None else ()
-        for inner in functions_using(scope, name):
-            if stands_in(module, inner.node, others) or (definition is not None and stands_in(module, definition, branches_beside(module, inner.node))):
-                continue  # the function is made where the name holds something else
-            for _, use in self._uses_of(inner).get(name, ()):
-                if search.steps <= STEPS and not shadowed(module.walk, use):
-                    self.climb(search, module, use, going)
         for looked_up in locals_by_name(scope, name) if "locals" in module.called else ():
             self.climb(search, module, looked_up, going)
         order = self._ordered(scope)
@@ -237,6 +231,14 @@ class KeptNames(Keeping):
             and self._covers(module, effect.statement, definition, scope)
         ]
         last = min(stops, default=None)
+        for inner in functions_using(scope, name):
+            if stands_in(module, inner.node, others) or (definition is not None and stands_in(module, definition, branches_beside(module, inner.node))):
+                continue  # the function is made where the name holds something else
+            if last is not None and order.get(inner.node, -1) > last:
+                continue  # it is made once the name holds something else
+            for _, use in self._uses_of(inner).get(name, ()):
+                if search.steps <= STEPS and not shadowed(module.walk, use):
+                    self.climb(search, module, use, going)
         again = [
             (self._end(order, effect.statement), block_around(module, effect.statement))
             for effect in scope.effects.get(name, ())

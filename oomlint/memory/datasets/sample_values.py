@@ -205,6 +205,9 @@ class Parts(Sizes, Pictures):
                 return method(node.func.attr.value, base, node, frame)
             if any(isinstance(alt.value, ExternalCall) and alt.value.name in GENERATORS for alt in self.usual(node.func.value, frame)):
                 return self.function(f"numpy.random.{node.func.attr.value}", node, frame)
+            if base is None and node.func.attr.value == "reshape":  # whatever it was, it has that many elements then
+                wanted = self.shape(arguments.plain(node), frame)
+                return ShapedArray(tuple("..." if one == -1 else one for one in wanted)) if wanted is not None else None
         given = self.of(first, frame) if first is not None and len(node.args) == 1 else None
         return joined([self.applied(alt.value, given) for alt in self.usual(node.func, frame)]) if given is not None else None
 
@@ -313,6 +316,8 @@ class Parts(Sizes, Pictures):
                     entries.append((len(entries), added))
                 elif effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "item" and rounds != 0:
                     key = effect.path[0][1]
+                    if key is UNKNOWN_KEY:
+                        return None  # how many there are then, nobody knows
                     known = [one for name, one in entries if name == key]
                     entries = [*((name, one) for name, one in entries if name != key), (key, added if rounds else joined([added, *known]) if known else None)]
                 elif effect.kind in {"extend", "augment", "update", "pop", "setdefault", "clear"}:

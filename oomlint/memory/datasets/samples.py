@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -12,7 +13,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_values import Parts, collated
 from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
-from oomlint.memory.shared.shaped import NUMBER, TENSOR, Many, ShapedArray, ShapedText, elements, group, leaves
+from oomlint.memory.shared.shaped import NUMBER, TENSOR, Many, ShapedArray, ShapedText, certain, elements, group, leaves
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, Const, External, ExternalCall, Frame
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Value
 
 _MOST_FRAMES: Final = 4
+_WIDEST: Final = 8  # bytes of a number of which nobody knows the type
 
 
 class Sample(Struct, frozen=True):
@@ -111,6 +113,19 @@ def made_bytes(project: Project, module: Module, node: cst.BaseExpression) -> By
     sizes = [exact for exact, _ in found if exact is not None]
     least = min(least for _, least in found)
     return ByteSize(max(sizes)) if len(sizes) == len(found) else ByteSize(least=least if least >= project.settings.small_bytes else None)
+
+
+def row_bytes(project: Project, module: Module, node: cst.BaseExpression) -> int | None:
+    """Bytes of each array of a list, whoever calls the function around it, of the largest; ``None`` where they are not known for sure."""
+    evaluator, scope = evaluator_of(project), module.walk.scope_at(node)
+    most = 0
+    for frame in evaluator.calls.frames(module, scope, most=_MOST_FRAMES) or [evaluator.calls.plain_frame(module, scope)]:
+        parts = Parts(evaluator, datasets_of(project).contents)
+        one = elements(parts.of(node, frame))[0]
+        if not isinstance(one, ShapedArray) or one.shape is None or one.of == "python" or len(certain(one.shape)) < len(one.shape) or parts.doubt:
+            return None
+        most = max(most, prod(certain(one.shape)) * (one.item or _WIDEST))
+    return most
 
 
 def _row(parts: Parts, dataset: Dataset) -> Part:

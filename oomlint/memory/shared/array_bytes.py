@@ -27,6 +27,7 @@ _FEW: Final = re.compile(r"\(\s*[A-Za-z]\w*\s*,\s*(\d*)\s*\)")
 _MOST_NUMBERS: Final = 16
 _DTYPE: Final = re.compile(r"\b(u?int(?:8|16|32|64)|b?float(?:16|32|64)|bool)\b")
 _LAST: Final = -1  # of the axes
+SHORT_ROW: Final = 512  # bytes of one of an unknown number of rows that are not worth a word
 _LONGEST: Final = 40  # characters of one dimension in a formula
 
 

@@ -13,6 +13,7 @@ from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.computed import Computed, computed
 from oomlint.memory.shared.content_kinds import NOTHING, Content, Form, PayloadKind, whole_hdf5, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
+from oomlint.model import arguments
 from oomlint.model.values import External, ExternalCall, Frame, is_typed
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format deco
 _DRAWS = DRAWS | {"choice", "permutation"}
 
 _COMPUTING = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME})  # the operators of these take what stands beside them for numbers
+_FEW = 16  # numbers
 _TYPED = 64  # parts of what somebody types behind an option, at most
 _CONTAINERS = frozenset({PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.ARRAYS, PayloadKind.TENSORS})
 
@@ -125,8 +127,9 @@ class WrittenForms:
             return Content(PayloadKind.TEXT, "the text of a file", module, node, form=Form.TEXT_OF_FILE)
         if base.kind is PayloadKind.H5:
             return _of_h5(name, module, node)
-        if name in {"fit_transform", "transform", "inverse_transform"} and self._is_of("sklearn.", func.value, frame):
-            return Content(PayloadKind.ARRAY, "a NumPy array", module, node)
+        if name in {"fit_transform", "transform", "inverse_transform"} and (made := self._made_by("sklearn.", func.value, frame)):
+            few = name != "inverse_transform" and all(self._has_few_columns(one) for one in made)
+            return Content(PayloadKind.SMALL, "a few numbers for each row", module, node) if few else Content(PayloadKind.ARRAY, "a NumPy array", module, node)
         return _of_array(name, base, module, node) or _of_any(name, base, module, node)
 
     def _typed(self, text: cst.BaseExpression, frame: Frame) -> int | None:
@@ -158,9 +161,16 @@ class WrittenForms:
             return replace(base, size=Size()) if base.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR} else NOTHING
         return Content(PayloadKind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
 
-    def _is_of(self, library: str, node: cst.BaseExpression, frame: Frame) -> bool:
-        """Whether an expression is an object that a library made."""
-        return any(isinstance(a.value, ExternalCall) and a.value.name.startswith(library) for a in self.evaluator.values(node, frame)[:3])
+    def _made_by(self, library: str, node: cst.BaseExpression, frame: Frame) -> list[ExternalCall]:
+        """The calls of a library that make the object which an expression is."""
+        found = (alt.value for alt in self.evaluator.values(node, frame)[:3])
+        return [one for one in found if isinstance(one, ExternalCall) and one.name.startswith(library)]
+
+    def _has_few_columns(self, made: ExternalCall) -> bool:
+        """Whether an object of scikit-learn is told to leave a few numbers of each row: ``TSNE(n_components=2)``."""
+        given = arguments.named(made.call, "n_components")
+        found = self.evaluator.values(given, made.frame) if given is not None else []
+        return bool(found) and all(isinstance(alt.const, int) and alt.const <= _FEW for alt in found)
 
 
 def _results(operator: cst.BaseBinaryOp, sides: list[Content]) -> list[Content]:

@@ -286,18 +286,21 @@ def nested(part: Part) -> Part:
 
 
 def concatenated(parts: Part, axis: int) -> Part:
-    """Arrays that are joined along an axis that they have."""
+    """Arrays that are joined along an axis that they have; along the others all are as long as those of which that is known."""
     listed = [part for _, part in parts.parts] if isinstance(parts, ShapedGroup) else [parts.element] if isinstance(parts, Many) else []
-    arrays = [one for one in listed if isinstance(one, ShapedArray) and one.shape is not None and -len(one.shape) <= axis < len(one.shape)]
-    if not arrays or len(arrays) < len(listed):
+    arrays = [one for one in listed if isinstance(one, ShapedArray)]
+    shapes = [one.shape for one in arrays if one.shape is not None]
+    ranks = {len(shape) for shape in shapes}
+    rank = ranks.pop() if len(ranks) == 1 else 0
+    if not -rank <= axis < rank or any(one is not None and one not in arrays for one in listed):
         return None
-    along = [(one.shape or ())[axis] for one in arrays]
-    numbers = [one for one in along if isinstance(one, int)]
-    whole = counted(sum(numbers), *numbers) if len(numbers) == len(along) else "..."
+    numbers = [length for shape in shapes if isinstance(length := shape[axis], int)]
+    whole = counted(sum(numbers), *numbers) if len(numbers) == len(listed) else "..."
     total = times(whole, parts.count) if isinstance(parts, Many) else whole
-    dtype = reduce(lambda a, b: promoted(a, b, arrays[0].of) if a and b else "", (one.dtype for one in arrays))
-    joint = joined([with_axis(one.cast(dtype), axis, 0) for one in arrays])
-    return with_axis(joint, axis, total) if isinstance(joint, ShapedArray) else None
+    shape = tuple(reduce(_stretched, lengths) for lengths in zip(*shapes, strict=True))
+    dtypes = [one.dtype for one in arrays] if len(arrays) == len(listed) else [""]
+    dtype = reduce(lambda a, b: promoted(a, b, arrays[0].of) if a and b else "", dtypes)
+    return with_axis(ShapedArray(shape, dtype, arrays[0].of), axis, total)
 
 
 def with_axis(array: ShapedArray, axis: int, size: int | str) -> ShapedArray:
