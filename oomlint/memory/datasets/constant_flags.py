@@ -37,10 +37,14 @@ class Flags:
 
     def rule_out(self, node: cst.CSTNode, function: FunctionRef, instance: Instance) -> bool:
         """Whether control never comes to a node of a method of this object."""
-        this = names.self_name(function.scope)
-        tests = path_conditions(function.module.walk, function.scope, node)
+        return self.rule_out_in(Frame(function.module, function.scope, None, instance), node, instance)
+
+    def rule_out_in(self, frame: Frame, node: cst.CSTNode, instance: Instance) -> bool:
+        """The same in a frame of a method: of a constructor, with what it is given."""
+        this = names.self_name(frame.scope)
+        tests = path_conditions(frame.module.walk, frame.scope, node)
         told = tuple((test, wanted) for test, wanted in tests if this is not None and self._is_told(test, this, instance))
-        return bool(told) and not self._evaluator.conditions(told, Frame(function.module, function.scope, None, instance))
+        return bool(told) and not self._evaluator.conditions(told, frame)
 
     def _is_told(self, test: cst.BaseExpression, this: str, instance: Instance) -> bool:
         """Whether a test asks for nothing but constants and attributes that keep a known value."""

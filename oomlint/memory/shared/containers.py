@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import WRAPPERS
+from oomlint.memory.datasets.constant_flags import Flags
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Content, Form, PayloadKind, worst
 from oomlint.model import arguments, names
@@ -182,9 +183,13 @@ class Containers:
                 if effect.path[: len(path)] != path or any(kind != "item" for kind, _ in deeper):
                     continue
                 keyed = effect.kind in _SETTING and (deeper or effect.kind != "assign") and _looped(effect, around)
-                if (effect.kind in _GROWING or keyed) and self.evaluator.where(effect.statement, around):
+                if (effect.kind in _GROWING or keyed) and not self._is_ruled_out(effect, around):
                     found.append((effect, around))
         return found
+
+    def _is_ruled_out(self, effect: Effect, frame: Frame) -> bool:
+        """Whether a flag that the object has from its arguments for as long as it lives keeps control from a statement of one of its methods."""
+        return frame.this is not None and self.evaluator.project.shared(Flags).rule_out_in(frame, effect.statement, frame.this)
 
     def _handed(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> Iterator[tuple[Effect, Frame]]:
         """What functions of the project do with the container, which a call hands them: ``fill(self.rows, path)``. Their paths are those of the caller."""
