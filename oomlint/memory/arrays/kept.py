@@ -420,7 +420,8 @@ class Kept(KeptIndexes):
         """What an index leaves of the value; ``None`` where that is one element of many."""
         first = node.slice[0].slice
         if not isinstance(first, cst.Index):
-            return replace(going, index=None, some=going.some or self.is_short(module, first), cut=going.cut or has_bounds(first))
+            some = going.some or self.is_short(module, first) or _picks_of_rows(node)
+            return replace(going, index=None, some=some, cut=going.cut or has_bounds(first))
         key = first.value
         if len(node.slice) != 1:  # `rows[i, 0]` is of one row
             return replace(
@@ -458,6 +459,11 @@ class Kept(KeptIndexes):
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
                     self.climb(search, module, use, replace(going.element(), part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
+
+
+def _picks_of_rows(node: cst.Subscript) -> bool:
+    """Whether an index takes one place of each row: ``rows[:, 0]``."""
+    return any(isinstance(part.slice, cst.Index) and isinstance(part.slice.value, cst.Integer) for part in node.slice[1:])
 
 
 def _elements(loop: cst.For | cst.CompFor, target: cst.BaseExpression) -> list[str]:
