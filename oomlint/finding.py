@@ -413,6 +413,20 @@ Fact = LoaderFact | DatasetFact | AttributeFact | LoopFact | StoreFact | ReadFac
 _Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, StoreFact, ReadFact, AllocationFact, HandleFact, RanksFact)
 
 
+class Told(Struct, frozen=True):
+    """What a question of the model has to tell of one place; a rule makes a finding of it. What is not given is as the rule declares it."""
+
+    place: Place
+    message: Message
+    severity: Severity | None = None
+    confidence: Confidence = Confidence.HIGH
+    related: tuple[Place, ...] = ()
+    fix: Fix | None = None
+    facts: tuple[Fact, ...] = ()
+    weighs: Weighs | None = None
+    given: tuple[Place, ...] = ()  # in files beside the code that give the numbers it is about
+
+
 class Finding(Struct, frozen=True):
     """One thing that a rule says about one place.
 

@@ -17,7 +17,7 @@ from oomlint.weighing import weight_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from oomlint.finding import Fact, Fix, Place, Safety, Severity, Weighs
+    from oomlint.finding import Fact, Fix, Place, Safety, Severity, Told, Weighs
     from oomlint.measurement import Measurement
     from oomlint.model.project import Module, Project
 
@@ -69,6 +69,20 @@ class Rule(ABC):
         told = Message(as_written(message.headline), as_written(message.consequence), as_written(remedy)).fitted()
         grave, spots = severity or self.severity, tuple(related)
         return Finding(self.code, self.slug, told.headline, grave, confidence, place, spots, fix, known, weight, told.consequence, told.help, given)
+
+    def tell(self, told: Told, fix: Fix | None = None) -> Finding:
+        """The finding of what a question has to tell, with a ``fix`` where it has none of its own."""
+        return self.finding(
+            told.place,
+            told.message,
+            severity=told.severity,
+            confidence=told.confidence,
+            related=told.related,
+            fix=fix or told.fix,
+            facts=told.facts,
+            weighs=told.weighs,
+            given=told.given,
+        )
 
 
 class Page(Struct, frozen=True):

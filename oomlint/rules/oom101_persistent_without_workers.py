@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_true
 from oomlint.memory.loaders.worker_conflicts import WorkerGuard, told
@@ -121,6 +121,4 @@ class PersistentWithoutWorkers(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders that ask for persistent workers and have, or can have, none."""
-        for case in told(module, project, GUARD, is_true):
-            message = Message(f"{case.given} requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises ValueError")
-            yield self.finding(message=message, **case.reported)
+        yield from map(self.tell, told(module, project, GUARD, is_true))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_given
 from oomlint.memory.loaders.worker_conflicts import WorkerGuard, told
@@ -118,9 +118,7 @@ class PrefetchWithoutWorkers(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders that set a prefetch factor and have, or can have, no workers."""
         old = torch_versions(project, module).all_lack(PREFETCH_NONE)
-        for case in told(module, project, GUARD, _is_refused_before if old else is_given):
-            message = Message(f"{case.given} requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises ValueError")
-            yield self.finding(message=message, **case.reported)
+        yield from map(self.tell, told(module, project, GUARD, _is_refused_before if old else is_given))
 
 
 def _is_refused_before(value: Value) -> bool:

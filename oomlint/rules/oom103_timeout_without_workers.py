@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_positive
 from oomlint.memory.loaders.worker_conflicts import WorkerGuard, told
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-GUARD = WorkerGuard("timeout", lambda given, count, literal: f"{given} if {count} > 0 else 0")  # noqa: ARG005
+GUARD = WorkerGuard("timeout", lambda given, count, literal: f"{given} if {count} > 0 else 0", raises="raises AssertionError at `iter()`")  # noqa: ARG005
 
 
 class TimeoutWithoutWorkers(Rule):
@@ -109,6 +109,4 @@ class TimeoutWithoutWorkers(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders that set a timeout and have, or can have, no workers."""
-        for case in told(module, project, GUARD, is_positive):
-            message = Message(f"{case.given} requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises AssertionError at `iter()`")
-            yield self.finding(message=message, **case.reported)
+        yield from map(self.tell, told(module, project, GUARD, is_positive))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.loaders.loader_calls import is_given
 from oomlint.memory.loaders.worker_conflicts import WorkerGuard, told
@@ -120,6 +120,4 @@ class MpContextWithoutWorkers(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders that name a start method and have, or can have, no workers."""
-        for case in told(module, project, GUARD, is_given):
-            message = Message("`multiprocessing_context` requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises ValueError")
-            yield self.finding(message=message, **case.reported)
+        yield from map(self.tell, told(module, project, GUARD, is_given))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.loaders.worker_init import needs_worker_init
 from oomlint.rule import Rule
@@ -108,10 +108,4 @@ class WorkerInitIgnored(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders without workers whose dataset is opened by their worker function alone."""
-        for case in needs_worker_init(module, project):
-            message = Message(
-                f"Only `worker_init_fn` sets `{case.attribute}`, and it needs workers",
-                f"{case.origin}, so `__getitem__` of {case.dataset} would use None",
-                f"set `{case.attribute}` on first use in `__getitem__`, which works with and without workers",
-            )
-            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, facts=case.facts)
+        yield from map(self.tell, needs_worker_init(module, project))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
-from oomlint.memory.datasets.worker_copies import cases, facts_of
+from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.worker_copy_fixes import as_array
 from oomlint.rule import Rule
 
@@ -160,7 +160,4 @@ class PythonObjectsCopiedByWorkers(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers whose dataset indexes a container of Python objects."""
         for case in cases(module, project, self.code):
-            fix, facts = as_array(case), facts_of(case)
-            yield self.finding(
-                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
-            )
+            yield self.tell(case, as_array(case))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, CallCheck, DatasetSign, Measurement, Trait
-from oomlint.memory.datasets.pickling import facts_of, unsendable
+from oomlint.memory.datasets.pickling import unsendable
 from oomlint.memory.fixes.lazy_property import lazily_opened
 from oomlint.memory.fixes.rewrites import lambda_to_function
 from oomlint.rule import Rule
@@ -135,8 +135,7 @@ class DatasetUnpicklable(Rule):
                 edits = tuple(dict.fromkeys(edit for one in fixes for edit in one.edits))
                 safety = Safety.SAFE if all(one.safety is Safety.SAFE for one in fixes) else Safety.UNSAFE
                 fix = Fix(safety, "; ".join(dict.fromkeys(one.message for one in fixes)), edits)
-            facts = facts_of(case)
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)
+            yield self.tell(case, fix)
 
 
 def _fix(case: Unsendable, module: Module) -> Fix | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
-from oomlint.memory.datasets.worker_copies import cases, facts_of
+from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.worker_copy_fixes import mapped_or_tensor
 from oomlint.rule import Rule
 
@@ -137,7 +137,4 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose workers each get a copy of an array of the dataset."""
         for case in cases(module, project, self.code):
-            fix, facts = mapped_or_tensor(case), facts_of(case)
-            yield self.finding(
-                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
-            )
+            yield self.tell(case, mapped_or_tensor(case))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, DatasetSign, Measurement, Trait
-from oomlint.memory.datasets.worker_copies import cases, facts_of
+from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.worker_copy_fixes import stacked
 from oomlint.rule import Rule
 
@@ -115,7 +115,4 @@ class TensorListFileDescriptors(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose dataset keeps a long list of separate tensors."""
         for case in cases(module, project, self.code):
-            fix, facts = stacked(case), facts_of(case)
-            yield self.finding(
-                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
-            )
+            yield self.tell(case, stacked(case))

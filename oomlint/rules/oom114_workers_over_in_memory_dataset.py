@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
-from oomlint.memory.datasets.worker_copies import cases, facts_of
+from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.worker_copy_fixes import FEWER, no_workers
 from oomlint.rule import Rule
 
@@ -111,15 +111,4 @@ class WorkersOverInMemoryDataset(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with many workers over a dataset that lies wholly in memory."""
         for case in cases(module, project, self.code):
-            fix, facts = None if case.changed is not None else no_workers(case), facts_of(case)
-            yield self.finding(
-                case.place,
-                case.message,
-                severity=case.severity,
-                confidence=case.confidence,
-                related=case.related,
-                fix=fix,
-                facts=facts,
-                weighs=case.weighs,
-                given=case.beside,
-            )
+            yield self.tell(case, None if case.changed is not None else no_workers(case))

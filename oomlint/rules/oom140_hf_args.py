@@ -89,7 +89,4 @@ class HfArgs(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the trainer arguments that ask for worker options without workers."""
-        for case in contradictions(module, project):
-            yield self.finding(
-                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=[case.fact]
-            )
+        yield from map(self.tell, contradictions(module, project))

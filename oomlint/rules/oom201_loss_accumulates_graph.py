@@ -120,4 +120,4 @@ class LossAccumulatesGraph(Rule):
             does = "joins" if store.kind == "concat" else "sums"
             message = Message(f"{target} {does} `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
             patch = detach_fix(growth, module, project, "detach the value before it is summed")
-            yield self.finding(message=message, fix=patch, **told(growth, module))
+            yield self.tell(told(growth, module, message), patch)

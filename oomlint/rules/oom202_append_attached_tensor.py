@@ -115,4 +115,4 @@ class AppendAttachedTensor(Rule):
             store = growth.store
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
             patch = detach_fix(growth, module, project, "detach the tensor before it is stored")
-            yield self.finding(message=message, fix=patch, **told(growth, module))
+            yield self.tell(told(growth, module, message), patch)

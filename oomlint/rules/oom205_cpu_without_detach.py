@@ -113,4 +113,4 @@ class CpuWithoutDetach(Rule):
                 f"{'the copy' if moved else 'what it gives'} keeps its graph, so the {graph} of every step stay on the device",
             )
             patch = detach_fix(growth, module, project, "detach the tensor before it is stored")
-            yield self.finding(message=message, fix=patch, **told(growth, module))
+            yield self.tell(told(growth, module, message), patch)

@@ -110,4 +110,4 @@ class KeepsLoaderTensors(Rule):
             holds = "each holds `/dev/shm` memory and a file descriptor (often limited to 1024)"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` of worker batches without a copy", holds)
             patch = None if written_later(growth) else fix(growth, module, self.help, copied(module), safe_if_sure)
-            yield self.finding(message=message, fix=patch, **told(growth, module))
+            yield self.tell(told(growth, module, message), patch)

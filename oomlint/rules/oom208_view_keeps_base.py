@@ -100,7 +100,7 @@ class ViewKeepsBase(Rule):
             whole = f"each view keeps its whole tensor in memory, for every step of {loop_of(growth)}"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}`, a view of a larger tensor", whole)
             patch = fix(growth, module, self.help, copied(module), _never)
-            yield self.finding(message=message, fix=patch, **told(growth, module))
+            yield self.tell(told(growth, module, message), patch)
 
 
 def _never(_: TensorState) -> Safety:

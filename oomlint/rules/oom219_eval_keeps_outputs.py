@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
-from oomlint.memory.buffers.growth_messages import deleted_late, loop_of, related, target_of, what_of
-from oomlint.memory.facts import growth_facts
+from oomlint.memory.buffers.growth_messages import deleted_late, loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -108,11 +107,4 @@ class EvalKeepsOutputs(Rule):
             where = "host memory" if growth.facts.get("host") else "memory"
             grows = f"{where} grows with the number of samples{deleted_late(growth)}"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` in {loop_of(growth)}", grows)
-            yield self.finding(
-                module.place(growth.node),
-                message,
-                severity=growth.severity,
-                confidence=growth.confidence,
-                related=related(growth, module),
-                facts=growth_facts(growth),
-            )
+            yield self.tell(told(growth, module, message))

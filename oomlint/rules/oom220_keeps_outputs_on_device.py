@@ -136,7 +136,7 @@ class KeepsOutputsOnDevice(Rule):
             # In an evaluation the host would be what grows.
             patch = None if growth.facts.get("evaluation") else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)
             weighs = replace(self.weighs, by=(Factor(Multiplier.STEPS, count),)) if isinstance(count, int) else None
-            yield self.finding(message=message, fix=patch, weighs=weighs, **told(growth, module))
+            yield self.tell(told(growth, module, message, weighs), patch)
         for kept in kept_by_metrics(module, project) if not holds_tests(module) else ():
             place = module.place(kept.node)
             given = module.code(kept.given).strip()

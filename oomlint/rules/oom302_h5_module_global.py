@@ -108,5 +108,4 @@ class H5ModuleGlobal(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open a file on import which a dataset reads."""
-        for shared in opened_on_import(module, project):
-            yield self.finding(shared.place, shared.message, confidence=shared.confidence, related=shared.related, facts=shared.facts)
+        yield from map(self.tell, opened_on_import(module, project))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
-from oomlint.memory.facts import handle_facts
 from oomlint.memory.fixes.handle_fixes import dropped_when_pickled
 from oomlint.memory.handles.dataset_handle_findings import lazy_but_touched
 from oomlint.rule import Rule
@@ -133,6 +132,4 @@ class LazyHandleWithoutGetstate(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open on first use what the main process uses first."""
         for told in lazy_but_touched(module, project):
-            fix = dropped_when_pickled(told.handle)
-            facts = handle_facts(told.handle)
-            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix, facts=facts)
+            yield self.tell(told, dropped_when_pickled(told.handle))

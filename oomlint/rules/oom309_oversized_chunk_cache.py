@@ -127,5 +127,4 @@ class OversizedChunkCache(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open a file whole into memory, or with a large cache for workers."""
-        for cache in held_in_memory(module, project):
-            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related, facts=cache.facts, weighs=cache.weighs)
+        yield from map(self.tell, held_in_memory(module, project))

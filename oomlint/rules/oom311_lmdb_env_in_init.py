@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
-from oomlint.memory.facts import handle_facts
 from oomlint.memory.fixes.handle_fixes import opened_lazily
 from oomlint.memory.handles.dataset_handle_findings import opened_in_init
 from oomlint.memory.handles.openings import Opens
@@ -148,6 +147,4 @@ class LmdbEnvInInit(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open LMDB environments which a dataset keeps from the start."""
         for told in opened_in_init(module, project, Opens.LMDB):
-            fix = opened_lazily(told.handle)
-            facts = handle_facts(told.handle)
-            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix, facts=facts)
+            yield self.tell(told, opened_lazily(told.handle))

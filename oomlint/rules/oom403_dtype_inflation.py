@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.inflation import inflations
 from oomlint.rule import Rule
@@ -102,7 +102,4 @@ class DtypeInflation(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays whose elements take more bytes than they need."""
-        for one in inflations(module, project):
-            yield self.finding(
-                module.place(one.node), one.message, severity=one.severity, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts
-            )
+        yield from map(self.tell, inflations(module, project))

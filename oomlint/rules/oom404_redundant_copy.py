@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.redundant_copies import copies
 from oomlint.rule import Rule
@@ -115,8 +115,4 @@ class RedundantCopy(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield copies of whole arrays that nothing needs."""
-        for one in copies(module, project):
-            place, confidence = module.place(one.node), Confidence.MEDIUM
-            yield self.finding(
-                place, one.message, severity=one.severity or Severity.NOTE, confidence=confidence, related=one.related, fix=one.fix, facts=one.facts
-            )
+        yield from map(self.tell, copies(module, project))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.tolist import listed
 from oomlint.rule import Rule
@@ -113,6 +113,4 @@ class TolistInflation(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays and tables that a dataset keeps as lists of Python objects."""
-        for one in listed(module, project):
-            place, severity = module.place(one.node), one.severity
-            yield self.finding(place, one.message, severity=severity, confidence=Confidence.MEDIUM, related=one.related, facts=one.facts, weighs=one.weighs)
+        yield from map(self.tell, listed(module, project))

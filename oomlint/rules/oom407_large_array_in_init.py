@@ -103,7 +103,4 @@ class LargeArrayInInit(Rule):
         """Yield the large arrays that are made while a dataset, a module or a data module is built."""
         found = list(allocations(module, project))
         filled = {one.node for one in filled_arrays(module, project)} if any(one.by_use for one in found) else set()
-        for one in found:
-            if one.by_use and one.node in filled:
-                continue  # what fills it is told
-            yield self.finding(module.place(one.node), one.message, confidence=one.confidence, related=one.related, facts=one.facts)
+        yield from (self.tell(one) for one in found if not (one.by_use and one.node in filled))  # else what fills it is told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.filled import filled_arrays
 from oomlint.rule import Rule
@@ -110,5 +110,4 @@ class RoomForAllSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the arrays that a loop fills with a row for every sample."""
-        for one in filled_arrays(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, facts=one.facts)
+        yield from map(self.tell, filled_arrays(module, project))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.sparse_to_dense import made_dense
 from oomlint.rule import Rule
@@ -94,5 +94,4 @@ class SparseMadeDense(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that make a whole sparse matrix dense."""
-        for one in made_dense(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, facts=one.facts)
+        yield from map(self.tell, made_dense(module, project))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import ON_DEVICE
 from oomlint.memory.datasets.device_splits import beside, in_one_batch, moved, rooms
 from oomlint.rule import Rule
@@ -93,6 +94,4 @@ class WholeSplitOnDevice(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the places where all of the data goes to the accelerator."""
-        for split in (*moved(module, project), *beside(module, project), *rooms(module, project), *in_one_batch(module, project)):
-            place = split.module.place(split.node)
-            yield self.finding(place, split.message, confidence=Confidence.MEDIUM, related=split.related, facts=split.facts)
+        yield from map(self.tell, chain(moved(module, project), beside(module, project), rooms(module, project), in_one_batch(module, project)))

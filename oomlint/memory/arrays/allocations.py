@@ -7,11 +7,10 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
-from msgspec import Struct
 
 from oomlint.amounts import readable
 from oomlint.api_names import STACKS
-from oomlint.finding import Confidence, Message, is_apart
+from oomlint.finding import Confidence, Message, Told, is_apart
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import said_small
@@ -30,7 +29,7 @@ from oomlint.syntax.nodes import is_attribute_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact, Place
+    from oomlint.finding import Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.model.project import Module, Project
@@ -46,14 +45,10 @@ _MOST_FRAMES: Final = 4
 _ENORMOUS: Final = 1 << 30  # bytes that are too many for one array, whoever keeps it
 
 
-class Allocation(Struct, frozen=True):
+class Allocation(Told, frozen=True, kw_only=True):
     """A call that makes a large array."""
 
     node: cst.Call
-    message: Message
-    confidence: Confidence
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
     by_use: bool = False  # that it has a row for each sample is known by what the dataset does with it, not by its shape
 
 
@@ -120,7 +115,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     if one_of_many:
         message = Message(f"`{function}` makes an array for each sample before the first one", f"all of them stay in {owner}, each {count}")
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
-    return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts, by_use and each)
+    confidence = Confidence.HIGH if size.exact is not None else Confidence.MEDIUM
+    return Allocation(module.place(call), message, confidence=confidence, related=related, facts=facts, node=call, by_use=by_use and each)
 
 
 def _huge(project: Project, module: Module, scope: Scope, call: cst.Call, made: str, size: Bytes) -> tuple[Bytes, str | None]:

@@ -6,11 +6,10 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
-from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.api_names import ALLOCATORS
-from oomlint.finding import Message
+from oomlint.finding import Confidence, Message, Told
 from oomlint.memory.arrays.allocations import allocations
 from oomlint.memory.arrays.joins import joins
 from oomlint.memory.arrays.kept import kept_of
@@ -30,7 +29,6 @@ from oomlint.syntax.nodes import names_in, uses_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.model.project import Module, Project
@@ -45,14 +43,12 @@ _DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a m
 _MOST_SITES: Final = 2
 
 
-class FilledArray(Struct, frozen=True, eq=False):
+class FilledArray(Told, frozen=True, kw_only=True):
     """An array that a loop fills."""
 
+    confidence: Confidence = Confidence.MEDIUM
     node: cst.Call
     loop: cst.CSTNode
-    message: Message
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
 
 
 def filled_arrays(module: Module, project: Project) -> Iterator[FilledArray]:
@@ -108,7 +104,8 @@ def _of_lists(module: Module, project: Project) -> Iterator[FilledArray]:
         beside = dict.fromkeys(module.place(other, "the same happens here") for other, _, _ in others)
         related = [module.place(window, "sliced here"), *(place for place in beside if place.row != module.place(call).row)]
         related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
-        yield FilledArray(call, scope.node, message, tuple(related), (allocation_fact(module, call), *keeper_facts(keeper)))
+        facts = (allocation_fact(module, call), *keeper_facts(keeper))
+        yield FilledArray(module.place(call), message, related=tuple(related), facts=facts, node=call, loop=scope.node)
 
 
 def _until(keeper: Keeper | None, call: cst.Call) -> str:
@@ -175,7 +172,7 @@ def _filled(
     sites = evaluator_of(project).calls.sites(module, scope) if scope.is_function else []
     related += [site.module.place(site.call, "all of the data comes from here") for site in sites[:_MOST_SITES]]
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
-    return FilledArray(call, loop, message, tuple(related), facts)
+    return FilledArray(module.place(call), message, related=tuple(related), facts=facts, node=call, loop=loop)
 
 
 # -- the array -----------------------------------------------------------------------------------------------------------------------

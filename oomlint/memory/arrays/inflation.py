@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 import msgspec
-from msgspec import Struct
 
 from oomlint.api_names import ALLOCATORS
-from oomlint.finding import AllocationFact, ByteSize, Fix, Message, Safety, Severity
+from oomlint.finding import AllocationFact, ByteSize, Confidence, Fix, Message, Safety, Severity, Told
 from oomlint.memory.arrays.element_bytes import element_bytes
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_forms import byte_range
@@ -31,7 +30,7 @@ from oomlint.syntax.edits import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oomlint.finding import Fact, Place, Weighs
+    from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.loads import Load
     from oomlint.memory.shared.array_bytes import Bytes
@@ -45,16 +44,11 @@ _WIDE: Final = 8  # bytes of a float64
 _LATER: Final = "convert each sample in `__getitem__`, or each batch on the device"
 
 
-class Inflation(Struct, frozen=True):
+class Inflation(Told, frozen=True, kw_only=True):
     """A place where data take more memory than they need."""
 
+    confidence: Confidence = Confidence.MEDIUM
     node: cst.BaseExpression
-    message: Message
-    related: tuple[Place, ...] = ()
-    fix: Fix | None = None
-    facts: tuple[Fact, ...] = ()
-    severity: Severity | None = None  # where it is not that of most
-    weighs: Weighs | None = None  # the same
     axes: int | None = None  # of what is joined with something else: how many are seen
 
 
@@ -123,7 +117,7 @@ def _inflations(module: Module, project: Project) -> Iterator[Inflation]:
         elif isinstance(node, cst.Call) and _reads_bytes(load) and not _narrowed(module, node):
             becomes = f"each number takes 8 bytes instead of 1, in {keeper.words}"
             message = Message(f"`{module.function_of(node)}` makes `float64` of all data before the first sample", becomes, _LATER)
-            yield Inflation(node, message, read, facts=held_facts(module, node, keeper))
+            yield Inflation(module.place(node), message, related=read, facts=held_facts(module, node, keeper), node=node)
     data = speaks_of_data(module)
     for scope in _once(module, project):
         for node in _candidates(scope):
@@ -162,7 +156,7 @@ def _divided(project: Project, module: Module, node: cst.BinaryOperation, keeper
     if before < after:
         wide = f"{after} bytes{' (`float64`)' if after == _WIDE else ''} instead of {before}, in {keeper.words}"
         message = Message("All data is divided before the first sample", f"each number takes {wide}", _LATER)
-        yield Inflation(node, message, spots, facts=held_facts(module, node, keeper))
+        yield Inflation(module.place(node), message, related=spots, facts=held_facts(module, node, keeper), node=node)
 
 
 def _scaled(module: Module, project: Project, scope: Scope, node: cst.BinaryOperation) -> Iterator[Inflation]:
@@ -250,13 +244,13 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call, *
     if size.item == 1 and keeper is not None:
         becomes = f"each number takes {target} bytes instead of 1, in {keeper.words}"
         message = Message("All data is converted to floating-point before the first sample", becomes, _LATER)
-        return Inflation(call, message, (), facts=held_facts(module, call, keeper, size))
+        return Inflation(module.place(call), message, facts=held_facts(module, call, keeper, size), node=call)
     both = f"it takes {size.words()}, and is in memory together with the converted array"
     message = Message(f"`{dotted}` creates `float64` only to convert it", both, "create the array with its final dtype")
     facts = held_facts(module, call, keeper, size)
     fix = _typed(module, call, inner, name) if source is inner and last == "astype" else None
     # Nothing is kept of it: that matters where it is known to be large.
-    return Inflation(call, message, (), fix, facts, Severity.NOTE if size.exact is None else None)
+    return Inflation(module.place(call), message, Severity.NOTE if size.exact is None else None, fix=fix, facts=facts, node=call)
 
 
 def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str) -> Fix | None:

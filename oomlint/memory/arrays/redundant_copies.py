@@ -152,15 +152,16 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
             shared = _shares(module, call.func.value, call)
             fix = None if shared else Fix(Safety.UNSAFE, "copy only if the dtype differs", (text.replaced(last, last, ", copy=False"),))
             yield Inflation(
-                call,
+                module.place(call),
                 Message(
                     "`.astype` copies all data, which already has that dtype",
                     f"the array and its copy, for {keeper.words}, are in memory at once",
                     "pass `copy=False`, which copies only if the dtype differs",
                 ),
-                (),
-                fix,
-                held_facts(module, call, keeper),
+                Severity.NOTE,
+                fix=fix,
+                facts=held_facts(module, call, keeper),
+                node=call,
             )
 
 
@@ -181,7 +182,8 @@ def _duplicated(module: Module, project: Project, scope: Scope) -> Iterator[Infl
             )
             for load, keeper in islice(owned, 1):
                 message = Message("`deepcopy` copies all data of the dataset", f"{keeper.words} is in memory twice", "use `copy.copy`, which shares the data")
-                yield Inflation(call, message, (load.module.place(load.node, "read here"),), None, held_facts(module, call, keeper), Severity.WARNING)
+                read = (load.module.place(load.node, "read here"),)
+                yield Inflation(module.place(call), message, Severity.WARNING, related=read, facts=held_facts(module, call, keeper), node=call)
 
 
 def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
@@ -202,14 +204,14 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
 def _recomputed(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
     three = f"for {keeper.words}, three arrays are in memory at once"
     message = Message("Each operation creates a copy of all data", three, "use `-=` and `/=`, which change the array in place")
-    return Inflation(node, message, spots, facts=held_facts(module, node, keeper))
+    return Inflation(module.place(node), message, Severity.NOTE, related=spots, facts=held_facts(module, node, keeper), node=node)
 
 
 def _permuted(module: Module, node: cst.Subscript, keeper: Keeper, read: Place) -> Inflation:
     code = " ".join(module.code(node).split())
     both = f"the old and the new array, for {keeper.words}, are in memory at once"
     message = Message(f"`{code}` copies all data into another order", both, "permute the indices, not the data")
-    return Inflation(node, message, (read,), facts=held_facts(module, node, keeper), severity=Severity.WARNING)
+    return Inflation(module.place(node), message, Severity.WARNING, related=(read,), facts=held_facts(module, node, keeper), node=node)
 
 
 def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
@@ -225,4 +227,5 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
     remedy = "allocate the result once, and fill it" if joins else "use `as_tensor` or `asarray`, which copy only if needed"
     message = Message(f"`{module.function_of(node)}` copies all data", both, remedy)
     facts = held_facts(module, node, keeper)
-    return Inflation(node, message, spots, fix, facts, *((Severity.WARNING, None, axes_of(project, keeper).least) if joins else ()))
+    severity, axes = (Severity.WARNING, axes_of(project, keeper).least) if joins else (Severity.NOTE, None)
+    return Inflation(module.place(node), message, severity, related=spots, fix=fix, facts=facts, node=node, axes=axes)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import Message
+from oomlint.finding import Confidence, Message, Told
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -21,7 +20,6 @@ from oomlint.scout.telling_names import DENSE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
@@ -34,16 +32,7 @@ _ONE_TYPE: Final = frozenset({"toarray", "todense"})  # methods of sparse matric
 _DEEPEST: Final = 4
 
 
-class Dense(Struct, frozen=True, eq=False):
-    """A call that makes all of a sparse matrix dense."""
-
-    node: cst.Call
-    message: Message
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
-
-
-def made_dense(module: Module, project: Project) -> Iterator[Dense]:
+def made_dense(module: Module, project: Project) -> Iterator[Told]:
     """Calls of the module that make a whole sparse matrix dense: one for each function, the others related."""
     if holds_tests(module):
         return
@@ -62,7 +51,7 @@ def made_dense(module: Module, project: Project) -> Iterator[Dense]:
             yield _told(module, found)
 
 
-def _told(module: Module, found: list[tuple[cst.Call, cst.BaseExpression, Keeper | None]]) -> Dense:
+def _told(module: Module, found: list[tuple[cst.Call, cst.BaseExpression, Keeper | None]]) -> Told:
     (call, matrix, keeper), *others = found
     what = " ".join(module.code(matrix).split())
     goes = f"; it stays in {keeper.words}" if keeper is not None and not keeper.saver else ""
@@ -71,7 +60,8 @@ def _told(module: Module, found: list[tuple[cst.Call, cst.BaseExpression, Keeper
     related = [module.place(other, "the same happens here") for other, _, _ in others]
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
-    return Dense(call, message, tuple(related), (allocation_fact(module, call), *(keeper_facts(keeper) if keeper is not None else ())))
+    facts = (allocation_fact(module, call), *(keeper_facts(keeper) if keeper is not None else ()))
+    return Told(module.place(call), message, confidence=Confidence.MEDIUM, related=tuple(related), facts=facts)
 
 
 def _by_a_script(project: Project, module: Module, call: cst.Call) -> bool:

@@ -75,7 +75,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                     names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project)) or datasets_of(project).opens_files(keeper.owner)
                 )
                 severity, weighs = (Severity.NOTE, _NAMES) if of_names and content.size.exact is None and content.count is None else (None, None)
-                yield Inflation(call, message, related, None, facts, severity, weighs)
+                yield Inflation(module.place(call), message, severity, related=related, facts=facts, weighs=weighs, node=call)
 
 
 def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
@@ -98,7 +98,8 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
         if keeper is not None:
             cost = f"for each sample in {keeper.words}, a number takes 8 to 36 bytes; a `range` takes 48 in all"
             message = Message(f"`{_short(module, call)}` lists numbers one by one", cost, "keep the `range` itself")
-            yield Inflation(call, message, (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),), None, (allocation_fact(module, call),))
+            there = (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),)
+            yield Inflation(module.place(call), message, related=there, facts=(allocation_fact(module, call),), node=call)
 
 
 def _is_shuffled(module: Module, scope: Scope, call: cst.Call) -> bool:
@@ -123,7 +124,7 @@ def _taken_off_the_disk(module: Module, project: Project) -> Iterator[Inflation]
                 what = f"`{what}`" if len(what) < _SHORT else "This"
                 cost = "three to four times the bytes of the file, which the dataset only maps"
                 message = Message(f"{what} turns all rows of a dataset into Python objects", cost, "go through the dataset row by row, or in batches")
-                yield Inflation(node, message, (), None, (allocation_fact(module, node),))
+                yield Inflation(module.place(node), message, facts=(allocation_fact(module, node),), node=node)
 
 
 def _all_rows(node: cst.Call | cst.Subscript) -> cst.BaseExpression | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Role
+from oomlint.finding import Role, Told
 from oomlint.memory.buffers.growing_loops import handing_call
 from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.facts import growth_facts
@@ -15,7 +15,7 @@ from oomlint.model.flow_loops import iterated
 from oomlint.model.names import short
 
 if TYPE_CHECKING:
-    from oomlint.finding import Confidence, Fact, Place, Severity
+    from oomlint.finding import Message, Place, Weighs
     from oomlint.memory.buffers.growth import Growth
     from oomlint.model.events import Loop, Store, Via
     from oomlint.model.project import Module
@@ -98,7 +98,7 @@ def kept(growth: Growth) -> str:
     return "no backward frees it, so the activations of every step stay in memory"
 
 
-def related(growth: Growth, module: Module) -> list[Place]:
+def _related(growth: Growth, module: Module) -> list[Place]:
     """The loop's other statements of the same rule and what the loop keeps besides."""
     found = [module.place(node).saying("here, too", Role.AGAIN) for node in growth.others]
     beside = growth.facts.get("beside")
@@ -112,22 +112,7 @@ def related(growth: Growth, module: Module) -> list[Place]:
     return found
 
 
-class GrowthMessages(TypedDict):
-    """What the findings of all rules on growth say in the same way."""
-
-    place: Place
-    severity: Severity | None
-    confidence: Confidence
-    related: list[Place]
-    facts: list[Fact]
-
-
-def told(growth: Growth, module: Module) -> GrowthMessages:
+def told(growth: Growth, module: Module, message: Message, weighs: Weighs | None = None) -> Told:
     """Where a growth is, how grave and how sure that is, what belongs to it, and what is known of it."""
-    return GrowthMessages(
-        place=module.place(growth.node),
-        severity=growth.severity,
-        confidence=growth.confidence,
-        related=related(growth, module),
-        facts=list(growth_facts(growth)),
-    )
+    related = tuple(_related(growth, module))
+    return Told(module.place(growth.node), message, growth.severity, growth.confidence, related, facts=growth_facts(growth), weighs=weighs)

@@ -6,9 +6,8 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import Message
+from oomlint.finding import Confidence, Message, Told
 from oomlint.memory.arrays.eager_loads import chosen_by_base
 from oomlint.memory.arrays.filled import rows_of_all, rows_of_loaders
 from oomlint.memory.arrays.inflation import passed
@@ -23,7 +22,7 @@ from oomlint.model import names
 from oomlint.model.tensor_state import MAP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
@@ -35,17 +34,12 @@ if TYPE_CHECKING:
 _MOST_RELATED: Final = 4
 
 
-class Split(Struct, frozen=True):
+def _split(module: Module, node: cst.CSTNode, message: Message, related: Iterable[Place], facts: tuple[Fact, ...]) -> Told:
     """Where the whole of a dataset goes to the accelerator."""
-
-    module: Module
-    node: cst.CSTNode
-    message: Message
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
+    return Told(module.place(node), message, confidence=Confidence.MEDIUM, related=tuple(related), facts=facts)
 
 
-def moved(module: Module, project: Project) -> Iterator[Split]:
+def moved(module: Module, project: Project) -> Iterator[Told]:
     """What is read for a dataset and moved before anybody takes a sample: one for a function."""
     groups: dict[Scope, list[tuple[cst.BaseExpression, Keeper]]] = {}
     for node, load, keeper in passed(module, project, DataTransform.MOVES):
@@ -60,10 +54,10 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
             "All data moves to the device at once", f"it stays there beside the model, for {keeper.words}", "move each batch in the training loop"
         )
         related = [module.place(other, "so does this") for other, _ in others[:_MOST_RELATED]]
-        yield Split(module, node, message, tuple(related), keeper_facts(keeper))
+        yield _split(module, node, message, related, keeper_facts(keeper))
 
 
-def beside(module: Module, project: Project) -> Iterator[Split]:
+def beside(module: Module, project: Project) -> Iterator[Told]:
     """What is moved whole beside the loader that gives the same by batches: the targets of a split, to compare all outputs with. One for a function."""
     arrays, kept = arrays_of(project), kept_of(project)
     told: set[cst.CSTNode] = {node for node, _, _ in passed(module, project, DataTransform.MOVES)}
@@ -79,7 +73,7 @@ def beside(module: Module, project: Project) -> Iterator[Split]:
         cost = f"it stays there beside the model, for {keeper.words}"
         message = Message(f"{spot.words} moves a whole split to the device", cost, "move what each batch needs")
         related = [load.module.place(load.node, "read here"), *(spot.module.place(other.node, "so does this") for other, _, _ in others[:_MOST_RELATED])]
-        yield Split(spot.module, spot.node, message, tuple(related), keeper_facts(keeper))
+        yield _split(spot.module, spot.node, message, related, keeper_facts(keeper))
 
 
 def _serving(load: Load, spot: Keeper, keepers: tuple[Keeper, ...]) -> Keeper | None:
@@ -93,7 +87,7 @@ def _serving(load: Load, spot: Keeper, keepers: tuple[Keeper, ...]) -> Keeper | 
     return next((one for one in keepers if not one.saver and one.names[:same] == spot.names[:same]), None)
 
 
-def rooms(module: Module, project: Project) -> Iterator[Split]:
+def rooms(module: Module, project: Project) -> Iterator[Told]:
     """Arrays on the accelerator with a row for what a model gives of every sample, which a loop over a loader fills: one for a function."""
     kept = kept_of(project)
     groups: dict[Scope, list[tuple[cst.Call, Bytes]]] = {}
@@ -107,11 +101,11 @@ def rooms(module: Module, project: Project) -> Iterator[Split]:
     for (first, size), *others in groups.values():
         much = f"the results of the model take {size.words()} there, beside the model"
         message = Message(f"`{module.function_of(first)}` allocates a row per sample on the device", much, "allocate it in host memory")
-        related = tuple(module.place(one, "so does this") for one, _ in others[:_MOST_RELATED])
-        yield Split(module, first, message, related, (allocation_fact(module, first, size),))
+        related = [module.place(one, "so does this") for one, _ in others[:_MOST_RELATED]]
+        yield _split(module, first, message, related, (allocation_fact(module, first, size),))
 
 
-def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
+def in_one_batch(module: Module, project: Project) -> Iterator[Told]:
     """Loaders whose one batch is the whole dataset: ``batch_size=len(dataset)``."""
     for loader in loaders_of(project).of(module):
         size, dataset = loader.explicit("batch_size"), loader.explicit("dataset")
@@ -127,4 +121,4 @@ def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
             continue
         whole = "all samples are collated, moved to the device and run through the model at once"
         message = Message(f"One batch holds all of `{module.code(dataset.value)}`", whole, "choose a smaller `batch_size`")
-        yield Split(module, loader.call, message, (), (loader_fact(loader, option="batch_size"),))
+        yield _split(module, loader.call, message, (), (loader_fact(loader, option="batch_size"),))

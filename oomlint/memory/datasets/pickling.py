@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
-from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.finding import Confidence, Message, Place, Severity, is_apart
+from oomlint.finding import Message, Place, Severity, Told, is_apart
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import has_workers
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
@@ -46,15 +45,11 @@ class _Cause(NamedTuple):
     remedy: str
 
 
-class Unsendable(Struct, frozen=True):
+class Unsendable(Told, frozen=True, kw_only=True):
     """Something of a loader that cannot be pickled."""
 
-    loader: Loader
-    place: Place
-    message: Message
     severity: Severity
-    confidence: Confidence
-    related: tuple[Place, ...]
+    loader: Loader
     holding: Holding | None = None
     dataset: Dataset | None = None
     function: cst.Lambda | None = None
@@ -86,10 +81,10 @@ def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
             yield _together(list(causes.values()))
 
 
-def facts_of(case: Unsendable) -> tuple[Fact, ...]:
+def _facts(*cases: Unsendable) -> tuple[Fact, ...]:
     """The loader, once for each function that it is given, and the datasets with what they hold."""
     found: list[Fact] = []
-    for one in (case, *case.others):
+    for one in cases:
         found.append(loader_fact(one.loader, [one.workers] if one.workers is not None else (), one.argument, one.methods))
         found += [holding_fact(one.holding, one.dataset, one.methods.counted - {"fork"} if one.methods is not None else ())] if one.holding is not None else []
         found += dataset_facts(one.dataset)
@@ -101,7 +96,7 @@ def _together(cases: list[Unsendable]) -> Unsendable:
     cases.sort(key=lambda case: (case.severity.rank, case.confidence.rank))
     first, *others = cases
     more = [spot for case in others for spot in case.related[:1] if spot not in first.related]
-    return replace(first, related=(*first.related, *more[:4]), others=tuple(others))
+    return replace(first, related=(*first.related, *more[:4]), facts=_facts(*cases), others=tuple(others))
 
 
 def _of_use(project: Project, use: LoaderUse, workers: Alternative, methods: StartMethods, *, of_dataset: bool) -> Iterator[tuple[object, Unsendable]]:
@@ -177,4 +172,17 @@ def _case(  # noqa: PLR0913 - what a case is told of, each by its name
     related = [s for s in related if (s.path, s.cell, s.row, s.column) != (place.path, place.cell, place.row, place.column)]
     total = doubt + assumptions(workers, alt) + workers.reach
     severity = Severity.ERROR if sure else Severity.NOTE if methods.forks else Severity.WARNING
-    return Unsendable(loader, place, message, severity, confidence_of(total), tuple(related[:6]), holding, dataset, function, (), argument, workers, methods)
+    return Unsendable(
+        place,
+        message,
+        confidence=confidence_of(total),
+        related=tuple(related[:6]),
+        severity=severity,
+        loader=loader,
+        holding=holding,
+        dataset=dataset,
+        function=function,
+        argument=argument,
+        workers=workers,
+        methods=methods,
+    )

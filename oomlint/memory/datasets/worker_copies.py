@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.catalogue import in_preview
-from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, StoreFact, StoreKind, Told, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.heaviest import likely_bytes
 from oomlint.memory.datasets.held_weight import (
@@ -56,7 +55,7 @@ _DESCRIPTORS = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,
 _TOLD_BESIDE = "OOM114"  # where the number is given; the others are about the data
 
 
-class CopyCase(Struct, frozen=True):
+class CopyCase(Told, frozen=True, kw_only=True):
     """What one rule says of one loader."""
 
     code: str
@@ -65,14 +64,8 @@ class CopyCase(Struct, frozen=True):
     dataset: Dataset
     workers: Alternative
     methods: StartMethods
-    place: Place
-    message: Message
     severity: Severity
-    confidence: Confidence
-    related: tuple[Place, ...]
-    weighs: Weighs = _COPIES
-    beside: tuple[Place, ...] = ()  # where files beside the code say how many workers there are, where code itself does not
-    also: tuple[Place, ...] = ()  # where they do, beside code
+    also: tuple[Place, ...] = ()  # where files beside the code say how many workers there are, too
     changed: Place | None = None  # where reading a sample writes into what they copy
 
 
@@ -87,7 +80,7 @@ def cases(module: Module, project: Project, code: str) -> Iterator[CopyCase]:
             yield case
 
 
-def facts_of(case: CopyCase) -> tuple[Fact, ...]:
+def _facts(case: CopyCase) -> tuple[Fact, ...]:
     """The loader, what it reads, and what of it the workers copy."""
     content = case.holding.content
     shared = content.kind in _SHARED if case.methods.pickles else content.kind in _SHARED_BY_FORK
@@ -119,7 +112,7 @@ def _cases(module: Module, project: Project) -> Iterator[CopyCase]:
         for call, found in every.items():
             if found:
                 place = module.place(call)
-                yield from (replace(case, place=place) for case in _sharpest(found))
+                yield from (replace(case, place=place, facts=_facts(case)) for case in _sharpest(found))
 
 
 def _sharpest(found: list[CopyCase]) -> Iterator[CopyCase]:
@@ -128,8 +121,8 @@ def _sharpest(found: list[CopyCase]) -> Iterator[CopyCase]:
     alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
     for group in apart(alike, lambda one: one.workers) if sharpest.code == _TOLD_BESIDE else _by_container(alike):
         told = tuple(dict.fromkeys(place for one in group for place in given_beside([one.workers])))
-        beside = given_beside(*([one.workers] for one in group))
-        yield replace(min(group, key=_rank), beside=beside, also=() if beside else told)
+        given = given_beside(*([one.workers] for one in group))
+        yield replace(min(group, key=_rank), given=given, also=() if given else told)
 
 
 def _by_container(found: list[CopyCase]) -> Iterator[list[CopyCase]]:
@@ -246,7 +239,20 @@ def _case(
     confidence = confidence_of(total) if sized else max(Confidence.MEDIUM, confidence_of(max(1, total)), key=lambda c: c.rank)
     if workers.reach and confidence is Confidence.HIGH:
         confidence = Confidence.MEDIUM
-    return CopyCase(code, loader, holding, dataset, workers, methods, place, message, severity, confidence, tuple(related[:8]), weighs)
+    return CopyCase(
+        place,
+        message,
+        confidence=confidence,
+        related=tuple(related[:8]),
+        weighs=weighs,
+        severity=severity,
+        code=code,
+        loader=loader,
+        holding=holding,
+        dataset=dataset,
+        workers=workers,
+        methods=methods,
+    )
 
 
 # -- one question each -------------------------------------------------------------------------------------------------

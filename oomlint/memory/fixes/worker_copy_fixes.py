@@ -98,7 +98,7 @@ def stacked(case: CopyCase) -> Fix | None:
 def no_workers(case: CopyCase) -> Fix | None:
     """OOM114: the literal that the worker count comes from becomes 0."""
     written = case.loader.explicit("num_workers")
-    if case.beside and written is not None:
+    if case.given and written is not None:
         return _told_none(case, written)
     last = case.workers.story[-1] if case.workers.story else None
     if written is not None and not is_cheap_path(written.value):
@@ -123,11 +123,11 @@ def _told_none(case: CopyCase, written: cst.Arg) -> Fix | None:
     for step in steps:
         if isinstance(step.node, cst.Call) and step.kind == "option":
             words |= {flag.lstrip("-").replace("-", "_") for flag in OptionSource.flags(step.node) if flag.startswith("--")}
-    edits = [number_edit(project, place, "0") for place in case.beside]
+    edits = [number_edit(project, place, "0") for place in case.given]
     direct = all(step.kind in {"shell", "option", "settings"} for step in steps) and isinstance(written.value, cst.Name | cst.Attribute)
     keyed = re.compile(rb"[\"'](?:" + b"|".join(re.escape(word.encode()) for word in sorted(words)) + rb")[\"']")
     direct = direct and not any(keyed.search(project.text(path)) for path in project.search(_names, sorted(words), case.loader.module.path))
-    if not direct or _needs_workers(case) or not _read_for_it_alone(case, case.loader.module, words, lambda one: set(one.beside) == set(case.beside)):
+    if not direct or _needs_workers(case) or not _read_for_it_alone(case, case.loader.module, words, lambda one: set(one.given) == set(case.given)):
         return _by_hand(case)
     known = tuple(edit for edit in edits if edit is not None)
     return Fix(Safety.UNSAFE, "set no workers, since nothing is left to load", known) if len(known) == len(edits) else _by_hand(case)

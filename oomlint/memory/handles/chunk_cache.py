@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.amounts import readable
-from oomlint.finding import Confidence, Consequence, Message, Place, Resource, Weighs
+from oomlint.finding import Consequence, Message, Resource, Told, Weighs
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.facts import class_fact, handle_facts, loader_fact, opening_fact
@@ -35,23 +34,12 @@ _ONCE: Final = Weighs(Consequence.ONCE, Resource.HANDLE)
 _PLAIN: Final = 'open the file without `driver="core"`, and read each sample from disk'
 
 
-class ChunkCacheOpening(Struct, frozen=True):
-    """One opening that costs memory, most often in each worker."""
-
-    place: Place
-    message: Message
-    confidence: Confidence
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
-    weighs: Weighs | None = None  # where it is not what the rule says
-
-
-def held_in_memory(module: Module, project: Project) -> Iterator[ChunkCacheOpening]:
+def held_in_memory(module: Module, project: Project) -> Iterator[Told]:
     """Openings of the module with the core driver, in a dataset, or a large chunk cache, in one that may have workers.
 
     Files that one function opens for one class, each with the core driver, are one finding.
     """
-    whole: dict[object, ChunkCacheOpening] = {}
+    whole: dict[object, Told] = {}
     for key, cache in _openings(module, project):
         if key is None:
             yield cache
@@ -59,12 +47,12 @@ def held_in_memory(module: Module, project: Project) -> Iterator[ChunkCacheOpeni
             whole[key] = cache
         else:
             first = whole[key]
-            others = (replace(cache.place, message="read whole, too"), *(one for one in cache.related if one not in first.related))
+            others = (cache.place.saying("read whole, too"), *(one for one in cache.related if one not in first.related))
             whole[key] = replace(first, related=(*first.related, *others), facts=tuple(dict.fromkeys((*first.facts, *cache.facts))))
     yield from whole.values()
 
 
-def _openings(module: Module, project: Project) -> Iterator[tuple[object, ChunkCacheOpening]]:
+def _openings(module: Module, project: Project) -> Iterator[tuple[object, Told]]:
     """Each of them, with what those of one finding have in common, if there may be others."""
     kept = {handle.opening.call: handle for handle in handles_of(project).of(module)}
     for opening in openings_of(project).of(module):
@@ -81,13 +69,13 @@ def _openings(module: Module, project: Project) -> Iterator[tuple[object, ChunkC
                 loaders = [loader_fact(one.loader, methods=one.methods) for one in started[0].busy]
                 facts: tuple[Fact, ...] = (opening_fact(opening, size, in_core=core), *dict.fromkeys(loaders))
                 confidence = confidence_of(0 if started[0].helped is not None else 1)
-                yield None, ChunkCacheOpening(module.place(opening.call), message, confidence, tuple(started[0].places()), facts)
+                yield None, Told(module.place(opening.call), message, confidence=confidence, related=tuple(started[0].places()), facts=facts)
                 continue
             cls = _read_for_samples(opening, project) if core else None
             if cls is not None:
                 message = Message(_CORE, f"it does so for each sample of `{cls.scope.name}`", _PLAIN)
                 facts = (opening_fact(opening, size, in_core=core), class_fact(cls))
-                yield None, ChunkCacheOpening(module.place(opening.call), message, Confidence.HIGH, (), facts)
+                yield None, Told(module.place(opening.call), message, facts=facts)
             continue
         if not core and (handle.readers.alone or not handle.objects):
             continue
@@ -96,7 +84,8 @@ def _openings(module: Module, project: Project) -> Iterator[tuple[object, ChunkC
         confidence = confidence_of(handle.doubt + (0 if handle.readers.helped is not None else 1))
         key = (opening.scope, handle.owner) if core else None
         weighs = _ONCE if handle.readers.alone else None
-        yield key, ChunkCacheOpening(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core), weighs)
+        facts = handle_facts(handle, size, in_core=core)
+        yield key, Told(place, message, confidence=confidence, related=related_places(handle, place), facts=facts, weighs=weighs)
 
 
 def _said_small(opening: Opening, project: Project) -> bool:

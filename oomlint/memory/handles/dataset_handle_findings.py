@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from oomlint.finding import Confidence, Message, Place, Severity, is_apart
+from oomlint.finding import Message, Severity, Told, is_apart
+from oomlint.memory.facts import handle_facts
 from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.first_use import touched
 from oomlint.memory.handles.h5_options import driver_chosen, in_core
@@ -17,19 +16,15 @@ from oomlint.model.values import is_usual
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from oomlint.finding import Place
     from oomlint.memory.handles.dataset_handles import Handle
     from oomlint.model.project import Module, Project
 
 
-class HandleCase(Struct, frozen=True):
-    """One case for a finding."""
+class HandleCase(Told, frozen=True, kw_only=True):
+    """What is told of a handle."""
 
     handle: Handle
-    place: Place
-    message: Message
-    severity: Severity
-    confidence: Confidence
-    related: tuple[Place, ...]
 
 
 def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[HandleCase]:
@@ -81,7 +76,8 @@ def _told(handle: Handle, project: Project, message: Message, first: Iterable[Pl
     place = module.place(handle.opening.call)
     doubt = handle.doubt + likely + (0 if handle.readers.helped is not None else 1)
     severity = Severity.ERROR if handle.readers.certain else Severity.WARNING
-    return HandleCase(handle, place, message, severity, confidence_of(doubt), related_places(handle, place, first))
+    related = related_places(handle, place, first)
+    return HandleCase(place, message, severity, confidence_of(doubt), related, facts=handle_facts(handle), handle=handle)
 
 
 def related_places(handle: Handle, place: Place, first: Iterable[Place] = ()) -> tuple[Place, ...]:

@@ -6,9 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import AttributeFact, ContentKind, Message, ReadFact
+from oomlint.finding import AttributeFact, ContentKind, Message, ReadFact, Told
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.facts import class_fact, loader_fact, opening_fact
 from oomlint.memory.handles.dataset_handles import handles_of, in_with
@@ -21,24 +20,14 @@ from oomlint.model.values import ClassRef
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Confidence, Fact, Place
+    from oomlint.finding import Fact
     from oomlint.memory.datasets.dataset_readers import Readers
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
 
-class Shared(Struct, frozen=True):
-    """An opening that the import of a module makes, and the code of a worker that reads it."""
-
-    place: Place
-    message: Message
-    confidence: Confidence
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
-
-
-def opened_on_import(module: Module, project: Project) -> Iterator[Shared]:
+def opened_on_import(module: Module, project: Project) -> Iterator[Told]:
     """Files that a module opens when it is imported, and that a dataset or a function of a loader reads."""
     kept = {handle.opening.call for handle in handles_of(project).of(module)}
     for opening in openings_of(project).of(module):
@@ -50,7 +39,7 @@ def opened_on_import(module: Module, project: Project) -> Iterator[Shared]:
                 yield found
 
 
-def _shared(opening: Opening, project: Project) -> Shared | None:
+def _shared(opening: Opening, project: Project) -> Told | None:
     module, scope = opening.module, opening.scope
     if any(scope.is_function for scope in _around(scope)):
         return None
@@ -68,7 +57,7 @@ def _shared(opening: Opening, project: Project) -> Shared | None:
                 loaders = dict.fromkeys(loader_fact(one.loader, methods=one.methods) for one in readers.busy)
                 kept = AttributeFact(name, scope.qualname if scope.is_class else "", ContentKind.H5, place=module.place(opening.call))
                 facts: tuple[Fact, ...] = (opening_fact(opening), kept, ReadFact(here.place(node)), *datasets, *loaders)
-                return Shared(module.place(opening.call), message, confidence, related, facts)
+                return Told(module.place(opening.call), message, confidence=confidence, related=related, facts=facts)
     return None
 
 

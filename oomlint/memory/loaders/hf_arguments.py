@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import Confidence, Fix, LoaderFact, Message, Place, Safety, Severity
+from oomlint.finding import Fix, LoaderFact, Message, Safety, Severity, Told
 from oomlint.memory.facts import worker_count
 from oomlint.memory.loaders.loader_calls import confidence_of, evaluator_of, is_given, is_true, is_zero, story_places
 from oomlint.model import arguments, names
@@ -45,19 +44,7 @@ _OPTIONS = {
 }
 
 
-class Contradiction(Struct, frozen=True):
-    """Arguments that ask for a worker option without workers."""
-
-    place: Place
-    message: Message
-    severity: Severity
-    confidence: Confidence
-    related: tuple[Place, ...]
-    fix: Fix | None
-    fact: LoaderFact
-
-
-def contradictions(module: Module, project: Project) -> Iterator[Contradiction]:
+def contradictions(module: Module, project: Project) -> Iterator[Told]:
     """Training arguments of the module that cannot go together."""
     evaluator = evaluator_of(project)
     for call, scope in module.walk.calls:
@@ -97,7 +84,7 @@ def _argument(evaluator: Evaluator, call: cst.Call, name: str, frame: Frame) -> 
     return out or [Alternative(ABSENT)]
 
 
-def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, name: str) -> Contradiction | None:
+def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, name: str) -> Told | None:
     harmful, crash, _, _ = _OPTIONS[name]
     best: tuple[Alternative, Alternative, bool] | None = None
     for frame in evaluator.calls.frames(module, scope)[:6]:
@@ -130,7 +117,7 @@ def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, na
     confidence = confidence_of(assumptions(count, given) + (1 if count.reach or given.reach else 0))
     severity = Severity.WARNING if reachable else Severity.ERROR
     fact = LoaderFact(place, names.last_name(call.func), name, (worker_count(count),))
-    return Contradiction(place, message, severity, confidence, tuple(story_places(place, count, given)), _fix(module, call, name), fact)
+    return Told(place, message, severity, confidence, tuple(story_places(place, count, given)), _fix(module, call, name), (fact,))
 
 
 def _fix(module: Module, call: cst.Call, name: str) -> Fix | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import EXPECTS
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Fix, Message, Safety, Severity, Told
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import Conflict, Loader, apart, given_beside, loaders_of, story_places
 from oomlint.model import names
@@ -30,40 +30,6 @@ if TYPE_CHECKING:
 _MOST_RELATED = 12  # more places tell no story
 
 
-class ArgumentConflicts(Struct, frozen=True):
-    """All conflicts of one argument that are told at one place."""
-
-    place: Place
-    severity: Severity
-    confidence: Confidence
-    related: tuple[Place, ...]
-    fix: Fix | None
-    given: str  # the argument as it reads where it comes from
-    origin: str  # where the 0 comes from, in words
-    written: str  # the class that is called
-    facts: tuple[Fact, ...]  # the loaders
-    beside: tuple[Place, ...]  # where files beside the code cause it
-
-    @property
-    def reported(self) -> Reported:
-        """What the findings of all rules on such an argument say in the same way."""
-        return Reported(
-            place=self.place, severity=self.severity, confidence=self.confidence, related=self.related, fix=self.fix, facts=self.facts, given=self.beside
-        )
-
-
-class Reported(TypedDict):
-    """The arguments of a finding."""
-
-    place: Place
-    severity: Severity
-    confidence: Confidence
-    related: tuple[Place, ...]
-    fix: Fix | None
-    facts: tuple[Fact, ...]
-    given: tuple[Place, ...]
-
-
 class WorkerGuard(Struct, frozen=True):
     """How an argument is made to depend on the worker count.
 
@@ -74,13 +40,14 @@ class WorkerGuard(Struct, frozen=True):
     argument: str
     make: Callable[[str, str, bool], str]
     since: Version = ()
+    raises: str = "raises ValueError"  # what a loader does that gets it without workers
 
     def left_out(self, given: str, count: str) -> str:
         """A mapping for the call, with the argument where there are workers."""
         return f'**({{"{self.argument}": {given}}} if {count} > 0 else {{}})'
 
 
-def told(module: Module, project: Project, guard: WorkerGuard, harmful: Callable[[Value], bool]) -> Iterator[ArgumentConflicts]:
+def told(module: Module, project: Project, guard: WorkerGuard, harmful: Callable[[Value], bool]) -> Iterator[Told]:
     """Every place of ``module`` at which a loader without workers gets an argument that needs them."""
     loaders = loaders_of(project)
     groups: dict[cst.Call, list[Conflict]] = {}
@@ -125,7 +92,7 @@ def is_expected(module: Module, call: cst.Call) -> bool:
     return False
 
 
-def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: WorkerGuard) -> ArgumentConflicts:
+def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: WorkerGuard) -> Told:
     place = module.place(call)
     conflicts.sort(key=lambda c: (c.reachable, assumptions(c.workers, c.given)))
     best = conflicts[0]
@@ -153,7 +120,8 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Work
     fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard, module)
     beside = given_beside(*([one.given] for one in conflicts))  # a file may well say that there are no workers: the call has no guard then
     shown = tuple(related[:_MOST_RELATED])
-    return ArgumentConflicts(place, severity, best.confidence, shown, fix, _given(best), _origin(best), best.loader.written, _facts(conflicts), beside)
+    said = Message(f"{_given(best)} requires `num_workers > 0`", f"{_origin(best)}; `{best.loader.written}` {guard.raises}")
+    return Told(place, said, severity, best.confidence, shown, fix, _facts(conflicts), given=beside)
 
 
 def _facts(conflicts: list[Conflict]) -> tuple[Fact, ...]:
@@ -183,8 +151,10 @@ def _is_older(module: Module, guard: WorkerGuard) -> bool:
 
 
 def _given(conflict: Conflict) -> str:
+    """The argument, with a number or a truth value as it reads where it comes from."""
     value = conflict.given.value
-    return f"`{conflict.argument}={value.value!r}`" if isinstance(value, Const) else f"`{conflict.argument}`"
+    written = f"={value.value!r}" if isinstance(value, Const) and not isinstance(value.value, str) else ""
+    return f"`{conflict.argument}{written}`"
 
 
 def _origin(conflict: Conflict) -> str:

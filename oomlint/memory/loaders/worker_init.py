@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import AttributeFact, Confidence, Place, Severity
+from oomlint.finding import AttributeFact, Message, Severity, Told
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, is_zero, loaders_of, story_places
@@ -18,27 +17,14 @@ from oomlint.syntax.nodes import is_attribute_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact
+    from oomlint.finding import Fact, Place
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
 
 
-class NeedsInit(Struct, frozen=True):
-    """A loader without workers whose dataset waits for its worker function."""
-
-    place: Place
-    attribute: str
-    dataset: str
-    origin: str
-    severity: Severity
-    confidence: Confidence
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
-
-
-def needs_worker_init(module: Module, project: Project) -> Iterator[NeedsInit]:
+def needs_worker_init(module: Module, project: Project) -> Iterator[Told]:
     """Loaders of the module that have, or can have, no workers, and a dataset that only a worker opens."""
     loaders = loaders_of(project)
     for loader in loaders.of(module):
@@ -49,7 +35,7 @@ def needs_worker_init(module: Module, project: Project) -> Iterator[NeedsInit]:
                 break
 
 
-def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
+def _case(project: Project, loader: Loader, frame: Frame) -> Told | None:
     loaders = loaders_of(project)
     workers = list(loaders.workers(loader, frame))
     zero = next((a for a in sorted(workers, key=lambda a: (a.reach, a.doubt)) if is_zero(a.value)), None)
@@ -74,7 +60,12 @@ def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
             confidence = confidence_of(assumptions(zero) + (1 if zero.reach else 0))
             attribute = AttributeFact(name, place=function.module.place(node))
             facts: tuple[Fact, ...] = (loader_fact(loader, [zero], "worker_init_fn"), *dataset_facts(dataset), attribute)
-            return NeedsInit(place, name, dataset.words, origin, severity, confidence, tuple(related), facts)
+            message = Message(
+                f"Only `worker_init_fn` sets `{name}`, and it needs workers",
+                f"{origin}, so `__getitem__` of {dataset.words} would use None",
+                f"set `{name}` on first use in `__getitem__`, which works with and without workers",
+            )
+            return Told(place, message, severity, confidence, tuple(related), facts=facts)
     return None
 
 
