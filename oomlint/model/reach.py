@@ -109,8 +109,8 @@ class Reach:
                 break
             if isinstance(holder, cst.For | cst.While):
                 self._around_loop(holder, here, found, falls)
-            elif isinstance(holder, cst.With):
-                self._own(holder, found, falls)
+            elif isinstance(holder, cst.With | cst.If):
+                self._own(holder, found, falls)  # what the head binds
             elif isinstance(holder, cst.Try | cst.TryStar) and here is not holder.body:
                 outs, _ = self._block(holder.body)
                 found.extend(outs)

@@ -9,6 +9,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.reach import Reach
 from oomlint.syntax.nodes import descend, names_in
+from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +25,51 @@ class NameUses:
         self.walk = walk
         self.scope = scope
         self.name = name
-        self._reach = Reach(walk, scope, name, lambda effect: None if effect.path or effect.kind == "augment" else ([], True))
+        self._reach = Reach(walk, scope, name, lambda effect: None if effect.path or effect.kind in CHANGES else ([], True))
+        self._known: dict[cst.CSTNode | None, set[Effect | None]] = {}  # by the statement that it was asked of
 
-    def bindings(self, at: cst.CSTNode) -> set[Effect | None]:
-        """Bindings that hold at a place; ``None`` stands for what the caller gave."""
-        found, falls = self._reach.search(at)
-        return {effect for effect, _, _ in found} | ({None} if falls else set())
+    def bindings(self, at: cst.CSTNode | None) -> set[Effect | None]:
+        """Bindings that hold at a place, or at the end of the scope; ``None`` stands for what the caller gave."""
+        statement = self.walk.statement_of(at) if at is not None else None
+        known = self._known.get(statement)
+        if known is None:
+            found, falls = self._reach.search(at)
+            known = self._known[statement] = {effect for effect, _, _ in found} | ({None} if falls else set())
+        return known
+
+    def made(self, definition: cst.CSTNode | None) -> set[Effect | None]:
+        """What a statement, or its target, binds the name to; ``None`` is what the caller gave. Nothing where it only changes what the name holds."""
+        if definition is None:
+            return {None}
+        plain = [one for one in self.scope.effects.get(self.name, ()) if not one.path and one.kind not in CHANGES]
+        return {one for one in plain if definition is one.statement or definition is one.node or definition in self.walk.ancestors(one.node)}
+
+    def reached(self, definition: cst.CSTNode | None) -> Iterator[cst.Name]:
+        """Uses in the scope's own code of what a statement gives the name; where it changes what that holds, those behind it that mean the same."""
+        made = self.made(definition)
+        given = made or self.bindings(definition)
+        within = set(descend(definition)) if definition is not None else set()
+        first = self.scope.nodes(inner=False).index(definition) if definition is not None and not made else -1
+        beside = self.walk.statement_of(definition) if isinstance(definition, cst.NamedExpr) else None  # its own statement reads it, too
+        for number, use in self.scope.mentions(self.name):
+            if number <= first or use in within or self._is_another(use) or isinstance(self.walk.parents.get(use), cst.AssignTarget):
+                continue
+            if self.walk.statement_of(use) is beside or not given.isdisjoint(self.bindings(use)):
+                yield use
+
+    def is_over(self, definition: cst.CSTNode, behind: cst.CSTNode) -> bool:
+        """Whether a statement behind it is where the name holds nothing any more that this one gives it."""
+        nodes = self.scope.nodes(inner=False)
+        later = definition in nodes and behind in nodes and nodes.index(behind) > nodes.index(definition)
+        return later and (self.made(definition) or self.bindings(definition)).isdisjoint(self.bindings(behind))
+
+    def lasts(self, definition: cst.CSTNode) -> bool:
+        """Whether the name may hold what a statement gives it at the end of the scope."""
+        return not (self.made(definition) or self.bindings(definition)).isdisjoint(self.bindings(None))
+
+    def inside(self, inner: Scope) -> Iterator[cst.Name]:
+        """Uses in the code of a function inside that has no such name of its own."""
+        return (use for _, use in inner.mentions(self.name) if not self._is_another(use))
 
     def of(self, effect: Effect | None) -> Iterator[cst.Name]:
         """Uses that may mean a binding, in the order of the text."""

@@ -61,6 +61,7 @@ class Scope(Struct, eq=False):
     whole: tuple[int, int] = (0, 0)  # where the definition lies in that
     inside: tuple[int, int] = (0, 0)  # and its code
     _own: list[cst.CSTNode] | None = None
+    _mentions: dict[str, list[tuple[int, cst.Name]]] | None = None
     method: bool | None = None  # what `names` has found out about it: whether it is a method, and the names of its parameters
     takes: frozenset[str] | None = None
 
@@ -96,6 +97,15 @@ class Scope(Struct, eq=False):
                     at = last
             self._own = [*own, *self.order[at:end]]
         return self._own
+
+    def mentions(self, name: str) -> Sequence[tuple[int, cst.Name]]:
+        """Where a name stands in its own code, as a variable or as a word, each with its number among the nodes of that."""
+        if self._mentions is None:
+            self._mentions = {}
+            for number, node in enumerate(self.nodes(inner=False)):
+                if isinstance(node, cst.Name):
+                    self._mentions.setdefault(node.value, []).append((number, node))
+        return self._mentions.get(name, ())
 
     def sets(self, name: str) -> bool:
         """Whether the scope binds the name itself, not only an attribute or an element of what it holds."""

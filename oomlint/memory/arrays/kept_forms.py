@@ -90,12 +90,6 @@ def stands_in(module: Module, use: cst.CSTNode, branches: Collection[cst.CSTNode
     return bool(branches) and (use in branches or any(here in branches for here in module.walk.ancestors(use)))
 
 
-def comprehension_around(module: Module, definition: cst.CSTNode | None) -> cst.CSTNode | None:
-    """The comprehension in whose conditions a name is bound: ``[made for path in paths if (made := read(path)) is not None]``."""
-    around = module.walk.ancestors(definition) if isinstance(definition, cst.NamedExpr) else ()
-    return next((here for here in around if isinstance(here, cst.BaseComp)), None)
-
-
 def has_bounds(rows: cst.BaseSlice) -> bool:
     """Whether a slice goes from one number that is computed to another."""
     bounds = (rows.lower, rows.upper) if isinstance(rows, cst.Slice) else ()

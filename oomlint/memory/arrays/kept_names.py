@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from oomlint.frameworks import SERVERS
 from oomlint.memory.arrays.kept_forms import (
-    block_around,
     branches_beside,
-    comprehension_around,
     functions_using,
     in_main,
     is_container,
@@ -26,8 +24,9 @@ from oomlint.memory.arrays.kept_forms import (
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, EACH, STEPS, Given, Going, Keeping, KeptSearch
 from oomlint.memory.arrays.lookup_tables import stands_in_for_missing
 from oomlint.model import arguments, names
+from oomlint.model.lifetime import How, endings
 from oomlint.model.readings import FOUND, AnswerMemory, finder
-from oomlint.model.uses import shadowed
+from oomlint.model.uses import NameUses
 from oomlint.model.values import Bound, ClassRef, External, ExternalCall, FunctionRef, SourceExpression
 from oomlint.scout.telling_names import MAPS
 from oomlint.syntax.nodes import descend, is_attribute_of, uses_name
@@ -53,8 +52,7 @@ class KeptNames(Keeping):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
-        self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
+        self._uses: dict[tuple[Scope, str], NameUses] = {}
         self._lookups: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)  # whether an attribute is a table that may lack a key
 
     def follow_target(self, search: KeptSearch, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going, *, into: bool = False) -> None:
@@ -112,12 +110,11 @@ class KeptNames(Keeping):
 
     def _trains_beside(self, module: Module, statement: cst.CSTNode, name: str) -> bool:
         """Whether a script trains behind a statement while the container that it fills is there: nothing deletes it or gives its name to something else."""
-        order = self._ordered(module.root)
-        first = order.get(statement, -1)
-        for effect in module.root.effects.get(name, ()):
-            if not effect.path and effect.kind in _ENDS and order.get(effect.statement, -1) > first:
-                return False
-        return any(order.get(loop, -1) > first and self.serving.trains(module, loop) for loop in module.root.loops)
+        nodes = module.root.nodes(inner=False)
+        first = nodes.index(statement)
+        if any(one.how not in {How.CUT, How.PART} and nodes.index(one.statement) > first for one in endings((name, ()), module, module.root)):
+            return False
+        return any(nodes.index(loop) > first and self.serving.trains(module, loop) for loop in module.root.loops)
 
     def _handed_in(self, search: KeptSearch, module: Module, scope: Scope, name: str, going: Going) -> None:
         """The value is put into a container that is a parameter: it is in what the callers hand over from then on."""
@@ -214,46 +211,23 @@ class KeptNames(Keeping):
         search.seen.add(key)
         if not (isinstance(definition, cst.Assign) and isinstance(definition.value, cst.Attribute)):  # else it is what the attribute was before
             going = replace(going, since=definition)
+        uses = self._uses_of(module, scope, name)
         others = branches_beside(module, definition) if definition is not None else ()
-        for looked_up in locals_by_name(scope, name) if "locals" in module.called else ():
-            self.climb(search, module, looked_up, going)
-        order = self._ordered(scope)
-        first = self._end(order, definition) if definition is not None else -1
-        if (whole := comprehension_around(module, definition)) is not None:
-            first = order.get(whole, first)  # the element stands before the condition that gives the name its value
-        stops = [
-            self._end(order, effect.statement)
-            for effect in scope.effects.get(name, ())
-            if not effect.path
-            and effect.kind in {"assign", "for", "with"}
-            and effect.statement is not definition
-            and order.get(effect.statement, -1) > first
-            and self._covers(module, effect.statement, definition, scope)
-        ]
-        last = min(stops, default=None)
         for inner in functions_using(scope, name):
             if stands_in(module, inner.node, others) or (definition is not None and stands_in(module, definition, branches_beside(module, inner.node))):
                 continue  # the function is made where the name holds something else
-            if last is not None and order.get(inner.node, -1) > last:
+            if definition is not None and uses.is_over(definition, inner.node):
                 continue  # it is made once the name holds something else
-            for _, use in self._uses_of(inner).get(name, ()):
-                if search.steps <= STEPS and not shadowed(module.walk, use):
+            for use in uses.inside(inner):
+                if search.steps <= STEPS:
                     self.climb(search, module, use, going)
-        again = [
-            (self._end(order, effect.statement), block_around(module, effect.statement))
-            for effect in scope.effects.get(name, ())
-            if not effect.path and effect.kind == "assign" and effect.statement is not definition and order.get(effect.statement, -1) > first
-        ]
-        for number, use in self._uses_of(scope).get(name, ()):
-            if number <= first or (last is not None and number > last) or stands_in(module, use, others) or shadowed(module.walk, use):
-                continue
-            around = set(module.walk.ancestors(use)) if again else set()
-            if any(end < number and block in around for end, block in again):
-                continue  # the same block has given the name another value before
+        for looked_up in locals_by_name(scope, name) if "locals" in module.called else ():
+            self.climb(search, module, looked_up, going)
+        for use in uses.reached(definition):
             if search.steps > STEPS:
                 return
             self.climb(search, module, use, self._last_of(module, name, definition, use, going))
-        if scope is module.root and last is None and definition is not None and search.inside is None and not in_main(module, definition):
+        if scope is module.root and definition is not None and uses.lasts(definition) and search.inside is None and not in_main(module, definition):
             self._imported(search, module, name, replace(going, since=None))
 
     def _imported(self, search: KeptSearch, module: Module, name: str, going: Going) -> None:
@@ -288,43 +262,11 @@ class KeptNames(Keeping):
         outer = self.gathering(module, use)
         return going if outer is not None and outer in module.walk.ancestors(definition) else replace(going, many=False)
 
-    def _ordered(self, scope: Scope) -> dict[cst.CSTNode, int]:
-        known = self._order.get(scope)
+    def _uses_of(self, module: Module, scope: Scope, name: str) -> NameUses:
+        known = self._uses.get((scope, name))
         if known is None:
-            known = self._order[scope] = {node: number for number, node in enumerate(scope.nodes(inner=False))}
+            known = self._uses[scope, name] = NameUses(module.walk, scope, name)
         return known
-
-    def _uses_of(self, scope: Scope) -> dict[str, list[tuple[int, cst.Name]]]:
-        known = self._uses.get(scope)
-        if known is None:
-            known = self._uses[scope] = {}
-            words: set[cst.CSTNode] = set()  # names of attributes and keywords: they are no variable's, and each stands behind what it belongs to
-            for node, number in self._ordered(scope).items():
-                if isinstance(node, cst.Attribute):
-                    words.add(node.attr)
-                elif isinstance(node, cst.Arg) and node.keyword is not None:
-                    words.add(node.keyword)
-                elif isinstance(node, cst.Name) and node not in words:
-                    known.setdefault(node.value, []).append((number, node))
-        return known
-
-    def _end(self, order: dict[cst.CSTNode, int], node: cst.CSTNode) -> int:
-        """The number of the last node inside a simple statement; of the header alone, where it is a block: ``for x in f(x)`` uses another ``x``."""
-        number = order.get(node, -1)
-        if isinstance(node, cst.BaseCompoundStatement) and not isinstance(node, cst.For):
-            return number
-        node = node.iter if isinstance(node, cst.For) else node
-        return max((order.get(inner, number) for inner in descend(node, into_scopes=False)), default=number)
-
-    @staticmethod
-    def _covers(module: Module, later: cst.CSTNode, definition: cst.CSTNode | None, scope: Scope) -> bool:
-        """Whether control that passes the definition always passes the later statement too."""
-        block = module.walk.parents.get(later)
-        if isinstance(block, cst.SimpleStatementLine):
-            block = module.walk.parents.get(block)
-        if definition is None:
-            return block is scope.suite or block is scope.node
-        return any(here is block for here in module.walk.ancestors(definition))
 
     # -- out of functions ----------------------------------------------------------------------------------------------
 
