@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 # Functions whose result is small whatever they are asked of.
-_SMALL_FUNCTIONS: Final = frozenset(
+SMALL_FUNCTIONS: Final = frozenset(
     "len sum max min print range isinstance type any all hash repr mean std var median unique count_nonzero bincount Counter amax amin argmax argmin "
     "average nanmean nanstd percentile quantile id show plot imshow save savez savez_compressed dump dumps savetxt to_csv imsave imwrite write log info debug "
     "warning warn error allclose array_equal isnan isfinite isinf histogram where argwhere nonzero searchsorted ndim shape size format summary hasattr "
@@ -79,8 +79,8 @@ def keeps_axes(call: cst.Call, *, of: int) -> bool:
     return names.last_name(call.func) in _REDUCES and len(call.args) > of and names.dotted(call.func) not in _REDUCES
 
 
-def _keeps_size(name: str) -> bool:
-    """Whether a function of a library gives about as much as it is given: those that give less are known (`_SMALL_FUNCTIONS`)."""
+def keeps_size(name: str) -> bool:
+    """Whether a function of a library gives about as much as it is given: those that give less are known (`SMALL_FUNCTIONS`)."""
     return name.startswith(_ARRAY_LIBRARIES) or name.rpartition(".")[2] in KEEPS
 
 
@@ -141,7 +141,7 @@ class KeptCalls(KeptNames):
             self._saved(search, module, call, arg, going)
         if of_arrays and last == "where" and (len(call.args) == 1 or call.args[0] is arg):
             return None  # places in an array, or which of two arrays a number is taken from
-        if last in _SMALL_FUNCTIONS and not of_arrays and not (going.part and keeps_axes(call, of=1)):
+        if last in SMALL_FUNCTIONS and not of_arrays and not (going.part and keeps_axes(call, of=1)):
             return None
         if isinstance(call.func, cst.Attribute) and (last in _LOOKS_UP or (last == "split" and self._picks_folds(module, call.func.value))):
             return None
@@ -205,7 +205,7 @@ class KeptCalls(KeptNames):
             going = going.doing(DataTransform.READS, module, call)
         if function.name.startswith("torch.") and not going.part and self.moves(module, call):
             going = self.moved_by(search, module, call, going)
-        return self._given_by(going, call, known=_keeps_size(function.name))
+        return self._given_by(going, call, known=keeps_size(function.name))
 
     def _joined(self, search: KeptSearch, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going:
         """What holds for the result of a call that makes one array of the value: of all the arrays of a list, or a copy of one."""
@@ -266,7 +266,7 @@ class KeptCalls(KeptNames):
                 name = parameter_of(alt.value, call, arg)
                 places = self._passed(alt.value, name, going)[0] if name is not None else (Given(None, hazy=True),)
                 return _given(going, places, inside=True) if places else None
-            if pools and isinstance(alt.value, External) and _keeps_size(alt.value.name):
+            if pools and isinstance(alt.value, External) and keeps_size(alt.value.name):
                 return self._given_by(going, call, known=True)
         if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
             return None  # a class of a library, by custom

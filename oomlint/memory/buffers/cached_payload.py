@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
+from msgspec.structs import replace
 
-from oomlint.api_names import FACTS, REDUCTIONS
+from oomlint.api_names import FACTS, H5_FILES, REDUCTIONS
 from oomlint.finding import ContentKind, Resource
 from oomlint.memory.arrays.kept import READING
+from oomlint.memory.arrays.kept_calls import KEEPS, SMALL_FUNCTIONS, keeps_size
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import Computed, computed, is_computing
 from oomlint.memory.shared.content_kinds import Content, Form, PayloadKind
-from oomlint.memory.shared.known_reads import LAZY
+from oomlint.memory.shared.known_reads import LAZY, KnownRead, known_read
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, SourceExpression
 from oomlint.syntax.nodes import descend
@@ -27,39 +29,8 @@ if TYPE_CHECKING:
 _LARGE = frozenset(
     {PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.OBJECT_ARRAY, PayloadKind.TENSOR, PayloadKind.TENSORS, PayloadKind.FRAME, PayloadKind.BLOB}
 )
-_READS = (
-    "numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt", "torch.load", "PIL.Image.open", "cv2.imread", "cv2.imdecode", "imageio.",
-    "skimage.io.",
-    "tifffile.", "nibabel.load", "torchaudio.load", "torchvision.io.", "librosa.load", "soundfile.read", "scipy.io.", "pandas.read_", "pickle.load",
-    "joblib.load", "h5py.File", "rasterio.open", "pydicom.dcmread", "SimpleITK.ReadImage", "zarr.", "safetensors.", "torchvision.datasets.folder.",
-    "matplotlib.image.imread", "matplotlib.pyplot.imread", "trimesh.load", "open3d.io.", "decord.VideoReader", "cv2.VideoCapture", "numpy.memmap",
-)  # fmt: skip
 # Objects of these keep decoded frames and buffers of their own.
 _VIDEO = frozenset({"decord.VideoReader", "cv2.VideoCapture", "av.open", "torchvision.io.VideoReader", "torchcodec.decoders.VideoDecoder"})
-_WHOLE = {
-    "librosa.load": "decoded audio",
-    "soundfile.read": "decoded audio",
-    "torchaudio.load": "decoded audio",
-    "pydicom.dcmread": "a decoded image",
-    "SimpleITK.ReadImage": "a decoded image",
-    "trimesh.load": "a mesh",
-    "cv2.imdecode": "a decoded image",
-}
-_KEEPS = frozenset(
-    "convert copy resize astype reshape transpose permute float half to cpu numpy clone contiguous detach squeeze unsqueeze flatten get_fdata asnumpy "
-    "crop rotate view double long".split(),
-)
-# Functions of these give an image or a volume for one.
-_HAND_ON = (
-    "cv2.",
-    "PIL.ImageOps.",
-    "skimage.transform.",
-    "skimage.color.",
-    "scipy.ndimage.",
-    "scipy.signal.",
-    "torchvision.transforms.functional.",
-    "torch.nn.functional.",
-)
 _SIZES = FACTS | REDUCTIONS | {"item", "argmax", "duration", "fps"}
 _DEEPEST = 5
 
@@ -109,14 +80,6 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
         return _instance(value, project, depth)
     if isinstance(value, ExternalCall) and value.name in _VIDEO:
         return Heavy(f"a `{value.name.rpartition('.')[2]}` with its buffers", read=True)
-    if isinstance(value, ExternalCall) and value.name in _WHOLE:
-        return Heavy(_WHOLE[value.name], read=True)
-    if isinstance(value, Element) and value.whole.name in _WHOLE:
-        # The sample rate, or the size of something, is no payload.
-        first = value.accessors[0]
-        return Heavy(_WHOLE[value.whole.name], read=True) if first == ("item", 0) else None
-    if isinstance(value, ExternalCall) and value.name.startswith(_HAND_ON) and not value.name.startswith(_READS) and value.call.args:
-        return heavy(value.call.args[0].value, value.frame, project, depth + 1)
     if isinstance(value, Display) and isinstance(value.node, cst.Call):  # `dict(image=image)`
         return next((one for arg in value.node.args if (one := heavy(arg.value, value.frame, project, depth + 1)) is not None), None)
     if isinstance(value, Display) and value.node is not node:
@@ -126,11 +89,33 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
         if found is not None:
             return found
     content = datasets_of(project).contents.of_value(value)
+    if content.kind is PayloadKind.UNKNOWN:
+        return _by_library(value, project, depth)
+    found, handed = _content(content, value), _handed_on(value, project, depth)
+    return replace(found, read=True) if found is not None and handed is not None and handed.read else found
+
+
+def _by_library(value: Value, project: Project, depth: int) -> Heavy | None:
+    """What a library gives of which nobody knows more: what a file has, or what a function makes of what it is given."""
     made = value.whole if isinstance(value, Element) and all(how == "item" for how, _ in value.accessors) else value
-    if content.kind is PayloadKind.UNKNOWN and isinstance(made, ExternalCall) and made.name.startswith("torch.") and is_computing(made.name):
-        array = computed(made.name.rpartition(".")[2], made.call, before=1) is Computed.ARRAY
-        return Heavy("a tensor", 1, of=Resource.TENSORS) if array else None
-    return _content(content, value)
+    if not isinstance(made, ExternalCall):
+        return None
+    if known_read(made.name) is KnownRead.SAMPLE and made.name not in LAZY:
+        # The sample rate, or the size of something, is no payload.
+        payload = made is value or (isinstance(value, Element) and value.accessors[0] == ("item", 0))
+        return Heavy(KnownRead.SAMPLE.value, read=True) if payload else None
+    tensor = made.name.startswith("torch.") and is_computing(made.name)
+    if tensor and computed(made.name.rpartition(".")[2], made.call, before=1) is not Computed.ARRAY:
+        return None
+    return _handed_on(value, project, depth) or (Heavy("a tensor", 1, of=Resource.TENSORS) if tensor else None)
+
+
+def _handed_on(value: Value, project: Project, depth: int) -> Heavy | None:
+    """What a function is given that gives about as much."""
+    if not isinstance(value, ExternalCall) or not value.call.args or known_read(value.name) is not None:
+        return None
+    as_much = keeps_size(value.name) and value.name.rpartition(".")[2] not in SMALL_FUNCTIONS
+    return heavy(value.call.args[0].value, value.frame, project, depth + 1) if as_much else None
 
 
 def _content(content: Content, value: Value) -> Heavy | None:
@@ -142,13 +127,14 @@ def _content(content: Content, value: Value) -> Heavy | None:
         return None
     if isinstance(value, ExternalCall) and value.call.args and all(isinstance(a.value, cst.Integer | cst.Float) for a in value.call.args):
         return None
-    read = isinstance(value, ExternalCall | Element) and (value.name if isinstance(value, ExternalCall) else value.whole.name).startswith(_READS)
+    name = value.name if isinstance(value, ExternalCall) else value.whole.name if isinstance(value, Element) else ""
+    read = known_read(name) is not None or name in H5_FILES
     return Heavy(content.words, content.doubt, read=read, of=HELD.get(ContentKind[content.kind.name], Resource.UNKNOWN))
 
 
 def _chain(node: cst.Call, frame: Frame, project: Project, depth: int) -> Heavy | None:
     """``Image.open(p).convert("RGB")``: what a method hands on."""
-    if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPS:
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in KEEPS:
         return heavy(node.func.value, frame, project, depth + 1)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"read", "read_bytes"} and _opens(node.func.value, frame, project):
         return _TEXT
