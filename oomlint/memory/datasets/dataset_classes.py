@@ -25,6 +25,7 @@ from oomlint.model.values import (
     ClassRef,
     Display,
     Element,
+    External,
     ExternalCall,
     Frame,
     FunctionRef,
@@ -52,10 +53,19 @@ DATASET_BASES = frozenset(
         "torch.utils.data.ConcatDataset",
     },
 )
+_PIPES = frozenset({"torch.utils.data.IterDataPipe", "torch.utils.data.MapDataPipe", "torchdata.datapipes.iter.IterDataPipe"})
+_OTHER_LIBRARIES = frozenset("h5py netCDF4 tensorflow tf datasets pyarrow xarray ray lance keras pandas".split())  # with a `Dataset` of another kind
 _SUBSET, _SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
 JOINED = frozenset({"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"})
 _DEEPEST = 4
 _MOST = 6
+
+
+def has_samples(base: str) -> bool:
+    """Whether a class of a library is one of datasets, whose samples a loader reads."""
+    library, _, name = base.rpartition(".")
+    named = name.endswith("Dataset") and library.partition(".")[0] not in _OTHER_LIBRARIES
+    return named or base in _PIPES or library.startswith("torchvision.datasets")
 
 
 class Holding(Struct, frozen=True):
@@ -262,7 +272,7 @@ class Datasets:
 
     def is_dataset(self, cls: ClassRef) -> bool:
         """Whether a class can be read by a loader."""
-        if self.evaluator.derives(cls, *DATASET_BASES):
+        if any(isinstance(base, External) and has_samples(base.name) for base in self.evaluator.lineage(cls)):
             return True
         return item_of(Instance(cls, None), self.evaluator) is not None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from oomlint.finding import is_apart
-from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.dataset_classes import datasets_of, has_samples
 from oomlint.memory.loaders.loader_calls import is_zero, loaders_of
 from oomlint.memory.shared.start_methods import ALL, PORTABLE, StartMethods, methods_of, start_methods
 from oomlint.model.readings import AnswerMemory
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 # Classes of these libraries are called datasets, too, and no loader of torch reads them.
-_OTHER_LIBRARIES: Final = frozenset("h5py netCDF4 tensorflow tf datasets pyarrow xarray ray lance keras pandas".split())
-_OWN_BASES: Final = frozenset({"torch.utils.data.IterDataPipe", "torch.utils.data.MapDataPipe", "torchdata.datapipes.iter.IterDataPipe"})
 
 
 class DatasetReader(Struct, frozen=True, eq=False):
@@ -196,11 +194,8 @@ class ReadersOf:
 
         A base of the project that has samples, of which a loader reads another class, says as much as one of torch.
         """
-        for base in self.evaluator.lineage(cls):
-            if isinstance(base, External):
-                library, _, name = base.name.rpartition(".")
-                if base.name in _OWN_BASES or (name.endswith("Dataset") and library.partition(".")[0] not in _OTHER_LIBRARIES):
-                    return True
+        if any(isinstance(base, External) and has_samples(base.name) for base in self.evaluator.lineage(cls)):
+            return True
         lineage = [base for base in self.evaluator.lineage(cls) if isinstance(base, ClassRef)]
         has = {scope.name for base in lineage for scope in base.scope.children}
         if not ({"__getitem__", "__len__"} <= has or "__iter__" in has):

@@ -170,7 +170,7 @@ def _judged(opening: Opening, store: ResourceStore, project: Project, by: tuple[
     inside = [store] if _loop(store) is not None else list(_called_in_loops(store, found.owner, project)) if found.owner is not None else []
     if inside:
         of_module = found.owner is None and scope.parent is None
-        if not (of_module or found.joins) and (found.owner is None or not _is_dataset(found.owner, project)):
+        if not (of_module or found.joins) and (found.owner is None or not datasets_of(project).is_dataset(found.owner)):
             return None
         count = next((count for few, count in (_count(here, project) for here in inside) if not few), 0)
         sure = of_module or found.joins or by
@@ -228,12 +228,6 @@ def _called_in_loops(store: ResourceStore, owner: ClassRef, project: Project) ->
                 yield here
             elif site.scope in making - seen:
                 queue.append((site.module, site.scope))
-
-
-def _is_dataset(cls: ClassRef, project: Project) -> bool:
-    """Whether samples are read from it: also where a library calls its own method for them, as torch_geometric does."""
-    line = evaluator_of(project).lineage(cls)
-    return datasets_of(project).is_dataset(cls) or any(isinstance(base, External) and base.name.endswith("Dataset") for base in line)
 
 
 def _is_bounded(store: ResourceStore, holder: Holder, project: Project) -> bool:

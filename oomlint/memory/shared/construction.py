@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.frameworks import STEP_METHODS
-from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
+from oomlint.memory.datasets.dataset_classes import datasets_of, has_samples
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
@@ -51,7 +51,7 @@ class Constructions:
     def _judge(self, cls: ClassRef) -> bool:
         for base in self.evaluator.lineage(cls):
             if isinstance(base, External):
-                if base.name in DATASET_BASES or (base.name.startswith("torchvision.datasets.") and not base.name.startswith("torchvision.datasets.utils")):
+                if has_samples(base.name):
                     return True
                 if base.name.startswith(("torch.nn.", "lightning", "pytorch_lightning", "torch.utils.data.Sampler", "torch.utils.data.sampler")):
                     return False
