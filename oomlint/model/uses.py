@@ -14,6 +14,7 @@ from oomlint.syntax.scopes import CHANGES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.reach import Conditions
     from oomlint.syntax.scopes import Effect, Scope
     from oomlint.syntax.walk import Walk
 
@@ -25,7 +26,7 @@ class NameUses:
         self.walk = walk
         self.scope = scope
         self.name = name
-        self._reach = Reach(walk, scope, name, lambda effect: None if effect.path or effect.kind in CHANGES else ([], True))
+        self._reach = Reach(walk, scope, name, lambda effect: None if effect.path or effect.kind in CHANGES - {"clear"} else ([], True))
         self._known: dict[cst.CSTNode | None, set[Effect | None]] = {}  # by the statement that it was asked of
 
     def bindings(self, at: cst.CSTNode | None) -> set[Effect | None]:
@@ -34,8 +35,24 @@ class NameUses:
         known = self._known.get(statement)
         if known is None:
             found, falls = self._reach.search(at)
-            known = self._known[statement] = {effect for effect, _, _ in found} | ({None} if falls else set())
+            ways = [(effect, conditions) for effect, _, conditions in found] + [(None, conditions) for conditions in falls]
+            known = self._known[statement] = {effect for effect, conditions in ways if self._may_hold(effect, conditions)}
         return known
+
+    def _may_hold(self, effect: Effect | None, conditions: Conditions) -> bool:
+        """Whether a way is one: no test has to come out both ways, and what a call gives is not said to be nothing."""
+        if any(wanted and not other and test.deep_equals(again) for test, wanted in conditions for again, other in conditions):
+            return False
+        return effect is None or not isinstance(effect.value, cst.Call) or not any(self._says_none(test, wanted=wanted) for test, wanted in conditions)
+
+    def _says_none(self, test: cst.BaseExpression, *, wanted: bool) -> bool:
+        """Whether the name stands for nothing where a test comes out as wanted: ``if not x``, ``if x is None``."""
+        match test:
+            case cst.UnaryOperation(operator=cst.Not(), expression=inner):
+                return self._says_none(inner, wanted=not wanted)
+            case cst.Comparison(left=cst.Name(value=name), comparisons=[cst.ComparisonTarget(operator, cst.Name(value="None"))]) if name == self.name:
+                return isinstance(operator, cst.Is) is wanted
+        return isinstance(test, cst.Name) and test.value == self.name and not wanted
 
     def made(self, definition: cst.CSTNode | None) -> set[Effect | None]:
         """What a statement, or its target, binds the name to; ``None`` is what the caller gave. Nothing where it only changes what the name holds."""
@@ -52,7 +69,7 @@ class NameUses:
         first = self.scope.nodes(inner=False).index(definition) if definition is not None and not made else -1
         beside = self.walk.statement_of(definition) if isinstance(definition, cst.NamedExpr) else None  # its own statement reads it, too
         for number, use in self.scope.mentions(self.name):
-            if number <= first or use in within or self._is_another(use) or isinstance(self.walk.parents.get(use), cst.AssignTarget):
+            if number <= first or use in within or self._is_another(use) or isinstance(self.walk.parents.get(use), cst.AssignTarget | cst.Del):
                 continue
             if self.walk.statement_of(use) is beside or not given.isdisjoint(self.bindings(use)):
                 yield use

@@ -9,7 +9,6 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.arrays.kept_forms import branches_beside, stands_in
 from oomlint.memory.arrays.torch_load import is_section, loaded
 from oomlint.memory.datasets.serving import Serving
 from oomlint.memory.ranks.checkpoint_devices import goes_to_host
@@ -17,16 +16,16 @@ from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.qualified_names import library_name
 from oomlint.model import arguments, names
 from oomlint.model.reach import terminates
+from oomlint.model.uses import NameUses
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import constant_key, descend, names_in, uses_name
-from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.ranks.ranks import Ranks
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 LOADS: Final = frozenset({"torch.load", "torch.serialization.load"})
 _TAKES: Final = frozenset({"get", "pop"})
@@ -94,26 +93,20 @@ class _Life:
 
     def _is_needed(self, kept: list[str], training: cst.CSTNode) -> bool:
         """Whether something reads it once the training has begun, or may: a function inside."""
-        begun = self._row(training)
-        for node in self.scope.nodes():
-            if isinstance(node, cst.Name) and node.value in kept and not self.module.walk.is_word(node) and not self._is_before(node):
-                if self.module.walk.scope_at(node) is not self.scope:
-                    return True
-                target = any(isinstance(a, cst.AssignTarget | cst.Del) for a in self.module.walk.ancestors(node))
-                if self._row(node) > begun and not target and not self._reads_another(node):
-                    return True
-        return False
-
-    def _reads_another(self, node: cst.Name) -> bool:
-        """Whether a statement in front, of the same block or of one around it, gives the name something else: ``state = {...}; save(state)``."""
-        walk = self.module.walk
-        above = set(walk.ancestors(node))
-        for effect in self.scope.effects.get(node.value, ()):
-            line = walk.parents.get(effect.statement) if effect.kind in REBINDS and not effect.path else None
-            another = effect.statement not in above and self._row(effect.node) < self._row(node) and not self._is_before(effect.node)
-            if another and effect.statement is not self.statement and isinstance(line, cst.SimpleStatementLine) and walk.parents.get(line) in above:
+        begun, held = self._row(training), self.holders()
+        for name in kept:
+            inner = (node for node in self.scope.nodes() if isinstance(node, cst.Name) and node.value == name and not self.module.walk.is_word(node))
+            if any(not self._is_before(node) and self.module.walk.scope_at(node) is not self.scope for node in inner):
+                return True
+            uses = NameUses(self.module.walk, self.scope, name)
+            if any(self._row(use) > begun for effect in self._givers(name, held) for use in uses.reached(effect.statement)):
                 return True
         return False
+
+    def _givers(self, name: str, held: dict[str, int]) -> list[Effect]:
+        """What gives the name the checkpoint, or a section of it."""
+        bound = (effect for effect in self.scope.effects.get(name, ()) if effect.kind == "assign" and not effect.path and effect.value is not None)
+        return [one for one in bound if not self._is_before(one.node) and one.value is not None and self._depth(one.value, held) is not None]
 
     def is_deleted(self) -> bool:
         """Whether a name that it is bound to is deleted further down."""
@@ -127,9 +120,8 @@ class _Life:
         known = 0
         while found and known != len(found):
             known = len(found)
-            for name, effects in self.scope.effects.items():
-                bound = (e.value for e in effects if e.kind == "assign" and not e.path and e.value is not None and not self._is_before(e.node))
-                depths = [depth for value in bound if (depth := self._depth(value, found)) is not None]
+            for name in self.scope.effects:
+                depths = [depth for e in self._givers(name, found) if e.value is not None and (depth := self._depth(e.value, found)) is not None]
                 if name not in found and depths:
                     found[name] = min(depths)
         return found
@@ -169,33 +161,9 @@ class _Life:
 
     def _let_go(self, name: str, held: dict[str, int], training: cst.CSTNode) -> bool:
         """Whether the name goes, or gets something else, before the training begins, and not for some processes only."""
-        beside = branches_beside(self.module, self.statement)
-        later = [
-            e
-            for e in self.scope.effects.get(name, ())
-            if not e.path
-            and (e.kind in {"delete", "clear"} or e.kind in REBINDS)
-            and e.statement is not self.statement
-            and not self._is_before(e.node)
-            and training not in self.module.walk.ancestors(e.statement)
-            and not stands_in(self.module, e.statement, beside)
-            and not self._happens_for_some(e.statement, training, held)
-        ]
-        last = max(later, key=lambda e: self._row(e.node), default=None)
-        if last is None:
-            return False
-        if last.kind != "assign" or last.value is None:
-            return True
-        rest = isinstance(last.value, cst.Call) and any(self._depth(a.value, held) is not None for a in last.value.args)
-        return not rest and self._depth(last.value, held) is None
-
-    def _happens_for_some(self, statement: cst.CSTNode, training: cst.CSTNode, held: dict[str, int]) -> bool:
-        """Whether a test that the read does not stand under decides about a statement; one that asks for the checkpoint itself decides nothing."""
-        walk = self.module.walk
-        around = {*walk.ancestors(self.statement), *walk.ancestors(training)}
-        same = {self.module.code(node.test) for node in around if isinstance(node, cst.If)}
-        tests = (node.test for node in walk.ancestors(statement) if isinstance(node, cst.If) and node not in around)
-        return any(self.module.code(test) not in same and not uses_name(test, held) for test in tests)
+        calls = [(e, e.value) for e in self.scope.effects.get(name, ()) if isinstance(e.value, cst.Call)]
+        made = [e for e, call in calls if any(self._depth(arg.value, held) is not None for arg in call.args)]  # of it, by something that may keep it
+        return NameUses(self.module.walk, self.scope, name).bindings(training).isdisjoint([*self._givers(name, held), *made])
 
     def _is_before(self, node: cst.CSTNode) -> bool:
         return self._row(node) < self._row(self.statement)
