@@ -53,6 +53,11 @@ class Ending(Struct, frozen=True, eq=False):
     scope: Scope
     value: cst.BaseExpression | None = None  # what its name, or that of a part, stands for from then on
 
+    @property
+    def lets_go(self) -> bool:
+        """Whether nothing of what was there stays: it is deleted or emptied, or ``None`` is in its place."""
+        return self.how in {How.DELETED, How.EMPTIED} or (self.how is How.BOUND and names.dotted(self.value) == "None")
+
 
 # -- what ends it --------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from oomlint.memory.arrays.kept_forms import block_around
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
-from oomlint.model.lifetime import How, endings
+from oomlint.model.lifetime import endings
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Instance, Unknown
 from oomlint.syntax.edits import Text
@@ -45,8 +45,7 @@ class LetGo:
         kept = keeper.module.walk.scope_at(keeper.node)
         for module, method, this in self._building_methods(keeper.owner):
             for ending in endings((this, (("attr", keeper.attribute),)), module, method):
-                gone = ending.how in {How.DELETED, How.EMPTIED} or (ending.how is How.BOUND and names.dotted(ending.value) == "None")
-                always = gone and block_around(module, ending.statement) is method.suite
+                always = ending.lets_go and block_around(module, ending.statement) is method.suite
                 if always and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node):
                     return True
         return False

@@ -14,6 +14,7 @@ from oomlint.memory.handles.resource_flow import trail_from, trail_of
 from oomlint.memory.handles.resource_state import End, ResourceStore
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
+from oomlint.model.lifetime import endings
 from oomlint.model.values import ClassRef, Instance
 from oomlint.syntax.nodes import descend, is_attribute_of
 
@@ -95,21 +96,16 @@ def _closes(cls: ClassRef, name: str, project: Project) -> bool:
     for one in evaluator.line(cls):
         for method in one.scope.children:
             this = names.self_name(method)
-            if this is None or method.name in _ENDS or not _ends(method, this, name):
+            if this is None or method.name in _ENDS or not _ends(one.module, method, this, name):
                 continue
             if method.name == "__getitem__" or evaluator.calls.sites(one.module, method, most=_MOST):
                 return True
     return False
 
 
-def _ends(method: Scope, this: str, name: str) -> bool:
+def _ends(module: Module, method: Scope, this: str, name: str) -> bool:
     """Whether a method closes, deletes or empties an attribute."""
-    emptied = (
-        effect.kind == "delete" or (isinstance(effect.value, cst.Name) and effect.value.value == "None")
-        for effect in method.effects.get(this, ())
-        if effect.path == (("attr", name),)
-    )
-    if method.name != "__init__" and any(emptied):
+    if method.name != "__init__" and any(ending.lets_go for ending in endings((this, (("attr", name),)), module, method)):
         return True
     wanted = f"{this}.{name}.close"
     return any(isinstance(node, cst.Attribute) and names.dotted(node) == wanted for node in descend(method.node))
