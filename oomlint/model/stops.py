@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
 from enum import Flag, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -17,12 +16,13 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.readings import FOUND, AnswerMemory, finder
+from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
 from oomlint.model.unbound import Unbound, may_bring
 from oomlint.model.values import ClassRef, FunctionRef, Instance
-from oomlint.syntax.nodes import block_of, children_of, descend
+from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable
 
     from oomlint.finding import Place
     from oomlint.model.evaluate import Evaluator
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
-_SWALLOWS: Final = frozenset({"suppress", "raises", "warns", "assertRaises", "assertRaisesRegex", "assertWarns", "ExitStack", "AsyncExitStack", "subTest"})
 _METADATA: Final = ("pyproject.toml", "setup.cfg")
-_BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 _DEEPEST: Final = 24  # statements and functions, one in another
 # What calls a function by its name, or runs cells one by one.
 _BY_TEXT: Final = re.compile(r"\b(?:globals|locals|getattr|eval|Fire|sys\.modules|__dict__|ScriptModule)\b")
@@ -83,7 +81,7 @@ class Stops:
             holder = walk.parents.get(here)
             if holder is None:
                 return False
-            if isinstance(holder, _BLOCKS) and not (isinstance(holder, cst.Module) and self._in_cells(module)):
+            if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and self._in_cells(module)):
                 number = walk.block(holder)[1].get(here, 0)
                 if number and self._answer(self._behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
@@ -106,7 +104,7 @@ class Stops:
             holder = walk.parents.get(here)
             if holder is None:
                 return False
-            if isinstance(holder, _BLOCKS):
+            if isinstance(holder, BLOCKS):
                 statements, places = walk.block(holder)
                 behind = statements[places.get(here, 0) + 1 :]
                 if behind and (ways := self._block(module, behind)) & Way.RAISE and not ways & (Way.ON | Way.CONTINUE):
@@ -132,7 +130,7 @@ class Stops:
     def at(self, module: Module, place: Place) -> cst.CSTNode | None:
         """The innermost statement at a place."""
         if place not in self._found:
-            self._found[place] = _innermost(module, place)
+            self._found[place] = innermost(module, place)
         return self._found[place]
 
     # -- statements ------------------------------------------------------------------------------------------------------
@@ -180,14 +178,14 @@ class Stops:
         if isinstance(node, cst.For | cst.While):
             inside = self._suite(module, node.body)
             after = self._suite(module, node.orelse.body) if node.orelse is not None else Way.ON
-            if isinstance(node, cst.While) and _is_true(node.test):
+            if isinstance(node, cst.While) and is_true(node.test):
                 after = Way.NOWHERE
                 if Way.BREAK not in inside:
                     return inside & (Way.RETURN | Way.RAISE)
             return after | (inside & (Way.RETURN | Way.RAISE)) | (Way.ON if Way.BREAK in inside else Way.NOWHERE)
         if isinstance(node, cst.With):
             ways = self._suite(module, node.body)
-            return ways | Way.ON if Way.RAISE in ways and any(_may_swallow(item) for item in node.items) else ways
+            return ways | Way.ON if Way.RAISE in ways and any(may_swallow(item) for item in node.items) else ways
         if isinstance(node, cst.Try | cst.TryStar):
             return self._try(module, node)
         if isinstance(node, cst.Match):
@@ -228,13 +226,13 @@ class Stops:
     def _raises_itself(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether what a statement evaluates in any case raises: of a compound one what stands in its header."""
         if isinstance(node, cst.Assert):
-            return _is_false(node.test) or self._raises(module, node.test)
+            return is_false(node.test) or self._raises(module, node.test)
         if isinstance(node, cst.ImportFrom):
             return self._misses(module, node)
-        return any(self._raises(module, part) for part in _headers(node))
+        return any(self._raises(module, part) for part in headers(node))
 
     def _raises(self, module: Module, node: cst.CSTNode) -> bool:
-        for part in _evaluated(node):
+        for part in evaluated(node):
             if isinstance(part, cst.Name):
                 if self._by_names and self._unbound(module).reads(part):
                     return True
@@ -385,103 +383,6 @@ class Stops:
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         found = self.evaluator.values(call.func, frame)
         return len(found) == 1 and isinstance(found[0].value, FunctionRef) and not self.evaluator.fits(call, found[0].value, frame)
-
-
-def _blocks_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    for part in children_of(node):
-        if isinstance(part, _BLOCKS):
-            yield part
-        elif isinstance(part, cst.Else | cst.Finally | cst.ExceptHandler | cst.ExceptStarHandler | cst.MatchCase | cst.If):
-            yield from _blocks_of(part)
-
-
-def _innermost(module: Module, place: Place) -> cst.CSTNode | None:
-    found: cst.CSTNode | None = None
-    blocks: list[cst.CSTNode] = [module.tree.module]
-    while blocks:
-        inside = (one for block in blocks if (one := _last_before(module, module.walk.block(block)[0], place)) is not None)
-        inner = next((one for one in inside if _ends_behind(module.place(one), place)), None)
-        if inner is None:
-            break
-        found = inner
-        blocks = [*_blocks_of(inner)]
-    return found
-
-
-def _last_before(module: Module, statements: Sequence[cst.CSTNode], place: Place) -> cst.CSTNode | None:
-    """The last one of some statements that begins ahead of a place, or there."""
-    number = bisect_right(statements, (place.cell, place.row, place.column), key=lambda one: _begin(module.place(one)))
-    return statements[number - 1] if number else None
-
-
-def _begin(spot: Place) -> tuple[int, int, int]:
-    return spot.cell, spot.row, spot.column
-
-
-def _ends_behind(spot: Place, place: Place) -> bool:
-    return spot.cell == place.cell and (place.row, place.column) <= (spot.end_row, spot.end_column)
-
-
-def _headers(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What a statement evaluates whenever control comes to it."""
-    if isinstance(node, cst.If | cst.While):
-        yield node.test
-    elif isinstance(node, cst.For):
-        yield node.iter
-    elif isinstance(node, cst.With):
-        yield from (item.item for item in node.items[:1])
-    elif isinstance(node, cst.FunctionDef):
-        yield from (one.decorator for one in node.decorators)
-        yield from (part.default for part in descend(node.params) if isinstance(part, cst.Param) and part.default is not None)
-    elif isinstance(node, cst.ClassDef):
-        yield from (one.decorator for one in node.decorators)
-        yield from (one.value for one in (*node.bases, *node.keywords))
-    elif isinstance(node, cst.Assign):
-        yield node.value
-        yield from (part.target.value for part in node.targets if isinstance(part.target, cst.Attribute | cst.Subscript))
-    elif isinstance(node, cst.AnnAssign | cst.AugAssign | cst.Return | cst.Expr):
-        if node.value is not None:
-            yield node.value
-    elif isinstance(node, cst.Match):
-        yield node.subject
-
-
-def _evaluated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Names that an expression reads whatever comes of its parts, and the calls that it makes."""
-    stack: list[cst.CSTNode] = [node]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, cst.Name):
-            yield here
-        elif isinstance(here, cst.Attribute | cst.Arg | cst.NamedExpr):
-            stack.append(here.value)
-        elif isinstance(here, cst.BooleanOperation):
-            stack.append(here.left)
-        elif isinstance(here, cst.IfExp):
-            stack.append(here.test)
-        elif isinstance(here, cst.BaseComp):
-            stack.append(here.for_in.iter)
-        elif isinstance(here, cst.Comparison):
-            stack += [here.left, here.comparisons[0].comparator]
-        elif isinstance(here, cst.Lambda):
-            continue
-        else:
-            if isinstance(here, cst.Call):
-                yield here
-            stack += children_of(here)
-
-
-def _may_swallow(item: cst.WithItem) -> bool:
-    """Whether a context may end what raises in it."""
-    return not isinstance(item.item, cst.Call) or names.last_name(item.item.func) in _SWALLOWS
-
-
-def _is_true(node: cst.BaseExpression) -> bool:
-    return (isinstance(node, cst.Name) and node.value == "True") or (isinstance(node, cst.Integer) and node.value == "1")
-
-
-def _is_false(node: cst.BaseExpression) -> bool:
-    return (isinstance(node, cst.Name) and node.value == "False") or (isinstance(node, cst.Integer) and node.value == "0")
 
 
 @finder
