@@ -611,6 +611,27 @@ def test_a_fact_names_the_number_and_the_option(project: Path) -> None:
     assert [(os.path.relpath(place.path, project), place.row) for place in (count.place, count.option) if place] == [("train.sh", 2), ("train.py", 7)]
 
 
+def test_what_workers_copy_is_told_where_their_loader_is(project: Path) -> None:
+    rows = """
+class Rows(Dataset):
+    def __init__(self, path):
+        self.rows = [float(line) for line in open(path)]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+"""
+    loader = 'DataLoader(Rows("rows.txt"), num_workers=parser.parse_args().num_workers)\n'
+    head = "import argparse\nfrom torch.utils.data import DataLoader, Dataset\n" + rows
+    write(project, "train.sh", SCRIPT)
+    write(project, "train.py", f'{head}parser = argparse.ArgumentParser()\nparser.add_argument("--num_workers", type=int)\n{loader}')
+    (item,) = check(project, select=["OOM110"], severity=Severity.NOTE).findings
+    assert os.path.basename(item.place.path) == "train.py"
+
+
 def test_a_job_that_a_line_submits_has_the_processors_of_the_line(project: Path) -> None:
     write(project, "train.sh", 'sbatch --cpus-per-task=2 --wrap "python train.py --num_workers 8"\n')
     assert [item.code for item in check(project, select=["OOM151"], severity=Severity.NOTE).findings] == ["OOM151"]

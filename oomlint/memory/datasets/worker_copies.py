@@ -121,7 +121,7 @@ def _sharpest(found: list[CopyCase]) -> Iterator[CopyCase]:
     alike = [one for one in (sharpest, *found) if one.code == sharpest.code]
     for group in apart(alike, lambda one: one.workers) if sharpest.code == _TOLD_BESIDE else _by_container(alike):
         told = tuple(dict.fromkeys(place for one in group for place in given_beside([one.workers])))
-        given = given_beside(*([one.workers] for one in group))
+        given = given_beside(*([one.workers] for one in group)) if sharpest.code == _TOLD_BESIDE else ()
         yield replace(min(group, key=_rank), given=given, also=() if given else told)
 
 
