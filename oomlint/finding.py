@@ -107,6 +107,15 @@ def is_apart(place: Place, others: Iterable[Place]) -> bool:
     return all((one.path, one.cell, one.row) != (place.path, place.cell, place.row) for one in others)
 
 
+def in_own_rows(primary: Place, spots: Iterable[Place]) -> list[Place]:
+    """Those spans that begin in a row in which neither the primary one nor one ahead of them begins."""
+    found = [primary]
+    for spot in spots:
+        if is_apart(spot, found):
+            found.append(spot)
+    return found[1:]
+
+
 def is_inside(inner: Place, outer: Place) -> bool:
     """Whether a span begins in one of the rows of another."""
     return (inner.path, inner.cell) == (outer.path, outer.cell) and outer.row <= inner.row <= outer.end_row

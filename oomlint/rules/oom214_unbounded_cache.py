@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Safety, Severity, Weighs, is_apart
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Safety, Severity, Weighs, in_own_rows
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.arrays.whole_file_caches import each_filled, whole_caches
 from oomlint.memory.buffers.caches import caches, facts_of
@@ -190,5 +190,5 @@ def _related(cache: SampleCache, place: Place) -> list[Place]:
         spots = [one.loader.module.place(one.loader.call, f"this loader reads `{one.scope.name}`")]
         if one.most is not None:
             spots.extend(story_places(place, one.most))
-        found.extend(spot for spot in spots if is_apart(spot, (*found, place)))
-    return found[:8]
+        found += spots
+    return in_own_rows(place, found)[:8]

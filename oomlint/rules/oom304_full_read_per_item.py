@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Message, Multiplier, Safety, Severity, Weighs, is_apart
+from oomlint.finding import Confidence, Consequence, Message, Multiplier, Safety, Severity, Weighs, in_own_rows
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.files_per_sample import ItemFiles
 from oomlint.memory.arrays.reads_per_sample import ItemReads
@@ -166,14 +166,6 @@ def _message(case: ItemRead) -> Message:
 
 
 def _related(case: ItemRead) -> list[Place]:
-    found: list[Place] = []
-    here = case.read.module.place(case.read.node)
-    for subscript, _ in case.uses.parts[:3]:
-        place = case.where.module.place(subscript, "what is used of it")
-        if is_apart(place, (here,)):
-            found.append(place)
+    used = [case.where.module.place(subscript, "what is used of it") for subscript, _ in case.uses.parts[:3]]
     what = case.read.what
-    opened = what.module.place(what.call, "the file is opened here")
-    if is_apart(opened, (here,)):
-        found.append(opened)
-    return found
+    return in_own_rows(case.read.module.place(case.read.node), (*used, what.module.place(what.call, "the file is opened here")))

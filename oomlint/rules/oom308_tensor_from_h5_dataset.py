@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs, in_own_rows
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.row_by_row import read_at_once, row_reads
 from oomlint.memory.facts import whole_read_fact
@@ -115,7 +115,7 @@ class TensorFromH5Dataset(Rule):
                 module.place(case.node),
                 Message(f"`{code}` reads {what.words} row by row", "each row is a separate read from the file and an object of its own"),
                 confidence=confidence_of(case.read.doubt),
-                related=() if opened.path == module.path and opened.row == module.place(case.node).row else (opened,),
+                related=in_own_rows(module.place(case.node), (opened,)),
                 fix=read_at_once(case),
                 facts=[whole_read_fact(case.read, case.node)],
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Resource, Severity, Weighs, is_apart
+from oomlint.finding import Consequence, Message, Resource, Severity, Weighs, in_own_rows
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.memmap_copies import map_copies
 from oomlint.memory.facts import keeper_facts, whole_read_fact
@@ -131,6 +131,6 @@ class MemmapDefeated(Rule):
                 here,
                 Message(f"`{code}` copies the whole memory map into memory", f"{keeper.words} keeps the copy"),
                 confidence=confidence_of(1 + read.doubt),
-                related=(mapped,) if is_apart(mapped, (here,)) else (),
+                related=in_own_rows(here, (mapped,)),
                 facts=[whole_read_fact(read), *keeper_facts(keeper)],
             )

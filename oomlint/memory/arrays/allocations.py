@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.amounts import readable
 from oomlint.api_names import STACKS
-from oomlint.finding import Confidence, Message, Told, is_apart
+from oomlint.finding import Confidence, Message, Told, in_own_rows
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import said_small
@@ -100,7 +100,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         one_of_many = sample and not large and _is_sample(size) and _one_a_sample(project, module, scope, call, keeper)
         owner: str | None = keeper.words if large or each or one_of_many else None
         own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
-        related = (there,) if is_apart(own, (there,)) else ()
+        related = tuple(in_own_rows(own, (there,)))
     else:
         owner = _owner(project, module, scope, call) if large else None
         if owner is None:

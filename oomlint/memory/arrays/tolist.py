@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
-from oomlint.finding import Consequence, Message, Resource, Severity, Weighs, is_apart
+from oomlint.finding import Consequence, Message, Resource, Severity, Weighs, in_own_rows
 from oomlint.memory.arrays.inflation import Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.loads import arrays_of
@@ -70,7 +70,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 message = Message(f"`{_short(module, call)}` turns all data into Python objects", times)
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
                 facts = (allocation_fact(module, call), *keeper_facts(keeper))
-                related = (there,) if is_apart(own, (there,)) else ()
+                related = tuple(in_own_rows(own, (there,)))
                 of_names = keeper.owner is not None and (
                     names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project)) or datasets_of(project).opens_files(keeper.owner)
                 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.finding import is_apart
+from oomlint.finding import in_own_rows
 from oomlint.memory.datasets.dataset_classes import datasets_of, has_samples
 from oomlint.memory.loaders.loader_calls import is_zero, loaders_of
 from oomlint.memory.shared.start_methods import ALL, PORTABLE, StartMethods, methods_of, start_methods
@@ -102,14 +102,12 @@ class Readers(Struct, frozen=True):
 
     def places(self) -> list[Place]:
         """The loaders, for the related places."""
-        found: list[Place] = []
+        spots: list[Place] = []
         for one in sorted(self.busy, key=lambda reading: reading.helped is None):
             count = one.helped.const if one.helped is not None else None
             words = f"{count} worker{'s' if count != 1 else ''}" if isinstance(count, int) else "workers"
-            place = one.loader.module.place(one.loader.call, f"read with {words} here" if one.helped is not None else "read here")
-            if is_apart(place, found):
-                found.append(place)
-        return found[:3]
+            spots.append(one.loader.module.place(one.loader.call, f"read with {words} here" if one.helped is not None else "read here"))
+        return [*spots[:1], *in_own_rows(spots[0], spots)][:3] if spots else []
 
 
 class ReadersOf:

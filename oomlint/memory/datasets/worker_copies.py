@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.catalogue import in_preview
-from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, StoreFact, StoreKind, Told, Weighs
+from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, StoreFact, StoreKind, Told, Weighs, in_own_rows
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.heaviest import likely_bytes
 from oomlint.memory.datasets.held_weight import (
@@ -216,7 +216,6 @@ def _case(
     weighs: Weighs = _COPIES,
 ) -> CopyCase:
     place = loader.module.place(loader.call)
-    related: list[Place] = []
     content = holding.content
     spots = []
     if holding.effect is not None:
@@ -228,11 +227,6 @@ def _case(
         spots.extend(story_places(place, dataset.alternative))
     if dataset.instance is not None and dataset.instance.call is not None and dataset.instance.at is not None:
         spots.append(dataset.instance.at.module.place(dataset.instance.call, f"the loader's {dataset.words} is made here"))
-    for spot in spots:
-        if (spot.path, spot.cell, spot.row) != (place.path, place.cell, place.row) and not any(
-            (s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related
-        ):
-            related.append(spot)
     # Of what has no known size it is only assumed that it is large.
     sized = content.size.known or content.count is not None
     total = content.doubt + assumptions(workers, dataset.alternative)
@@ -243,7 +237,7 @@ def _case(
         place,
         message,
         confidence=confidence,
-        related=tuple(related[:8]),
+        related=tuple(in_own_rows(place, spots)[:8]),
         weighs=weighs,
         severity=severity,
         code=code,

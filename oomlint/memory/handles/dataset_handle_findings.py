@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Message, Severity, Told, is_apart
+from oomlint.finding import Message, Severity, Told, in_own_rows
 from oomlint.memory.facts import handle_facts
 from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.first_use import touched
@@ -87,11 +87,7 @@ def related_places(handle: Handle, place: Place, first: Iterable[Place] = ()) ->
         spots.append(handle.module.place(handle.effect.node, f"`{handle.attribute}` keeps it"))
     if not handle.direct:
         spots.append(handle.owner.module.place(handle.owner.scope.node, f"`{handle.owner.scope.name}` is kept by `{handle.dataset.scope.name}`"))
-    found: list[Place] = []
-    for spot in (*spots, *handle.readers.places()):
-        if is_apart(spot, (*found, place)):
-            found.append(spot)
-    return tuple(found[:6])
+    return tuple(in_own_rows(place, (*spots, *handle.readers.places()))[:6])
 
 
 def _likely(handle: Handle, project: Project) -> int | None:

@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import COLLECTIONS, H5PY, ITERATORS
+from oomlint.finding import in_own_rows
 from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_in, by_process
 from oomlint.memory.buffers.functools_caches import unbounded
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -62,7 +63,7 @@ class OpenFileCollection(Struct, frozen=True, eq=False):
         place = self.opening.module.place(self.opening.call)
         spots = [self.store.module.place(self.store.node, "kept here")]
         spots += [one.module.place(one.node, "each object keeps its own") for one in self.by]
-        return [spot for spot in spots if spot.path != place.path or spot.row != place.row]
+        return in_own_rows(place, spots)
 
     @property
     def doubt(self) -> int:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.api_names import LOADERS
-from oomlint.finding import Confidence, Place
+from oomlint.finding import Confidence, Place, in_own_rows, is_inside
 from oomlint.model import arguments, names
 from oomlint.model.evaluate import Evaluator
 from oomlint.model.readings import AnswerMemory
@@ -448,18 +448,9 @@ def literal_site(alt: Alternative, home: Module) -> tuple[Module, cst.Call] | No
 
 def story_places(primary: Place, *alternatives: Alternative) -> list[Place]:
     """The places of stories, without what the primary place shows already."""
-    found: list[Place] = []
-    for alt in alternatives:
-        for step in alt.story:
-            place = step.place()
-            if place is None or step.kind == "missing":
-                continue
-            if place.path == primary.path and place.cell == primary.cell and primary.row <= place.row and place.end_row <= primary.end_row:
-                continue
-            if any((p.path, p.cell, p.row) == (place.path, place.cell, place.row) for p in found):
-                continue
-            found.append(place)
-    return found
+    told = (step.place() for alt in alternatives for step in alt.story if step.kind != "missing")
+    beyond = (place for place in told if place is not None and not (is_inside(place, primary) and place.end_row <= primary.end_row))
+    return in_own_rows(primary, beyond)
 
 
 def given_beside(*ways: Iterable[Alternative]) -> tuple[Place, ...]:

@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec import Struct
 
 from oomlint.api_names import EXPECTS
-from oomlint.finding import Fix, Message, Safety, Severity, Told
+from oomlint.finding import Fix, Message, Safety, Severity, Told, in_own_rows
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import Conflict, Loader, apart, given_beside, loaders_of, story_places
 from oomlint.model import names
@@ -96,13 +96,12 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Work
     place = module.place(call)
     conflicts.sort(key=lambda c: (c.reachable, assumptions(c.workers, c.given)))
     best = conflicts[0]
-    related: list[Place] = []
+    spots: list[Place] = []
     for conflict in conflicts[:6]:
         if conflict.loader.call is not call:
-            spot = conflict.loader.module.place(conflict.loader.call, f"`{conflict.loader.written}` gets `{guard.argument}` and no workers here")
-            _add(related, spot)
-        for spot in story_places(place, conflict.workers, conflict.given, *conflict.ways):
-            _add(related, spot)
+            words = f"`{conflict.loader.written}` gets `{guard.argument}` and no workers here"
+            spots.append(conflict.loader.module.place(conflict.loader.call, words))
+        spots += story_places(place, conflict.workers, conflict.given, *conflict.ways)
     # Definite on this way is definite; where other ways to the loader are fine, it is still certain that this one fails.
     severity = Severity.WARNING if best.reachable else Severity.ERROR
     edits: list[Edit] = []
@@ -119,7 +118,7 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Work
             edits.append(edit)
     fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard, module)
     beside = given_beside(*([one.given] for one in conflicts))  # a file may well say that there are no workers: the call has no guard then
-    shown = tuple(related[:_MOST_RELATED])
+    shown = tuple(in_own_rows(place, spots)[:_MOST_RELATED])
     said = Message(f"{_given(best)} requires `num_workers > 0`", f"{_origin(best)}; `{best.loader.written}` {guard.raises}")
     return Told(place, said, severity, best.confidence, shown, fix, _facts(conflicts), given=beside)
 
@@ -130,11 +129,6 @@ def _facts(conflicts: list[Conflict]) -> tuple[Fact, ...]:
     for conflict in conflicts:
         found.setdefault(conflict.loader, []).append(conflict)
     return tuple(loader_fact(loader, [one.workers for one in ways], ways[0].argument) for loader, ways in found.items())
-
-
-def _add(places: list[Place], spot: Place) -> None:
-    if not any((p.path, p.cell, p.row, p.column) == (spot.path, spot.cell, spot.row, spot.column) for p in places):
-        places.append(spot)
 
 
 def _advice(guard: WorkerGuard, module: Module) -> Fix:
