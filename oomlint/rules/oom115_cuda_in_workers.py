@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import ON_DEVICE
-from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.memory.loaders.worker_devices import touches
-from oomlint.model.values import assumptions
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-_CONTEXTS: Final = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,))  # of CUDA
 _ADVICE: Final = Fix(Safety.DISPLAY, "return CPU tensors, set `pin_memory=True`, and move each batch in the training loop")
 
 
@@ -111,16 +108,4 @@ class CudaInWorkers(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose workers use CUDA."""
-        for case in touches(module, project):
-            raises = "a forked worker raises RuntimeError at its first sample"
-            if case.methods.only_pickles:
-                how = "each worker creates its own CUDA context on the device"
-            elif "fork" in case.methods.counted and not case.methods.pickles:
-                how = raises
-            else:
-                how = f"{raises}, and a spawned one creates its own CUDA context"
-            message = Message(f"{case.by} uses CUDA in worker processes", how)
-            confidence = confidence_of(assumptions(case.workers) + case.workers.reach)
-            weighs = _CONTEXTS if case.methods.only_pickles else None
-            place = module.place(case.loader.call)
-            yield self.finding(place, message, confidence=confidence, related=case.related, fix=_ADVICE, facts=case.facts, weighs=weighs)
+        yield from (self.tell(one, _ADVICE) for one in touches(module, project))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.buffers.retained_graph import cycles, retaining
 from oomlint.rule import Rule
@@ -92,12 +92,7 @@ class RetainGraph(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the backward calls that keep a graph for nobody."""
-        for found in retaining(module, project):
-            message = Message(
-                "`retain_graph=True` keeps a graph that no other backward uses", "its activations stay longer, which raises the memory peak of every step"
-            )
-            confidence = Confidence.HIGH if found.sure else Confidence.MEDIUM
-            yield self.finding(module.place(found.call), message, confidence=confidence, fix=_PLAIN)
+        yield from (self.tell(one, _PLAIN) for one in retaining(module, project))
         for call, leaf in cycles(module, project):
             held = f"`{leaf}.grad`" if leaf else "the parameters' gradients"
             message = Message(

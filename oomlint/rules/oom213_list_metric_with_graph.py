@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.list_metrics import fed_with_graph
 from oomlint.rule import Rule
@@ -99,7 +99,4 @@ class ListMetricWithGraph(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the updates that hand a metric with list states a tensor with its graph."""
-        for found in fed_with_graph(project, module):
-            message = Message(f"`{found.name}` stores every tensor it gets, here with its graph", found.kept)
-            facts = [StoreFact(module.place(found.node), found.name, StoreKind.METRIC), *found.facts]
-            yield self.finding(module.place(found.node), message, confidence=found.confidence, fix=found.fix, facts=facts)
+        yield from map(self.tell, fed_with_graph(project, module))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Role, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Role, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.buffers.trainer_outputs import discarded_predictions, whole_evaluations
 from oomlint.memory.fixes.add_argument import added_argument
@@ -90,14 +90,7 @@ class WholeEvalKeptOnDevice(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the trainers that keep the predictions of a whole evaluation."""
-        for case in whole_evaluations(module, project):
-            message = Message("`compute_metrics` keeps the logits of the whole evaluation on the device", f"{case.what} values stay there (`{case.head}`)")
-            facts = [StoreFact(module.place(case.call), "predictions", StoreKind.WHOLE)]
-            related = []
-            if case.arguments is not None:
-                where, made = case.arguments
-                related.append(where.place(made, "`eval_accumulation_steps` is not given"))
-            yield self.finding(module.place(case.call), message, confidence=Confidence.HIGH, related=related, fix=_ADVICE, facts=facts)
+        yield from (self.tell(one, _ADVICE) for one in whole_evaluations(module, project))
         told: dict[Scope, list[cst.Call]] = {}
         for call, scope in discarded_predictions(module, project) if not holds_tests(module) else ():
             told.setdefault(scope, []).append(call)

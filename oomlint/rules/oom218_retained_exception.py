@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Message, Resource, Severity, StoreFact, Weighs
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.memory.buffers.retained_exceptions import kept_exceptions, shown_and_kept
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
-
-_NAMED: Final = "assign the value to a name, or end the line with a semicolon"
 
 
 class RetainedException(Rule):
@@ -110,17 +109,4 @@ class RetainedException(Rule):
         """Yield the exceptions and the values of cells that keep tensors alive."""
         if holds_tests(module):
             return
-        for kept in kept_exceptions(module, project):
-            frames = f"its traceback keeps all tensors alive in the frames that `{kept.name}` came through"
-            message = Message(f"`{kept.container}` keeps an exception object", frames, "store `repr(...)` of the exception instead")
-            related = [module.place(kept.raiser, "the frames are of this call")]
-            facts = [StoreFact(module.place(kept.node), kept.container)]
-            yield self.finding(module.place(kept.node), message, confidence=Confidence.MEDIUM, related=related, facts=facts)
-        for shown in shown_and_kept(module, project):
-            related = [module.place(shown.later, "deleted here")] if shown.later is not None else []
-            yield self.finding(
-                module.place(shown.node),
-                Message("The last expression of the cell stays in `Out`", shown.why, _NAMED),
-                confidence=Confidence.MEDIUM,
-                related=related,
-            )
+        yield from map(self.tell, chain(kept_exceptions(module, project), shown_and_kept(module, project)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import ByteSize, Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.memory.buffers.figures import UnclosedFigures
-from oomlint.memory.facts import loop_fact
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -107,9 +106,4 @@ class FigureNotClosed(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the figures that pile up."""
-        for figure in project.shared(UnclosedFigures).of(module):
-            message = Message(f"`{figure.name}` creates figures in a loop, and nothing closes them", "pyplot keeps every figure, about 2 MiB each")
-            related = [where.place(call, "on the way from the loop") for where, call in figure.calls]
-            facts = [loop_fact(figure.loop_module, figure.loop)]
-            severity = Severity.WARNING if figure.trains else Severity.NOTE
-            yield self.finding(module.place(figure.call), message, severity=severity, confidence=Confidence.MEDIUM, related=related, facts=facts)
+        yield from map(self.tell, project.shared(UnclosedFigures).of(module))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Role, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.module_state import written_states
 from oomlint.rule import Rule
@@ -12,7 +12,7 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact, Finding
+    from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
 
@@ -129,10 +129,4 @@ class StateKeepsGraph(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that make the graph of a buffer longer."""
-        for found in written_states(module, project):
-            what = f"`self.{found.name}`" if found.name else "a buffer"
-            message = Message(f"Each forward pass writes {what} without detaching", "it keeps the graphs of all earlier passes")
-            place = module.place(found.store.node)
-            facts: list[Fact] = [StoreFact(place, f"self.{found.name}", StoreKind.ASSIGN), AttributeFact(found.name, found.cls.scope.name, place=place)]
-            related = [module.place(other.node).saying("also here", Role.AGAIN) for other in found.others]
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=found.fix, facts=facts)
+        yield from map(self.tell, written_states(module, project))

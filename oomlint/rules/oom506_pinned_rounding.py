@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from oomlint.amounts import readable
-from oomlint.finding import ByteSize, Consequence, Factor, Message, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import ON_DEVICE
 from oomlint.memory.loaders.pinned_memory import rounded_arrays, rounded_batches
 from oomlint.rule import Rule
@@ -95,14 +95,4 @@ class PinnedRounding(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the pinned batches and arrays that rounding makes much larger."""
-        for case in rounded_batches(module, project):
-            much = f", in each of up to {case.times} batches in flight" if case.times > 1 else ""
-            empty = f"pinned memory comes in powers of two, so {readable(case.pinned - case.wanted)} hold nothing{much}"
-            message = Message(f"A batch of {readable(case.wanted)} takes {readable(case.pinned)} of pinned memory", empty)
-            wasted = ByteSize(case.pinned - case.wanted)
-            weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.times),), wasted) if case.times > 1 else None
-            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs)
-        for case in rounded_arrays(module, project):
-            empty = f"pinned memory comes in powers of two, so {readable(case.pinned - case.wanted)} hold nothing"
-            message = Message(f"An array of {readable(case.wanted)} takes {readable(case.pinned)} of pinned memory", empty)
-            yield self.finding(case.place, message, confidence=case.confidence, facts=case.facts)
+        yield from map(self.tell, chain(rounded_batches(module, project), rounded_arrays(module, project)))

@@ -13,6 +13,7 @@ from oomlint.api_names import COLLECTIONS, REDUCTIONS, SCALARS, VIEW_ATTRIBUTES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.displays import unpacked
+from oomlint.model.lifetime import endings
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import parts_of
 
@@ -93,7 +94,7 @@ def kept_by(module: Module, cls: Scope, project: Project) -> list[ContextTensor]
             continue
         attribute = str(effect.path[0][1])
         node = reader.tensor_in(effect)
-        if node is None or _released(cls, attribute):
+        if node is None or _released(module, cls, attribute):
             continue
         role = "intermediate"
         if isinstance(node, cst.Name):
@@ -119,17 +120,10 @@ def _outputs(cls: Scope, setup_params: list[cst.Param]) -> set[str]:
     return found
 
 
-def _released(cls: Scope, attribute: str) -> bool:
+def _released(module: Module, cls: Scope, attribute: str) -> bool:
     """Whether backward lets go of the attribute: ``del ctx.x``, ``ctx.x = None``."""
-    for scope in cls.children:
-        if scope.name in {"forward", "setup_context"}:
-            continue
-        for effects in scope.effects.values():
-            for effect in effects:
-                none = isinstance(effect.value, cst.Name) and effect.value.value == "None"
-                if effect.path == (("attr", attribute),) and (effect.kind == "delete" or (effect.kind == "assign" and none)):
-                    return True
-    return False
+    others = [(scope, params[0]) for scope in cls.children if scope.name not in {"forward", "setup_context"} and (params := names.parameter_names(scope))]
+    return any(ending.lets_go for scope, ctx in others for ending in endings((ctx, (("attr", attribute),)), module, scope))
 
 
 def _is_none(node: cst.BaseExpression, scope: Scope) -> bool:

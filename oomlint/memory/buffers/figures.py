@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.finding import Confidence, Message, Severity, Told
 from oomlint.frameworks import CALLS_BACK
+from oomlint.memory.facts import loop_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
@@ -35,18 +37,8 @@ _ENDS: Final = frozenset({"close", "show"})  # a window that is shown takes its 
 _READERS: Final = re.compile(r"^(matplotlib\.|seaborn\.|mpl_toolkits\.|wandb\.Image$|wandb\.log$)")  # they draw it, or copy its picture
 _DEEPEST: Final = 3  # calls between the loop and the figure
 _MOST_SITES: Final = 8
+_COST: Final = "pyplot keeps every figure, about 2 MiB each"
 _KEPT_OPEN: Final = 20  # figures, above which pyplot warns itself
-
-
-class Figure(Struct, frozen=True):
-    """A call that makes a figure in each round of a loop, and the loop."""
-
-    call: cst.Call
-    name: str  # of what is called, as it is written
-    loop: Loop
-    loop_module: Module
-    calls: tuple[tuple[Module, cst.Call], ...]  # from the one that the loop makes to the one of the function that makes the figure
-    trains: bool  # whether the loop goes over batches or epochs, or a framework runs it
 
 
 class _Way(Struct, frozen=True):
@@ -65,7 +57,7 @@ class UnclosedFigures:
         self.project = project
         self.evaluator = evaluator_of(project)
 
-    def of(self, module: Module) -> Iterator[Figure]:
+    def of(self, module: Module) -> Iterator[Told]:
         """Figures of a module that nothing closes, one for each call that makes one."""
         if module.source.cells or holds_tests(module):
             return  # the cells of a notebook close what they have drawn
@@ -74,8 +66,10 @@ class UnclosedFigures:
                 found = self._repeated([_Way(module, scope, call)])
                 if found is not None:
                     loop, way = found
-                    calls = tuple((one.module, one.call) for one in reversed(way[1:]))
-                    yield Figure(call, names.dotted(call.func), loop, way[-1].module, calls, self._trains(way[-1]))
+                    message = Message(f"`{names.dotted(call.func)}` creates figures in a loop, and nothing closes them", _COST)
+                    related = tuple(one.module.place(one.call, "on the way from the loop") for one in reversed(way[1:]))
+                    severity, facts = Severity.WARNING if self._trains(way[-1]) else Severity.NOTE, (loop_fact(way[-1].module, loop),)
+                    yield Told(module.place(call), message, severity, Confidence.MEDIUM, related, facts=facts)
 
     def _pyplot(self, call: cst.Call, module: Module, scope: Scope) -> str:
         """The function of pyplot that is called; empty for others."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import Confidence, Edit, Fix, Safety
+from oomlint.finding import Edit, Fix, Message, Safety, StoreFact, StoreKind, Told
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import kept
 from oomlint.memory.facts import growth_facts
@@ -17,37 +16,21 @@ from oomlint.model.tensor_state import Graph, TensorState, ValueKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact
-    from oomlint.model.events import Store
     from oomlint.model.project import Module, Project
 
 
-class Fed(Struct, frozen=True):
-    """A call that hands such a metric a tensor with its graph."""
-
-    node: cst.Call
-    name: str
-    kept: str
-    confidence: Confidence
-    fix: Fix | None
-    facts: tuple[Fact, ...] = ()  # the loop
-
-
-def fed_with_graph(project: Project, module: Module) -> Iterator[Fed]:
+def fed_with_graph(project: Project, module: Module) -> Iterator[Told]:
     """Calls of a module that hand such metrics tensors with their graph, in loops over batches."""
     for growth in buffers_of(project).told_as("OOM213", module):
         for store in growth.stores:
-            found = _fed(store, module, kept(growth), growth.confidence, growth_facts(growth)[:1])
-            if found is not None:
-                yield found
-
-
-def _fed(store: Store, module: Module, words: str, confidence: Confidence, facts: tuple[Fact, ...] = ()) -> Fed | None:
-    call = store.node
-    if not isinstance(call, cst.Call) or store.module is not module:
-        return None
-    func = call.func.value if isinstance(call.func, cst.Attribute) and call.func.attr.value in {"update", "forward"} else call.func
-    return Fed(call, module.code(func).strip(), words, confidence, _fix(call, store.value, module), facts)
+            call = store.node
+            if not isinstance(call, cst.Call) or store.module is not module:
+                continue
+            func = call.func.value if isinstance(call.func, cst.Attribute) and call.func.attr.value in {"update", "forward"} else call.func
+            name, place = module.code(func).strip(), module.place(call)
+            message = Message(f"`{name}` stores every tensor it gets, here with its graph", kept(growth))
+            facts = (StoreFact(place, name, StoreKind.METRIC), *growth_facts(growth)[:1])
+            yield Told(place, message, confidence=growth.confidence, fix=_fix(call, store.value, module), facts=facts)
 
 
 def _fix(call: cst.Call, value: TensorState, module: Module) -> Fix | None:

@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import Fix, Safety
+from oomlint.finding import AttributeFact, Confidence, Fix, Message, Role, Safety, StoreFact, StoreKind, Told
 from oomlint.memory.buffers.recurrent_state import bodies_of
 from oomlint.memory.datasets.serving import Serving
 from oomlint.memory.fixes.growth_fixes import suffixed
@@ -34,17 +33,7 @@ _ANY: Final = "*"  # an attribute whose name is computed
 _CUTS: Final = frozenset({"detach_", "set_"})
 
 
-class WrittenBuffer(Struct, frozen=True):
-    """A tensor of a module that grows a graph by one part in each forward pass."""
-
-    name: str  # of the attribute; empty where it is computed
-    store: Store
-    cls: ClassRef
-    others: tuple[Store, ...]  # further writes of the same pass
-    fix: Fix | None
-
-
-def written_states(module: Module, project: Project) -> Iterator[WrittenBuffer]:
+def written_states(module: Module, project: Project) -> Iterator[Told]:
     """Statements of a module that write such a tensor; one case a statement, with those of the same function behind the first."""
     if holds_tests(module):
         return
@@ -58,7 +47,12 @@ def written_states(module: Module, project: Project) -> Iterator[WrittenBuffer]:
         cases.sort(key=lambda case: module.tree.span(case[1].node))
         if cases:
             name, store, cls = cases[0]
-            yield WrittenBuffer("" if name == _ANY else name, store, cls, tuple(other for _, other, _ in cases[1:]), _fix(cases, module, project))
+            name = "" if name == _ANY else name
+            what, place = f"`self.{name}`" if name else "a buffer", module.place(store.node)
+            message = Message(f"Each forward pass writes {what} without detaching", "it keeps the graphs of all earlier passes")
+            facts = (StoreFact(place, f"self.{name}", StoreKind.ASSIGN), AttributeFact(name, cls.scope.name, place=place))
+            related = tuple(module.place(other.node).saying("also here", Role.AGAIN) for _, other, _ in cases[1:])
+            yield Told(place, message, confidence=Confidence.MEDIUM, related=related, fix=_fix(cases, module, project), facts=facts)
 
 
 def _forwards(module: Module, project: Project) -> Iterator[tuple[ClassRef, Scope]]:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import Struct
 
 from oomlint.amounts import readable
+from oomlint.finding import Confidence, Message, StoreFact, Told
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
@@ -37,16 +37,7 @@ _RERAISED = re.compile(r"\b(ExceptionGroup|BaseExceptionGroup)\(")
 # -- exceptions ----------------------------------------------------------------------------------------------------------
 
 
-class RetainedException(Struct, frozen=True):
-    """An exception that outlives its handler: the statement that stores it, and the call whose frames it keeps."""
-
-    node: cst.CSTNode
-    name: str
-    container: str
-    raiser: cst.Call
-
-
-def kept_exceptions(module: Module, project: Project) -> Iterator[RetainedException]:
+def kept_exceptions(module: Module, project: Project) -> Iterator[Told]:
     """Exceptions that a loop stores whole, raised by code that runs a model."""
     tries = [(scope, node) for scope in module.walk.scopes if not scope.is_class and scope.loops for node in scope.tries]
     if not tries or _RERAISED.search(module.source.text):
@@ -55,7 +46,7 @@ def kept_exceptions(module: Module, project: Project) -> Iterator[RetainedExcept
         yield from _in_try(module, project, scope, node)
 
 
-def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> Iterator[RetainedException]:
+def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> Iterator[Told]:
     loop = next(iter(loops_around(node, module, scope)), None) if any(handler.name is not None for handler in node.handlers) else None
     if loop is None or _is_short(module, project, scope, loop):
         return
@@ -72,7 +63,10 @@ def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> It
             raiser = _runs_a_model(module, project, scope, node.body)
             if raiser is not None:
                 spot = statement.value if isinstance(statement, cst.Expr) else statement
-                yield RetainedException(spot, caught.value, container, raiser)
+                frames = f"its traceback keeps all tensors alive in the frames that `{caught.value}` came through"
+                message = Message(f"`{container}` keeps an exception object", frames, "store `repr(...)` of the exception instead")
+                place, related = module.place(spot), (module.place(raiser, "the frames are of this call"),)
+                yield Told(place, message, confidence=Confidence.MEDIUM, related=related, facts=(StoreFact(place, container),))
 
 
 def _is_short(module: Module, project: Project, scope: Scope, loop: cst.For | cst.While) -> bool:
@@ -149,15 +143,7 @@ def _is_torch(module: Module) -> bool:
 # -- the Out of a notebook -----------------------------------------------------------------------------------------------
 
 
-class Shown(Struct, frozen=True):
-    """The last expression of a cell, and why its value should not stay."""
-
-    node: cst.BaseExpression
-    why: str
-    later: cst.CSTNode | None = None
-
-
-def shown_and_kept(module: Module, project: Project) -> Iterator[Shown]:
+def shown_and_kept(module: Module, project: Project) -> Iterator[Told]:
     """Last expressions of cells whose big value stays in ``Out`` when nothing else names it."""
     if module.source.kind is not Source.NOTEBOOK:
         return
@@ -174,7 +160,7 @@ def shown_and_kept(module: Module, project: Project) -> Iterator[Shown]:
             yield found
 
 
-def _shown(module: Module, project: Project, node: cst.BaseExpression) -> Shown | None:
+def _shown(module: Module, project: Project, node: cst.BaseExpression) -> Told | None:
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(module, module.root)
     content = datasets_of(project).contents.of(node, frame)
@@ -184,14 +170,20 @@ def _shown(module: Module, project: Project, node: cst.BaseExpression) -> Shown 
         if content.kind not in {PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.TENSORS, PayloadKind.ARRAYS} or (content.size.exact is not None and not big):
             return None
         later = _deleted(module, node)
-        return Shown(node, f"`del {node.value}` does not free it ({size})", later) if later is not None else None
+        return _kept(module, node, f"`del {node.value}` does not free it ({size})", later) if later is not None else None
     if not isinstance(node, cst.Call):
         return None
     if big and content.kind in {PayloadKind.TENSOR, PayloadKind.ARRAY}:
-        return Shown(node, f"IPython keeps this {'tensor' if content.kind is PayloadKind.TENSOR else 'array'} ({size}) until the kernel ends")
+        return _kept(module, node, f"IPython keeps this {'tensor' if content.kind is PayloadKind.TENSOR else 'array'} ({size}) until the kernel ends")
     if any(_is_model(project, alt.value) for alt in evaluator.values(node.func, frame)):
-        return Shown(node, "IPython keeps it with the graph and the activations of the forward pass")
+        return _kept(module, node, "IPython keeps it with the graph and the activations of the forward pass")
     return None
+
+
+def _kept(module: Module, node: cst.BaseExpression, why: str, later: cst.CSTNode | None = None) -> Told:
+    message = Message("The last expression of the cell stays in `Out`", why, "assign the value to a name, or end the line with a semicolon")
+    related = (module.place(later, "deleted here"),) if later is not None else ()
+    return Told(module.place(node), message, confidence=Confidence.MEDIUM, related=related)
 
 
 def _is_model(project: Project, value: Value) -> bool:

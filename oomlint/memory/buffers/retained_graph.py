@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
-from msgspec import Struct
 
+from oomlint.finding import Confidence, Message, Told
 from oomlint.frameworks import BACKWARDS
 from oomlint.memory.buffers.backward_regions import flag, loss_of, regions_of
 from oomlint.memory.buffers.graph_provenance import made_in
@@ -32,14 +32,7 @@ _HARMLESS: Final = re.compile(
 )
 
 
-class Retaining(Struct, frozen=True):
-    """A backward that keeps the graph though nothing uses it again."""
-
-    call: cst.Call
-    sure: bool  # whether all modules and functions on the way were found
-
-
-def retaining(module: Module, project: Project) -> Iterator[Retaining]:
+def retaining(module: Module, project: Project) -> Iterator[Told]:
     """Calls with ``retain_graph=True`` in a loop whose graph is made in that loop and used by no other backward."""
     for call, scope in module.walk.calls:
         loss = loss_of(call)
@@ -51,7 +44,10 @@ def retaining(module: Module, project: Project) -> Iterator[Retaining]:
         verdict = made_in(loss, regions[0], project)
         if verdict is None or _handed_on(loss, call, regions[0], project):
             continue
-        yield Retaining(call, verdict)
+        longer = "its activations stay longer, which raises the memory peak of every step"
+        message = Message("`retain_graph=True` keeps a graph that no other backward uses", longer)
+        sure = Confidence.HIGH if verdict else Confidence.MEDIUM  # whether all modules and functions on the way were found
+        yield Told(module.place(call), message, confidence=sure)
 
 
 def _used_again(region: Region, project: Project) -> bool:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import Struct
 
 from oomlint.api_names import SAME_MODEL
+from oomlint.finding import Message, StoreFact, StoreKind, Told
 from oomlint.frameworks import HUGGING_FACE_TRAINERS, LIGHTNING_TRAINER
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
@@ -43,22 +43,13 @@ _HANDS_ON = frozenset(
 _DEEPEST = 6
 
 
-class TrainerEvaluation(Struct, frozen=True):
-    """A trainer that keeps all predictions of an evaluation: its call, where its arguments are made, what one prediction is."""
-
-    call: cst.Call
-    arguments: tuple[Module, cst.Call] | None
-    head: str
-    what: str
-
-
 def _is_stepped(module: Module) -> bool:
     """Whether a file sets one of the options that keep outputs small; a comment sets none."""
     text = module.source.text
     return _STEPPED.search(text) is not None and _STEPPED.search(_COMMENT.sub("", text)) is not None
 
 
-def whole_evaluations(module: Module, project: Project) -> Iterator[TrainerEvaluation]:
+def whole_evaluations(module: Module, project: Project) -> Iterator[Told]:
     """Hugging Face trainers of the module that keep the logits of the whole evaluation set on the device."""
     evaluator = evaluator_of(project)
     if "compute_metrics" not in module.source.text or _is_stepped(module):
@@ -93,7 +84,7 @@ def _trainer(evaluator: Evaluator, call: cst.Call, frame: Frame) -> str:
     return ""
 
 
-def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseExpression], frame: Frame, trainer: str) -> TrainerEvaluation | None:
+def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseExpression], frame: Frame, trainer: str) -> Told | None:
     if any(isinstance(a.value, Const) for a in evaluator.values(given["compute_metrics"], frame)):
         return None
     positional = arguments.plain(call)
@@ -113,7 +104,11 @@ def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseE
         return None
     asked = any(names.last_name(c.func) in {"evaluate", "predict"} for c, _ in frame.module.walk.calls)
     planned = any(options[name] not in {"", "no"} for name in ("eval_strategy", "evaluation_strategy"))
-    return TrainerEvaluation(call, (made.frame.module, made.call), head, what) if asked or (planned and "eval_dataset" in given) else None
+    if not asked and not (planned and "eval_dataset" in given):
+        return None
+    message = Message("`compute_metrics` keeps the logits of the whole evaluation on the device", f"{what} values stay there (`{head}`)")
+    place, related = frame.module.place(call), (made.frame.module.place(made.call, "`eval_accumulation_steps` is not given"),)
+    return Told(place, message, related=related, facts=(StoreFact(place, "predictions", StoreKind.WHOLE),))
 
 
 def _head(evaluator: Evaluator, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> str:

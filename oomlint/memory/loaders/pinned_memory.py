@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import Struct
 
-from oomlint.finding import AllocationFact, ByteSize
+from oomlint.amounts import readable
+from oomlint.finding import AllocationFact, ByteSize, Consequence, Factor, Message, Multiplier, Resource, Told, Weighs
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.samples import batches_of
 from oomlint.memory.facts import allocation_fact, dataset_facts, loader_fact
@@ -20,24 +20,12 @@ from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Confidence, Fact, Place
+    from oomlint.finding import Fact
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
 
 _LEAST_WASTE = 16 << 20  # bytes of one batch
 _THRESHOLD = "pinned_max_round_threshold_mb"  # an option of PyTorch's allocator that ends the rounding
-
-
-class Rounded(Struct, frozen=True):
-    """Memory that rounding takes: bytes of one batch or array, what is pinned for it, how often."""
-
-    place: Place
-    wanted: int
-    pinned: int
-    times: int
-    confidence: Confidence
-    related: tuple[Place, ...] = ()
-    facts: tuple[Fact, ...] = ()
 
 
 def block(count: int) -> int:
@@ -50,7 +38,7 @@ def is_wasteful(wanted: int, pinned: int) -> bool:
     return pinned - wanted >= _LEAST_WASTE and (pinned - wanted) * 4 >= pinned
 
 
-def rounded_batches(module: Module, project: Project) -> Iterator[Rounded]:
+def rounded_batches(module: Module, project: Project) -> Iterator[Told]:
     """Loaders with pinned memory whose batches, as far as their bytes are known, are rounded up by much."""
     loaders = loaders_of(project)
     if _THRESHOLD in module.source.text:
@@ -63,7 +51,7 @@ def rounded_batches(module: Module, project: Project) -> Iterator[Rounded]:
                 break
 
 
-def _batch(project: Project, loader: Loader, frame: Frame) -> Rounded | None:
+def _batch(project: Project, loader: Loader, frame: Frame) -> Told | None:
     loaders = loaders_of(project)
     pinned = _pins(loaders.argument(loader, "pin_memory", frame))
     batch = number_under(loaders.argument(loader, "batch_size", frame), 1)
@@ -85,7 +73,12 @@ def _batch(project: Project, loader: Loader, frame: Frame) -> Rounded | None:
             times = ahead.const * workers.const + 1
         place = loader.module.place(loader.call)
         facts: tuple[Fact, ...] = (loader_fact(loader, option="pin_memory"), AllocationFact(place, ByteSize(wanted)), *dataset_facts(dataset))
-        return Rounded(place, wanted, taken, times, confidence_of(max(assumptions(pinned, batch), doubt)), tuple(story_places(place, pinned, batch)), facts)
+        confidence, related = confidence_of(max(assumptions(pinned, batch), doubt)), tuple(story_places(place, pinned, batch))
+        much, weighs = "", None
+        if times > 1:
+            much = f", in each of up to {times} batches in flight"
+            weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, times),), ByteSize(taken - wanted))
+        return Told(place, _message("A batch", wanted, taken, much), confidence=confidence, related=related, facts=facts, weighs=weighs)
     return None
 
 
@@ -100,7 +93,7 @@ def _pins(found: list[Alternative]) -> Alternative | None:
     return None
 
 
-def rounded_arrays(module: Module, project: Project) -> Iterator[Rounded]:
+def rounded_arrays(module: Module, project: Project) -> Iterator[Told]:
     """Tensors of known bytes that are pinned by hand."""
     evaluator = loaders_of(project).evaluator
     contents = datasets_of(project).contents
@@ -116,5 +109,10 @@ def rounded_arrays(module: Module, project: Project) -> Iterator[Rounded]:
             continue
         exact = content.size.exact
         if content.kind is PayloadKind.TENSOR and exact is not None and is_wasteful(exact, block(exact)):
-            fact = allocation_fact(module, call, ByteSize(exact))
-            yield Rounded(module.place(call), exact, block(exact), 1, confidence_of(content.doubt), facts=(fact,))
+            facts = (allocation_fact(module, call, ByteSize(exact)),)
+            yield Told(module.place(call), _message("An array", exact, block(exact)), confidence=confidence_of(content.doubt), facts=facts)
+
+
+def _message(what: str, wanted: int, taken: int, much: str = "") -> Message:
+    empty = f"pinned memory comes in powers of two, so {readable(taken - wanted)} hold nothing{much}"
+    return Message(f"{what} of {readable(wanted)} takes {readable(taken)} of pinned memory", empty)

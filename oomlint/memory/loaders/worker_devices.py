@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
-from msgspec import Struct
 
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Told, Weighs
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
-from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import confidence_of, evaluator_of, loaders_of, story_places
 from oomlint.memory.shared.start_methods import start_methods
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef
+from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef, assumptions
 from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
@@ -22,30 +22,20 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.datasets.dataset_classes import Dataset
-    from oomlint.memory.loaders.loader_calls import Loader, LoaderUse
+    from oomlint.memory.loaders.loader_calls import LoaderUse
     from oomlint.memory.shared.start_methods import StartMethods
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Instance
     from oomlint.syntax.scopes import Scope
 
+_CONTEXTS: Final = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,))  # of CUDA
 _PER_SAMPLE: Final = ("__getitem__", "__getitems__", "__iter__")
 _DEEPEST: Final = 3  # calls from a method that reads a sample to one that moves it
 _MOST_RELATED: Final = 5
 
 
-class DeviceTouch(Struct, frozen=True):
-    """A loader whose workers use an accelerator."""
-
-    loader: Loader
-    by: str  # what does, for a message
-    workers: Alternative
-    methods: StartMethods
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
-
-
-def touches(module: Module, project: Project) -> Iterator[DeviceTouch]:
+def touches(module: Module, project: Project) -> Iterator[Told]:
     """Loaders of the module with workers whose dataset or collate function uses CUDA; one case a loader."""
     loaders = loaders_of(project)
     for loader in loaders.of(module) if not holds_tests(module) else ():
@@ -54,7 +44,7 @@ def touches(module: Module, project: Project) -> Iterator[DeviceTouch]:
             yield found
 
 
-def _of_use(use: LoaderUse, project: Project) -> Iterator[DeviceTouch]:
+def _of_use(use: LoaderUse, project: Project) -> Iterator[Told]:
     loaders, evaluator, loader, frame = loaders_of(project), evaluator_of(project), use.loader, use.frame
     numbers = [alt for alt in loaders.workers(loader, frame) if isinstance(alt.value, Const) and _positive(alt.value.value)]
     workers = min((alt for alt in numbers if alt.under(use.picks) is not None), key=lambda alt: alt.reach, default=None)
@@ -65,13 +55,27 @@ def _of_use(use: LoaderUse, project: Project) -> Iterator[DeviceTouch]:
         spot = _in_function(alt.value, None, evaluator) if isinstance(alt.value, FunctionRef) else None
         if spot is not None and isinstance(alt.value, FunctionRef):
             related = (spot, *story_places(place, workers, alt))[:_MOST_RELATED]
-            yield DeviceTouch(loader, f"`{alt.value.scope.name}`", workers, methods, related, (loader_fact(loader, [workers], "collate_fn", methods),))
+            facts: list[Fact] = [loader_fact(loader, [workers], "collate_fn", methods)]
+            yield _touch(place, f"`{alt.value.scope.name}`", workers, methods, related, facts)
     for dataset in datasets_of(project).of(loaders, loader, frame):
         by, spot = _in_dataset(dataset, evaluator)
         if spot is not None:
             related = (spot, *story_places(place, workers))[:_MOST_RELATED]
-            facts: list[Fact] = [loader_fact(loader, [workers], "", methods), *dataset_facts(dataset)]
-            yield DeviceTouch(loader, by, workers, methods, related, tuple(facts))
+            facts = [loader_fact(loader, [workers], "", methods), *dataset_facts(dataset)]
+            yield _touch(place, by, workers, methods, related, facts)
+
+
+def _touch(place: Place, by: str, workers: Alternative, methods: StartMethods, related: tuple[Place, ...], facts: list[Fact]) -> Told:
+    raises = "a forked worker raises RuntimeError at its first sample"
+    if methods.only_pickles:
+        how = "each worker creates its own CUDA context on the device"
+    elif "fork" in methods.counted and not methods.pickles:
+        how = raises
+    else:
+        how = f"{raises}, and a spawned one creates its own CUDA context"
+    message, confidence = Message(f"{by} uses CUDA in worker processes", how), confidence_of(assumptions(workers) + workers.reach)
+    weighs = _CONTEXTS if methods.only_pickles else None
+    return Told(place, message, confidence=confidence, related=related, facts=tuple(facts), weighs=weighs)
 
 
 def _positive(value: object) -> bool:
