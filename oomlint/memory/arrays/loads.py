@@ -329,7 +329,7 @@ class Arrays:
             if read.kind is KnownRead.RECORDS or read.origin.startswith("pandas."):
                 index = keeper.owner is not None and datasets_of(self.project).opens_files(keeper.owner)
                 return chosen_by_loop(read) and self.kept.over_many(read.module, read.node) and not index
-            return read.kind is not KnownRead.TEXT or looks_like_data(keeper.attribute)
+            return read.kind is not KnownRead.TEXT  # of each file a few lines, most often
         if self.constructions.few(read.module, read.node):
             return False
         if read.kind is KnownRead.TEXT:

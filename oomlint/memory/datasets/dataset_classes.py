@@ -65,7 +65,7 @@ def has_samples(base: str) -> bool:
     """Whether a class of a library is one of datasets, whose samples a loader reads."""
     library, _, name = base.rpartition(".")
     named = name.endswith("Dataset") and library.partition(".")[0] not in _OTHER_LIBRARIES
-    return named or base in _PIPES or library.startswith("torchvision.datasets")
+    return named or base in _PIPES or (library.startswith("torchvision.datasets") and not library.endswith("utils"))
 
 
 class Holding(Struct, frozen=True):

@@ -149,7 +149,8 @@ class Constructions:
         number = self.contents.containers.count(iterable, frame)
         if number is None:
             number = self._by_default(module, iterable)
-        return number if number is not None and (number <= _SMALL_LOOP or self.is_written_out(module, iterable)) else None
+        # Nobody goes over nothing: what is written empty is filled where nobody has looked.
+        return number if number and (number <= _SMALL_LOOP or self.is_written_out(module, iterable)) else None
 
     def count_by_callers(self, module: Module, iterable: cst.BaseExpression) -> int | None:
         """The most rounds of a loop that a call in sight brings about; ``None`` where one of them may bring any number, or nobody calls."""
