@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from inline_snapshot import snapshot
 from jsonschema import Draft202012Validator
 from shapes import variants
 
-from oomlint.cache import WRONG
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.output import github, json_array, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.json_schema import schema
@@ -23,7 +22,6 @@ from oomlint.output.printer import Printer
 from oomlint.output.verdicts_numbers import amount, bar, measured, sparkline, total
 from oomlint.output.verdicts_remark import remark
 from oomlint.output.view import View
-from oomlint.verify import store
 from oomlint.verify.case import Case, Fidelity, Outcome, QuantityReading, Timeline, Verdict
 
 if TYPE_CHECKING:
@@ -89,13 +87,13 @@ def plain(lines: Iterable[Line]) -> str:
 def test_a_kept_verdict_of_another_shape_is_passed_over_or_shown(item: Item, view: View) -> None:
     case, verdict = item
     short = replace(verdict, timelines=(replace(verdict.timelines[0], before=((0.0, 1.0), (0.5, 2.0))),), left_out=("line 1",))
-    kept = json.loads(json.dumps(store._plain(short)))
-    assert store._verdict(kept) == short
+    kept = json.loads(json.dumps(asdict(short)))
+    assert msgspec.convert(kept, Verdict) == short
     shown = passed = 0
     for other_one in variants(kept):
         try:
-            known = store._verdict(other_one)
-        except WRONG:
+            known = msgspec.convert(other_one, Verdict)
+        except msgspec.ValidationError:
             passed += 1
             continue
         shown += 1

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from oomlint.verify.case import Case
     from oomlint.verify.session import Surroundings
+    from oomlint.verify.store import VerdictStore
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or shutil.which("git") is None, reason="the verifier needs Linux, and these tests git")
 
@@ -664,9 +665,9 @@ def test_wrong_options(run: Callable[..., Done], words: tuple[str, ...], cause: 
 def test_a_verdict_is_kept_for_what_the_code_is_given(folder: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
 
-    def verdicts(cases: Iterable[Case], around: Surroundings, store: run_module.VerdictStore, begin: Callable[[Case], None]) -> Iterator[tuple[Case, Verdict]]:
+    def verdicts(cases: Iterable[Case], around: Surroundings, store: VerdictStore, begin: Callable[[Case], None]) -> Iterator[tuple[Case, Verdict]]:
         for case, verdict in judge(cases, around, store, begin):
-            keys.append(store._key(case))  # type: ignore[attr-defined]
+            keys.append(store._key(case))
             yield case, verdict
 
     monkeypatch.setattr(verification, "verdicts", verdicts)

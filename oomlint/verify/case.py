@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from oomlint.measurement import Measurement
     from oomlint.source import Source
 
+Number = int | float  # what is counted stays whole, in a report and in a cache
+
 
 class Part(StrEnum):
     """Which of the two programs."""
@@ -46,11 +48,6 @@ class Fidelity(StrEnum):
     DATA = "your code on your data"
     SYNTHETIC = "your code on synthesised data"
     SLICED = "a piece cut out of your code"
-
-    @property
-    def rank(self) -> int:
-        """0 for the most faithful."""
-        return list(Fidelity).index(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +115,8 @@ class QuantityReading:
 
     name: str
     unit: str
-    before: tuple[float, ...]
-    after: tuple[float, ...] = ()
+    before: tuple[Number, ...]
+    after: tuple[Number, ...] = ()
     under: str = ""
 
 
@@ -130,8 +127,8 @@ class Timeline:
     name: str
     unit: str
     axis: str  # "seconds" or "step"
-    before: tuple[tuple[float, float], ...]
-    after: tuple[tuple[float, float], ...] = ()
+    before: tuple[tuple[Number, Number], ...]
+    after: tuple[tuple[Number, Number], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Safety
 from oomlint.measurement import Trait
@@ -33,19 +33,10 @@ if TYPE_CHECKING:
     from oomlint.config import Settings
     from oomlint.finding import Edit, Finding
     from oomlint.verify.session import Surroundings
+    from oomlint.verify.store import VerdictStore
 
 _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
 _DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
-
-
-class VerdictStore(Protocol):
-    """Verdicts of earlier runs."""
-
-    def get(self, case: Case) -> Verdict | None:
-        """The verdict on the same contents, if there is one."""
-
-    def put(self, case: Case, verdict: Verdict) -> None:
-        """Keep a verdict."""
 
 
 def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None = None, *, nested: bool = False) -> Iterator[Case]:

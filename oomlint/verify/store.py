@@ -15,10 +15,12 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from oomlint import facts
-from oomlint.cache import WRONG, project_key, read_kept, refusal, typed
+from oomlint.cache import project_key, read_kept, refusal
 from oomlint.discovery import is_passed_by
-from oomlint.verify.case import Fidelity, Outcome, QuantityReading, Timeline, Verdict
+from oomlint.verify.case import Fidelity, Outcome, Verdict
 from oomlint.verify.folders import walk
 from oomlint.verify.session import nearest
 from oomlint.writing import write_whole
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 MOST_FILES: Final = 50_000  # that are looked at
 MANY: Final = 2000  # verdicts; more are forgotten, the oldest first
-_LARGE: Final = 2**63
 _NAME: Final = "fixes.json"
 # What the user's own command and data come to depends on files that no key covers.
 _PASSING: Final = frozenset({Fidelity.COMMAND, Fidelity.FACTORY, Fidelity.DATA})
@@ -53,15 +54,15 @@ class VerdictStore:
         """The verdict on the same contents, if there is one."""
         known = self._verdicts.get(self._key(case)) if self._path else None
         try:
-            return None if known is None else replace(_verdict(known), cached=True)
-        except WRONG:
+            return None if known is None else replace(msgspec.convert(known, Verdict), cached=True)
+        except msgspec.ValidationError:
             return None
 
     def put(self, case: Case, verdict: Verdict) -> None:
         """Keep a verdict, unless another run might come to another."""
         passing = verdict.outcome is Outcome.INCONCLUSIVE and _OF_THE_CLOCK.search(verdict.reason)
         if self._path and not passing and verdict.fidelity not in _PASSING:
-            self._verdicts[self._key(case)] = _plain(verdict)
+            self._verdicts[self._key(case)] = asdict(verdict)
             self._changed = True
 
     def save(self) -> None:
@@ -148,41 +149,3 @@ def _load(path: str) -> dict[str, Any]:
 
 def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=16).hexdigest().encode()
-
-
-def _plain(verdict: Verdict) -> dict[str, Any]:
-    return {key: value for key, value in asdict(verdict).items() if key != "cached"}
-
-
-def _verdict(known: dict[str, Any]) -> Verdict:
-    """Raises one of ``WRONG`` where the entry is not what :func:`_plain` makes."""
-    return Verdict(
-        Outcome(known["outcome"]),
-        typed(known["reason"], str),
-        Fidelity(known["fidelity"]) if known["fidelity"] else None,
-        tuple(map(_reading, known["readings"])),
-        tuple(map(_timeline, known["timelines"])),
-        _texts(known["assumptions"]),
-        _texts(known["left_out"]),
-        _number(known["seconds"]),
-        typed(known["sandbox"], str),
-        typed(known["next_step"], str),
-    )
-
-
-def _reading(known: dict[str, Any]) -> QuantityReading:
-    before, after = (tuple(map(_number, typed(known[part], list))) for part in ("before", "after"))
-    return QuantityReading(typed(known["name"], str), typed(known["unit"], str), before, after, typed(known["under"], str))
-
-
-def _timeline(known: dict[str, Any]) -> Timeline:
-    before, after = (tuple((_number(x), _number(y)) for x, y in typed(known[part], list)) for part in ("before", "after"))
-    return Timeline(typed(known["name"], str), typed(known["unit"], str), typed(known["axis"], str), before, after)
-
-
-def _texts(known: Any) -> tuple[str, ...]:
-    return tuple(typed(text, str) for text in typed(known, list))
-
-
-def _number(known: Any) -> float:
-    return known if type(known) is int and abs(known) < _LARGE else typed(known, float)
