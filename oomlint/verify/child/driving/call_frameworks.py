@@ -9,6 +9,9 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from torch.utils import data
+
 from oomlint.verify.child.driving import call_job, loader_runs
 from oomlint.verify.child.loading import stubs, tolerant_import
 from oomlint.verify.child.measuring import digests, tensor_census
@@ -70,8 +73,6 @@ def _arguments(*_: Any, **named: Any) -> SimpleNamespace:
 
 
 def _run(module: Any, plan: Mapping[str, Any], own: str, known: dict[str, Any]) -> dict[str, Any]:
-    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
-
     try:
         made = call_job.evaluated(module, plan, own, known)
         if made is call_job.ELSEWHERE:
@@ -106,9 +107,6 @@ def predictions(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _predicted(library: Any, options: dict[str, Any]) -> dict[str, Any]:
-    import torch  # noqa: PLC0415 -- the parent imports no torch
-    from torch.utils.data import DataLoader  # noqa: PLC0415
-
     class Model(library.LightningModule):  # type: ignore[misc,unused-ignore]  # the library is that of the user
         def predict_step(self, batch: Any, *_: Any) -> Any:
             return batch.float().repeat(WIDTH // len(batch))
@@ -123,6 +121,6 @@ def _predicted(library: Any, options: dict[str, Any]) -> dict[str, Any]:
                 growth.step()
 
         trainer = library.Trainer(accelerator="cpu", devices=1, callbacks=[Watch()], **_QUIET)
-        result = trainer.predict(Model(), DataLoader(torch.arange(4 * BATCHES), batch_size=4), **options)
+        result = trainer.predict(Model(), data.DataLoader(torch.arange(4 * BATCHES), batch_size=4), **options)
     del result
     return {"bytes": growth.deltas()["storage_bytes"], "given": given}

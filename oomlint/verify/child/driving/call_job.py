@@ -12,11 +12,15 @@ from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from torch.utils import data
+from torch.utils.data import distributed
+
 from oomlint.verify.child.driving import dataset_job, loader_runs
 from oomlint.verify.child.driving.trial import Target
 from oomlint.verify.child.loading import stubs, tolerant_import
 from oomlint.verify.child.measuring import digests
-from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.server.exceptions import seed, swapped
 from oomlint.verify.child.synthesis import argument_specs, symbolic_sweep
 from oomlint.verify.child.synthesis.symbolic_sweep import Need, Opaque, myself, swept, text_of
 
@@ -207,9 +211,6 @@ class CallSession:
 
 def _with_devices(function: Callable[..., Any], arguments: dict[str, Any], known: dict[str, Any], stage: loader_runs.Stage, *, asks: bool) -> Any:
     """Call it; whether there is a GPU is one more unknown, where the code asks. One process takes part, where a sampler asks."""
-    import torch  # noqa: PLC0415 -- the parent imports no torch
-    from torch.utils.data import distributed  # noqa: PLC0415 -- likewise
-
     text = "torch.cuda.is_available()"
     real = torch.cuda.is_available
     sampler = distributed.DistributedSampler.__init__
@@ -225,20 +226,12 @@ def _with_devices(function: Callable[..., Any], arguments: dict[str, Any], known
         del num_replicas, rank
         sampler(self, dataset, 1, 0, *args, **keywords)
 
-    distributed.DistributedSampler.__init__ = alone  # type: ignore[method-assign]  # put back below
-    if asks:
-        torch.cuda.is_available = available
-    try:
+    with swapped((distributed.DistributedSampler, "__init__", alone), *([(torch.cuda, "is_available", available)] if asks else [])):
         return function(**arguments)
-    finally:
-        torch.cuda.is_available = real
-        distributed.DistributedSampler.__init__ = sampler  # type: ignore[method-assign]  # as it was
 
 
 def _callee(make: Callable[[], Any] | None) -> Any:
     """The class that the call makes; torch's own where the user's name for it cannot be had."""
-    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
-
     try:
         found = make() if make is not None else None
     except Exception:  # noqa: BLE001 -- a library that is not installed

@@ -11,6 +11,10 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import torch
+from torch.utils import data
+
 from oomlint.verify import process_tree
 from oomlint.verify.child.driving import loader_runs
 from oomlint.verify.child.loading import tolerant_import
@@ -45,8 +49,6 @@ class Shuffled:
     """Indices in an order of their own in each epoch. It makes no objects that would count as memory: what is measured does not depend on the length."""
 
     def __init__(self, length: int) -> None:
-        import torch  # noqa: PLC0415 -- the parent imports no torch
-
         self.length = length
         self.epoch = 0
         self.orders: Any = [torch.empty(length, dtype=torch.int32) for _ in range(loader_runs.EPOCHS)]
@@ -67,8 +69,6 @@ class Shuffled:
 
 def collate(samples: list[float]) -> Any:
     """A batch: one number a sample, so that what is measured is the reading and not the batching."""
-    import torch  # noqa: PLC0415 -- the parent imports no torch
-
     return torch.tensor(samples, dtype=torch.float64)
 
 
@@ -86,27 +86,19 @@ def _touched(item: Any) -> float:
 
 
 def _array(size: int) -> Any:
-    import numpy as np  # noqa: PLC0415 -- may be absent
-
     rows = size // (4 * _COLUMNS)
     return np.arange(rows * _COLUMNS, dtype=np.float32).reshape(rows, _COLUMNS)
 
 
 def _arrays(size: int) -> list[Any]:
-    import numpy as np  # noqa: PLC0415 -- may be absent
-
     return [np.full(_ROW, float(number), dtype=np.float32) for number in range(size // (4 * _ROW))]
 
 
 def _tensor(size: int) -> Any:
-    import torch  # noqa: PLC0415 -- the parent imports no torch
-
     return torch.from_numpy(_array(size))
 
 
 def _tensors(size: int) -> list[Any]:
-    import torch  # noqa: PLC0415 -- as above
-
     return [torch.full((_ROW,), float(number)) for number in range(size // (4 * _ROW))]
 
 
@@ -115,8 +107,6 @@ def _strings(size: int) -> list[str]:
 
 
 def _objects(size: int) -> Any:
-    import numpy as np  # noqa: PLC0415 -- may be absent
-
     return np.array(_strings(size), dtype=object)
 
 
@@ -139,8 +129,6 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
     ``expression`` makes of ``__data__`` what the dataset holds; names in it are those of the program at ``path``. ``count`` samples instead of ``size`` bytes.
     With the kind "nothing" the dataset is empty.
     """
-    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
-
     made = None if kind == "nothing" else _MAKERS[kind](size)
     held = made[:count] if count and made is not None else made
     length = count or (len(held) if held is not None else size // 256)
@@ -191,8 +179,6 @@ class _Rows:
         return BATCHES * loader_runs.BATCH
 
     def __getitem__(self, index: int) -> Any:
-        import torch  # noqa: PLC0415 -- the parent imports no torch
-
         return torch.full((_WIDTH,), float(range(len(self))[index]))
 
 
@@ -206,8 +192,6 @@ class _Watch:
 
     def collate(self, samples: list[Any]) -> Any:
         """One batch."""
-        import torch  # noqa: PLC0415 -- as above
-
         batch = torch.stack(samples)
         self.alive.add(batch)
         self.made += 1
@@ -220,8 +204,6 @@ def batches(path: str, root: str, source: str) -> dict[str, Any]:
 
     Counts of live batches after each epoch, their bytes, and a digest of each epoch.
     """
-    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
-
     scope: dict[str, Any] = dict(vars(tolerant_import.load(path, root).module))
     watch = _Watch()
 

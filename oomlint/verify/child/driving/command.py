@@ -7,6 +7,7 @@ shell would start it.
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import re
@@ -14,6 +15,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 import traceback
 from typing import Any, Final, NamedTuple
 
@@ -146,9 +148,6 @@ def _go(parsed: Parsed, command: str, wanted: Wanted) -> None:
 
 def _in_process(parsed: Parsed, wanted: Wanted) -> int:
     """A program of Python, to its end as an interpreter would end it."""
-    import atexit  # noqa: PLC0415 - the end of this process alone
-    import threading  # noqa: PLC0415
-
     status = 1
     random.seed(0)  # forking has seeded it again
     watcher = program_tracer.Watcher(wanted)

@@ -6,6 +6,7 @@ and ``root``. Each function makes it again. What the user's code raises is an an
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import importlib
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec
 from torch.utils.data import IterableDataset
 
 from oomlint.verify import process_tree
+from oomlint.verify.child.driving.trial import Target
 from oomlint.verify.child.loading import tolerant_import
 from oomlint.verify.child.measuring import handles
 from oomlint.verify.child.measuring.digests import digest, generators, write
 from oomlint.verify.child.server.exceptions import seed, words
+from oomlint.verify.child.synthesis import file_specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,9 +81,6 @@ def prepared(subject: dict[str, Any]) -> Callable[[], Any]:
     """What makes the dataset of a search: the files are there, and the module is imported. Raises what the import raises."""
     key = f"{subject['path']} {subject['name']}"
     if key not in _PREPARED:
-        from oomlint.verify.child.driving.trial import Target  # noqa: PLC0415 -- the same
-        from oomlint.verify.child.synthesis import file_specs  # noqa: PLC0415 -- not needed with a factory
-
         state = subject["state"]
         file_specs.materialise(state)
         target = Target(subject["path"], subject["root"], subject["name"], dataset=True)
@@ -274,8 +274,6 @@ def _run(subject: dict[str, Any], rows: list[int]) -> list[int]:
 
 def trim() -> None:
     """Give the system back what the allocator has kept."""
-    import ctypes  # noqa: PLC0415
-
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     except (OSError, AttributeError):

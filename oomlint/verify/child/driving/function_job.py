@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import process_tree
 from oomlint.verify.child.driving.dataset_job import Failed, folder, size_of, told
+from oomlint.verify.child.driving.trial import YIELDED, Target
 from oomlint.verify.child.measuring import handles, written_files
+from oomlint.verify.child.measuring.dataset_memory import LiveBytes
 from oomlint.verify.child.measuring.digests import digest, generators, write
 from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.synthesis import file_specs, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +33,6 @@ def caller(subject: dict[str, Any], size: int = 0, *, passing: bool = False) -> 
 
     A generator is run, as the loop would that it is made for; ``passing`` lets go of each value when the next one comes.
     """
-    from oomlint.verify.child.driving.trial import YIELDED, Target  # noqa: PLC0415
-    from oomlint.verify.child.synthesis import file_specs, sizes  # noqa: PLC0415 -- they import much
-
     scaled = sizes.scale_to(subject["state"], size) if size else subject["state"]
     file_specs.materialise(scaled)
     target = Target(subject["path"], subject["root"], subject["name"], dataset=False)
@@ -103,8 +103,6 @@ def repeated(subject: dict[str, Any], *, keep: bool = False) -> dict[str, Any]:
 @told
 def memory(subject: dict[str, Any], size: int = 0) -> dict[str, Any]:
     """The most bytes while it runs, and those that what it gives back holds."""
-    from oomlint.verify.child.measuring.dataset_memory import LiveBytes  # noqa: PLC0415 -- it imports a good part of torch
-
     call = caller(subject, size, passing=True)
     with contextlib.redirect_stdout(io.StringIO()):
         call()

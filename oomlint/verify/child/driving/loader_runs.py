@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from torch.utils import data
+
 from oomlint.verify.child.loading import stubs
 from oomlint.verify.child.measuring import digests
+from oomlint.verify.child.server.exceptions import swapped
 from oomlint.verify.child.synthesis.symbolic_sweep import SAMPLES, Need, Opaque, text_of
 
 if TYPE_CHECKING:
@@ -33,8 +38,6 @@ class Samples:
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        import torch  # noqa: PLC0415 -- the parent imports no torch
-
         index = range(self.length)[int(index)]
         image = torch.full((3, 8, 8), float(index))
         match self.kind:
@@ -121,24 +124,20 @@ class Stage:
             return value
         if text in self.known:
             return self.known[text]
-        match name:
-            case "num_workers":
-                raise Need(text, self.counts)
-            case "persistent_workers" | "shuffle":
-                raise Need(text, [True, False])
-            case "prefetch_factor":
-                raise Need(text, [2])
-            case "batch_size":
-                raise Need(text, [BATCH])
-            case "timeout":
-                raise Need(text, [30] if self.own == "timeout" else [0])
-            case "multiprocessing_context":
-                raise Need(text, ["spawn"] if self.own == name else [None])
+        domains: dict[str, list[Any]] = {
+            "num_workers": self.counts,
+            "prefetch_factor": [2],
+            "batch_size": [BATCH],
+            "timeout": [30] if self.own == "timeout" else [0],
+            "persistent_workers": [True, False],
+            "shuffle": [True, False],
+            "multiprocessing_context": ["spawn"] if self.own == name else [None],
+        }
+        if name in domains:
+            raise Need(text, domains[name])
         return self._thing(name, text)
 
     def _thing(self, name: str, text: str) -> Any:
-        from torch.utils import data  # noqa: PLC0415 -- as above
-
         self.notes.append(f"{name}: `{text[:60]}` is not known, replaced by a stand-in")
         match name:
             case "sampler":
@@ -168,10 +167,6 @@ class Counted:
 
 def staged(stage: Stage, call: Callable[[], Any]) -> Any:
     """Run the user's call with the loader's class prepared. Gives back what the call does."""
-    import inspect  # noqa: PLC0415 -- only here
-
-    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
-
     original = data.DataLoader.__init__
     names = [name for name in inspect.signature(original).parameters if name != "self"]
 
@@ -180,11 +175,8 @@ def staged(stage: Stage, call: Callable[[], Any]) -> Any:
         stage.made, stage.entered = self, True
         original(self, **stage.settle(given))
 
-    data.DataLoader.__init__ = prepared  # type: ignore[method-assign]  # put back below
-    try:
+    with swapped((data.DataLoader, "__init__", prepared)):
         return call()
-    finally:
-        data.DataLoader.__init__ = original  # type: ignore[method-assign]  # as it was
 
 
 def plain(value: Any) -> Any:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify import ast_names, process_tree
-from oomlint.verify.child.driving import loader_patches, side_effects
+from oomlint.verify.child.driving import side_effects, torch_patches
 from oomlint.verify.child.driving.piece_runner import Outcome, Program, run
 from oomlint.verify.child.loading.tolerant_import import LoadError
 from oomlint.verify.child.measuring import digests, tensor_census
 from oomlint.verify.child.search import loop_search
-from oomlint.verify.child.server.exceptions import words
+from oomlint.verify.child.server.exceptions import swapped, words
 from oomlint.verify.child.slicing import slicer
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_objects, stub_optimizer
 
@@ -49,13 +49,10 @@ def find(
     Where it runs into a graph that an earlier step has freed, whatever goes in, none is found; the answer tells the state with which it does.
     ``opened``: parameters that get a stand-in in place of their default. ``taken``: conditions of branches that are taken or not, whatever they say.
     """
-    try:
-        program = Program(path, root, function, row)
-        program.piece({})
-        loaded = program.loaded
-        warm(program.text)
-    except (SyntaxError, slicer.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
-        return {"found": False, "reason": words(error).partition(": ")[2] or words(error)}
+    program = _program(path, root, function, row, {})
+    if isinstance(program, str):
+        return {"found": False, "reason": program.partition(": ")[2] or program}
+    loaded = program.loaded
     specs = {name: name_heuristics.of_name(name, "any") or {"kind": "object"} for name in opened} | _given(known)
     state: dict[str, Any] = {"specs": specs, "globals": [], "skips": [], "open": [*opened], "force": False, "loader": False}
     if taken:
@@ -101,13 +98,9 @@ def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
 
     ``release``: no backward pass keeps its graph, whatever it is asked for. ``asked``: by file, rows of which the answer says whether they were run.
     """
-    try:
-        program = Program(path, root, function, row)
-        program.piece(state)
-        program.loaded  # noqa: B018 -- a property that imports; outside of what is measured
-        warm(program.text)
-    except (SyntaxError, slicer.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
-        return {"ok": False, "exception": words(error), "steps": 0}
+    program = _program(path, root, function, row, state)
+    if isinstance(program, str):
+        return {"ok": False, "exception": program, "steps": 0}
     ran = _rows_run(program, state, steps, epochs, asked)
     if ran is None:
         return {"ok": False, "exception": "TimeoutError: a short run takes too long", "steps": 0}
@@ -146,6 +139,19 @@ def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     }
 
 
+def _program(path: str, root: str, function: str, row: int, state: dict[str, Any]) -> Program | str:
+    """The program, imported before anything is measured; or why there is none."""
+    try:
+        program = Program(path, root, function, row)
+        program.piece(state)
+        program.loaded  # noqa: B018 -- a property that imports
+        if "optim" in program.text:  # what optimizers import with their first use takes a second
+            torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+    except (SyntaxError, slicer.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
+        return words(error)
+    return program
+
+
 def _rows_run(program: Program, state: dict[str, Any], steps: int, epochs: int, asked: dict[str, list[list[int]]] | None) -> dict[str, Any] | None:
     """Of the rows to look out for, by file, which are run; None where even a short run takes too long."""
     short = loop_search.trial(program, state, loop_search.STEPS, asked=asked)
@@ -159,12 +165,6 @@ def _missing(program: Program, state: dict[str, Any], outcome: Outcome) -> int:
     """Statements that the state leaves out and that this program does not have: they run here, and failed there."""
     constructors = {ast_names.key_of(item) for node in ast.walk(program.tree) if isinstance(node, ast.FunctionDef) for item in node.body}
     return sum(key not in constructors for key in outcome.piece.missing if key in state["skips"])
-
-
-def warm(text: str) -> None:
-    """Have torch import now what its optimizers import with their first use; that takes a second."""
-    if "optim" in text:
-        torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
 
 
 def _device(simulate: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 -- the caller's own flag
@@ -198,8 +198,7 @@ class Printed(io.TextIOBase):
         self._file.close()
 
 
-@contextlib.contextmanager
-def _releasing(release: bool) -> Iterator[None]:  # noqa: FBT001 -- as above
+def _releasing(release: bool) -> AbstractContextManager[None]:  # noqa: FBT001 -- as above
     """Have backward passes free their graphs."""
     backward = torch.autograd.backward
 
@@ -207,12 +206,7 @@ def _releasing(release: bool) -> Iterator[None]:  # noqa: FBT001 -- as above
         del retain_graph, create_graph
         backward(tensors, grad_tensors, None, False, *args, **options)  # noqa: FBT003 -- as above
 
-    if release:
-        torch.autograd.backward = free
-    try:
-        yield
-    finally:
-        torch.autograd.backward = backward
+    return swapped(*([(torch.autograd, "backward", free)] if release else []))
 
 
 class Meter:
@@ -220,7 +214,7 @@ class Meter:
 
     def __init__(self, readings: int) -> None:
         self.growth = tensor_census.StepGrowth(readings)
-        self.counts = loader_patches.Counts()
+        self.counts = torch_patches.Counts()
         # Allocated beforehand: what the measurement keeps must not count as growth.
         self._own = {name: array("q", bytes(8 * readings)) for name in ("descriptors", "processes", "loaders", "iterators", "read")}
         self._count = 0
@@ -230,7 +224,7 @@ class Meter:
         at = self._count
         if at < len(self._own["descriptors"]):
             self.growth.step()
-            self._own["descriptors"][at] = loader_patches.tensor_files(self.counts.running)
+            self._own["descriptors"][at] = torch_patches.tensor_files(self.counts.running)
             self._own["read"][at] = process_tree.read_bytes(os.getpid())
             for name in ("processes", "loaders", "iterators"):
                 self._own[name][at] = getattr(self.counts, name)
@@ -305,7 +299,7 @@ def plain(value: Any, depth: int = 6) -> Any:
     value = deferred_value.real(value)
     if isinstance(value, deferred_value.Late):
         return repr(value)
-    if isinstance(value, (stub_objects.Thing, stub_objects.Unsettled)):
+    if isinstance(value, stub_objects.Thing):
         return "stand-in"
     if depth and type(value) in (list, tuple):
         return type(value)(plain(item, depth - 1) for item in value)

@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 import os
 import sys
-import traceback
 import types
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify import ast_names
-from oomlint.verify.child.driving import instrumentation, loader_patches, torch_patches
+from oomlint.verify.child.driving import instrumentation, torch_patches
 from oomlint.verify.child.driving.instrumentation import Guide, nothing
 from oomlint.verify.child.loading import toplevel
 from oomlint.verify.child.loading.tolerant_import import Loaded, install, load
-from oomlint.verify.child.server.exceptions import seed
-from oomlint.verify.child.slicing import branch_forcing, slicer
+from oomlint.verify.child.server.exceptions import rows, seed
+from oomlint.verify.child.slicing import slicer
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_optimizer
 from oomlint.verify.child.synthesis.stub_objects import Stubs
 
@@ -81,10 +80,10 @@ class Program:
         branches = [(text, way) for text, way in state.get("taken", ())]
         what = (*sorted(state.get("skips", ())), state.get("force", False), *branches, state.get("again", False))
         if what not in self._pieces:
-            tree = branch_forcing.taken(self.tree, branches)
+            tree = slicer.taken(self.tree, branches)
             piece = slicer.Cutter(tree, self.row, state.get("skips", ()), force=state.get("force", False)).cut()
             if state.get("again"):
-                branch_forcing.endless(piece.code)
+                slicer.endless(piece.code)
             piece.compiled = slicer.compiled(piece.code, self.path, self.flags)
             self._pieces[what] = piece
         return self._pieces[what]
@@ -131,7 +130,7 @@ class Outcome:
     guide: Guide
     book: Stubs
     piece: slicer.Piece
-    counts: loader_patches.Counts
+    counts: torch_patches.Counts
     error: BaseException | None = None
     value: Any = None  # what the function gave back
     self_object: Any = None
@@ -151,7 +150,7 @@ def run(  # noqa: PLR0913 - how a piece is run, each by its name
     device: bool = False,
     reading: Callable[[], None] = nothing,
     pulse: Callable[[str], None] = nothing,
-    counts: loader_patches.Counts | None = None,
+    counts: torch_patches.Counts | None = None,
 ) -> Outcome:
     """Run the piece once. Raises SliceError and LoadError."""
     piece = program.piece(state)
@@ -165,7 +164,7 @@ def run(  # noqa: PLR0913 - how a piece is run, each by its name
     guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))
     guide.later = state.get("later", 0)
     guide.look = bool(state.get("look"))
-    counts = counts or loader_patches.Counts()
+    counts = counts or torch_patches.Counts()
     outcome = Outcome(guide, book, piece, counts)
     names: dict[str, Any] = module.__dict__
     names[slicer.GUIDE] = guide
@@ -359,9 +358,7 @@ def _construct(program: Program, cls: type, instance: Any, state: State, outcome
 def _trace(program: Program, outcome: Outcome) -> None:
     if outcome.error is None:
         return
-    for frame in traceback.extract_tb(outcome.error.__traceback__):
-        if frame.filename.startswith(program.root) and frame.lineno:
-            outcome.frames.append((os.path.relpath(frame.filename, program.root), frame.lineno))
+    outcome.frames = [(os.path.relpath(frame.filename, program.root), frame.lineno or 0) for frame in rows(outcome.error, program.root)]
     own = [row for file, row in outcome.frames if os.path.join(program.root, file) == program.path]
     outcome.key = program.key(own[0]) if own else ""
 

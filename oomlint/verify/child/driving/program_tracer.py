@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import process_tree
+from oomlint.verify.child.server.exceptions import place, words
 
 if TYPE_CHECKING:
     import types
@@ -32,6 +33,7 @@ FRAMES: Final = 6
 STACK: Final = 60  # frames that are looked at to find those of the project
 COLUMNS: Final = ("storages", "storage_bytes", "nodes", "python_bytes", "saved", "copied", "peak", "python_peak", "device_storages", "device_bytes")
 NOTED: Final = "_oomlint"  # of an iterator: its loop, batches so far, batches in all
+LONGEST: Final = 2000  # characters of what an exception says
 DATALOADER: Final = "torch.utils.data.dataloader"
 
 
@@ -147,18 +149,8 @@ class Watcher:
         """The program ends with an exception."""
         if os.getpid() != self._process or isinstance(error, SystemExit):
             return
-        place = ""
-        step = error.__traceback__
-        while step is not None:
-            code = step.tb_frame.f_code
-            if os.path.realpath(code.co_filename).startswith(self.wanted.root + os.sep):
-                place = f"{os.path.relpath(os.path.realpath(code.co_filename), self.wanted.root)}:{step.tb_lineno}"
-            step = step.tb_next
-        try:
-            text = " ".join(str(error).split())[:2000]
-        except Exception:  # noqa: BLE001 - of the user's class
-            text = ""
-        self._note(kind="exception", type=type(error).__name__, text=text, place=place)
+        text = words(error, LONGEST).partition(": ")[2]
+        self._note(kind="exception", type=type(error).__name__, text=text, place=place(error, self.wanted.root))
 
     def _trace_row(self) -> None:
         """Leave a mark when a row of the finding is run, in whichever process. Trace no more then, unless growth is counted: at each run of the row, too."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import enum
 import functools
-import hashlib
 import math
 import os
 import re
@@ -24,6 +23,7 @@ from torch.utils import data
 from oomlint.verify.ast_names import FILLING
 from oomlint.verify.child.driving.piece_runner import BATCH
 from oomlint.verify.child.measuring import written_files
+from oomlint.verify.child.measuring.digests import hashed
 from oomlint.verify.child.measuring.handles import PROJECT
 from oomlint.verify.child.synthesis import deferred_value, stub_objects
 
@@ -38,7 +38,6 @@ DEPTH: Final = 7
 NUMBERS: Final = 4096  # of a part that are given back
 LEAVES: Final = 20_000  # of a part that are looked at
 TEXT: Final = 2**20  # bytes of a text whose numbers are compared as such
-STANDINS: Final = (stub_objects.Thing, stub_objects.Unsettled)
 PLAIN: Final = (bool, int, float, str, bytes, type(None), list, dict, tuple, set, frozenset, deque, torch.Tensor)
 OPAQUE: Final = (torch.nn.Module, data.Dataset, data.DataLoader, data.Sampler)  # compared elsewhere, or nothing that a loop is to leave behind
 SAVED: Final = (".pt", ".pth", ".ckpt", ".bin", ".tar")
@@ -73,7 +72,7 @@ class Left:
         """Globals of a module. Those of a script are its variables: only what is its own in another way is compared."""
         names = self._program.loaded.module.__dict__
         for name, value in list(names.items()):
-            if name.startswith(("_oomlint", "__")) or isinstance(value, (deferred_value.Late, *STANDINS)):
+            if name.startswith(("_oomlint", "__")) or isinstance(value, (deferred_value.Late, stub_objects.Thing)):
                 continue
             if (self._program.function and isinstance(value, PLAIN)) or self._kept(value):
                 part = self._part(value)
@@ -86,7 +85,9 @@ class Left:
         arguments = {item.arg for item in (*code.posonlyargs, *code.args, *code.kwonlyargs)} if code else set()
         for name, given in outcome.guide.locals.items():
             value = deferred_value.real(given)
-            wanted = self._kept(value) or (name in arguments and name not in outcome.piece.watched and isinstance(value, (list, dict, set, deque, *STANDINS)))
+            wanted = self._kept(value) or (
+                name in arguments and name not in outcome.piece.watched and isinstance(value, (list, dict, set, deque, stub_objects.Thing))
+            )
             if value is outcome.self_object or not wanted or (outcome.piece.kind == "calls" and name in BATCH):
                 continue
             firm = name in arguments or _trains(value)
@@ -99,7 +100,7 @@ class Left:
             value = deferred_value.real(given)
             if f"self.{name}" not in self._program.text or (name[:1] != "_" and isinstance(value, (list, dict, float, int, torch.Tensor))):
                 continue  # not set by the program, or compared as a result
-            if self._kept(value) or isinstance(value, (*PLAIN, *STANDINS)):
+            if self._kept(value) or isinstance(value, (*PLAIN, stub_objects.Thing)):
                 part = self._part(value)
                 if part is not None:
                     yield f"self.{name}", part
@@ -109,7 +110,7 @@ class Left:
 
     def _own(self, value: Any) -> bool:
         """Whether it is an object of a class of the program."""
-        if isinstance(value, (*OPAQUE, type, BaseException, types.ModuleType, deferred_value.Late, *STANDINS)):
+        if isinstance(value, (*OPAQUE, type, BaseException, types.ModuleType, deferred_value.Late, stub_objects.Thing)):
             return False
         if isinstance(value, types.SimpleNamespace):
             return True
@@ -188,15 +189,11 @@ def _text(path: str, start: int = 0) -> Part | None:
     if "\0" in text:
         return None
     numbers: list[float | None] = [_finite(float(item)) for item in _NUMBER.findall(text)]
-    return _hash(_NUMBER.sub("#", text)), numbers[:NUMBERS]
+    return hashed(_NUMBER.sub("#", text)), numbers[:NUMBERS]
 
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class _Walk:
@@ -209,15 +206,15 @@ class _Walk:
 
     def part(self) -> Part:
         """What it has come to."""
-        return _hash("\n".join(self.lines)), self.numbers[:NUMBERS]
+        return hashed("\n".join(self.lines)), self.numbers[:NUMBERS]
 
     def add(self, value: Any, path: str, depth: int, around: tuple[int, ...]) -> None:
         """A value and all that is in it."""
         value = deferred_value.real(value)
         if len(self.lines) > LEAVES:
             return
-        if isinstance(value, STANDINS):
-            if isinstance(value, stub_objects.Thing) and id(value) not in around and depth < DEPTH:
+        if isinstance(value, stub_objects.Thing):
+            if id(value) not in around and depth < DEPTH:
                 self._set_in(value, path, depth, (*around, id(value)))
         elif isinstance(value, deferred_value.Late):
             return
@@ -289,7 +286,7 @@ class _Walk:
         elif isinstance(item, (list, tuple)) and spec["kind"] in ("list", "tuple") and len(item) == spec.get("n"):
             for index, inner in enumerate(item):
                 inner = deferred_value.real(inner)  # noqa: PLW2901 -- what a stand-in has become
-                if isinstance(inner, (*STANDINS, stub_objects.Learning)):
+                if isinstance(inner, (stub_objects.Thing, stub_objects.Learning)):
                     self.add(inner, f"{path}[{index}]", depth, around)
         elif spec["kind"] not in ("tensor", "strings", "loader", "path", "device"):
             self.add(item, path, depth, around)

@@ -8,17 +8,20 @@ import linecache
 import os
 import re
 import sys
-import traceback
 import types
 from typing import TYPE_CHECKING, Any, Final
 
+from torch.utils.data import IterableDataset, default_collate
+
 from oomlint.verify.child.loading import import_names, stubs
 from oomlint.verify.child.loading.tolerant_import import LoadError, install, load
-from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.server.exceptions import place, rows, seed, words
 from oomlint.verify.child.synthesis import argument_guesses, argument_specs, file_specs_plain, inferred_value, on_demand_files, sizes
 from oomlint.verify.child.synthesis import source_hints as hinted
 
 if TYPE_CHECKING:
+    import traceback
+
     from oomlint.verify.child.loading.tolerant_import import Loaded
     from oomlint.verify.child.synthesis.file_specs_plain import Hints
 
@@ -145,8 +148,6 @@ def honest(value: Any, depth: int = 3) -> None:
 
 def read(dataset: Any, progress: State) -> None:
     """Read a dataset as a loader does; ``progress`` says how far it went."""
-    from torch.utils.data import IterableDataset, default_collate  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
     if isinstance(dataset, IterableDataset):
         items = list(itertools.islice(iter(dataset), READ))
         progress["length"] = len(items)
@@ -173,7 +174,7 @@ def read(dataset: Any, progress: State) -> None:
     try:
         collate([items[0], items[-1]])
     except Exception as error:  # noqa: BLE001 -- the user's code raises what it likes
-        progress["error"] = f"{type(error).__name__}: {error}"[:300]
+        progress["error"] = words(error)
     else:
         progress["stage"] = WORKS + 1
 
@@ -189,7 +190,7 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
     """Run it once in this process, which has to end afterwards. ``real``: on what lies there, with nothing replaced by a stand-in."""
     progress: State = {"stage": 0, "lines": 0}
     seed()
-    rows: set[tuple[str, int]] = set()
+    ran: set[tuple[str, int]] = set()
     unset: list[str] = []
     world = on_demand_files.World(state, os.getcwd(), target.root, target.hints)
     error: BaseException | None = None
@@ -203,8 +204,8 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
             return None
         if event == "line":
             row = (frame.f_code.co_filename, frame.f_lineno)
-            if row not in rows:
-                rows.add(row)
+            if row not in ran:
+                ran.add(row)
                 unset.extend(_unset(frame))
         return trace
 
@@ -219,8 +220,8 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
     answer = {
         **progress,
         "works": progress["stage"] >= WORKS,
-        "lines": len(rows),
-        "reached": not target.rows or any((target.path, row) in rows for row in target.rows),
+        "lines": len(ran),
+        "reached": not target.rows or any((target.path, row) in ran for row in target.rows),
         "unset": unset,
         "state": state,
         "log": world.log,
@@ -230,13 +231,13 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
     answer["used"] = list(world.used)
     answer["needs"] = [name for name in stubs.CALLED if name not in before]
     if error is not None:
-        answer["error"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        answer["error"] = words(error)
         answer["settled"] = "Clay" in answer["error"] and inferred_value.settle(answer["error"])
         answer["missing"] = isinstance(error, stubs.NotInstalledError)
-        frames = [item for item in traceback.extract_tb(error.__traceback__) if item.filename.startswith(target.root)]
+        frames = rows(error, target.root)
         answer["names"] = _names(frames)
         answer["rows"] = [frame.line or "" for frame in reversed(frames[-2:])]
-        answer["place"] = f"{os.path.relpath(frames[-1].filename, target.root)}:{frames[-1].lineno}" if frames else ""
+        answer["place"] = place(error, target.root)
     return answer
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import runpy
-import shlex
-import subprocess
 import sys
 import types
 from typing import TYPE_CHECKING
@@ -43,11 +41,3 @@ def _run_file(path: str, arguments: Sequence[str]) -> None:
     with open(path, "rb") as file:
         program = compile(file.read(), path, "exec", dont_inherit=True)
     exec(program, main.__dict__)  # noqa: S102 - what this process is for
-
-
-def prepare(command: str) -> dict[str, int]:
-    """Run a command of the user's in the current folder. `python` is this interpreter. Gives its status."""
-    words = shlex.split(command)
-    if words and words[0] in {"python", "python3"}:
-        words[0] = sys.executable
-    return {"status": subprocess.run(words, check=False).returncode}  # noqa: S603 - what the user asked for

@@ -25,7 +25,19 @@ class NotInstalledError(RuntimeError):
     """Data from a library that is not installed is needed."""
 
 
-class Stub:
+class Entered:
+    """What can be entered, as a file or a bar can."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class Stub(Entered):
     """Whatever a library that is not there would have under some name."""
 
     def __init__(self, name: str = "stand-in", *_: object, **__: object) -> None:
@@ -49,12 +61,6 @@ class Stub:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
-
-    def __enter__(self) -> Stub:  # noqa: PYI034 -- the class is its own stand-in
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def __getitem__(self, _key: object) -> Stub:
         return self
@@ -158,7 +164,7 @@ def named(name: str) -> Any:
     return Stub(name)
 
 
-class _Progress:
+class _Progress(Entered):
     """A progress bar that shows nothing."""
 
     def __init__(self, iterable: Any = (), *_: object, **__: object) -> None:
@@ -169,12 +175,6 @@ class _Progress:
 
     def __len__(self) -> int:
         return len(self.iterable)
-
-    def __enter__(self) -> _Progress:  # noqa: PYI034 -- the class is its own stand-in
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def update(self, *_: object, **__: object) -> None:
         return None

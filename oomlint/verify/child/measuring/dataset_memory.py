@@ -12,6 +12,7 @@ import time
 import tracemalloc
 import types
 import weakref
+from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from oomlint.verify import process_tree
 from oomlint.verify.child.driving.dataset_job import STEPS, length, made, prepared, read, samples, size_of, told, trim
 from oomlint.verify.child.measuring import handles
+from oomlint.verify.child.server.exceptions import swapped
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -37,18 +39,27 @@ MANY: Final = 3_000_000  # objects that are counted
 PLAIN: Final = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.FrameType, types.CodeType)
 
 
+def _read_before(subject: dict[str, Any]) -> None:
+    """Make and read it once: what is imported on the way is no part of the dataset."""
+    for sample in samples(made(subject), 3):
+        del sample
+
+
+def _anonymous() -> int:
+    """Bytes of this process that are in no file, once what is free is given back."""
+    gc.collect()
+    trim()
+    return process_tree.memory(os.getpid()).anonymous
+
+
 @told
 def memory(subject: dict[str, Any], epochs: int = 0, *, objects: bool = False) -> dict[str, Any]:
     """Bytes that the object holds once it is built, the most while that was done, the most for a sample, and what it holds after each epoch.
 
     ``objects`` also asks for the bytes of those Python objects in it that are written to by whoever reads them.
     """
-    # What is imported on the way is no part of the dataset: it is made and read once before.
-    for sample in samples(made(subject), 3):
-        del sample
-    gc.collect()
-    trim()
-    plain = process_tree.memory(os.getpid()).anonymous
+    _read_before(subject)
+    plain = _anonymous()
     with LiveBytes() as held:
         start = time.perf_counter()
         dataset = made(subject)
@@ -65,9 +76,7 @@ def memory(subject: dict[str, Any], epochs: int = 0, *, objects: bool = False) -
             for sample in samples(dataset, min(length(dataset) or STEPS, EPOCH)):
                 del sample
             grown.append(held.live)
-    gc.collect()
-    trim()
-    anonymous = process_tree.memory(os.getpid()).anonymous - plain
+    anonymous = _anonymous() - plain
     return {
         "held": live, "tensors": tensors, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": anonymous,
         "data": size_of(subject.get("state")), "length": length(dataset), "seconds": seconds, "objects": counted(dataset) if objects else 0,
@@ -77,8 +86,7 @@ def memory(subject: dict[str, Any], epochs: int = 0, *, objects: bool = False) -
 @told
 def taken(subject: dict[str, Any]) -> dict[str, Any]:
     """What a dataset takes of memory and reads of files when it is built and read: for its price after a fix, whatever the fix is about."""
-    for sample in samples(made(subject), 3):  # as above
-        del sample
+    _read_before(subject)
     me = os.getpid()
     start = process_tree.read_bytes(me)
     dataset = made(subject)
@@ -127,20 +135,15 @@ def cached(subject: dict[str, Any]) -> dict[str, Any]:
     if subject.get("state"):
         prepared(subject)
         _enlarge([name for name in subject["state"].get("files", {}) if os.path.isfile(name)])
-    for sample in samples(made(subject), 3):
-        del sample
-    gc.collect()
-    trim()
-    plain = process_tree.memory(os.getpid()).anonymous
+    _read_before(subject)
+    plain = _anonymous()
     dataset = made(subject)
     size = length(dataset) or STEPS
     start = process_tree.read_bytes(os.getpid())
     for index in range(0, size, max(1, size // SPREAD)):
         handles.settled(read(dataset, index), "")
     amount = process_tree.read_bytes(os.getpid()) - start
-    gc.collect()
-    trim()
-    return {"read": amount, "kept": process_tree.memory(os.getpid()).anonymous - plain, "data": size_of(subject.get("state"))}
+    return {"read": amount, "kept": _anonymous() - plain, "data": size_of(subject.get("state"))}
 
 
 def _enlarge(names: list[str]) -> None:
@@ -188,13 +191,12 @@ class LiveBytes(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         self._small: dict[int, tuple[Any, int]] = {}  # only where somebody asks
         self._own: dict[int, float] = {}  # addresses that lay in no map of a file, and when that was seen
         self._borrowed: dict[int, weakref.ref[Any]] = {}  # memory of arrays by its address: tracemalloc counts it already
-        self._plain = {name: getattr(torch, name) for name in LENDING}
+        self._stack = ExitStack()
         self._base = 0
         self._peak = 0
 
     def __enter__(self) -> LiveBytes:  # noqa: PYI034 -- Self is of Python 3.11
-        for name, plain in self._plain.items():
-            setattr(torch, name, self._lending(plain))
+        self._stack.enter_context(swapped(*((torch, name, self._lending(getattr(torch, name))) for name in LENDING)))
         super().__enter__()
         torch.zeros(1)  # the first operation imports hundreds of modules
         gc.collect()
@@ -206,8 +208,7 @@ class LiveBytes(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         tracemalloc.stop()
         super().__exit__(kind, error, trace)
-        for name, plain in self._plain.items():
-            setattr(torch, name, plain)
+        self._stack.close()
 
     def _lending(self, plain: Any) -> Any:
         @functools.wraps(plain)

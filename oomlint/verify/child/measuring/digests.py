@@ -46,6 +46,18 @@ BY_REPR: Final = (
     uuid.UUID,
     re.Pattern,
 )
+PARTS: Final[tuple[tuple[str, str, Callable[[Any], dict[str, Any]]], ...]] = (  # by module and class: what such objects are made of
+    ("functools", "partial", lambda value: {"func": value.func, "args": value.args, "keywords": value.keywords}),
+    ("types", "MethodType", lambda value: {"func": value.__func__.__qualname__, "self": value.__self__}),
+    ("types", "MappingProxyType", lambda value: {"items": dict(value)}),
+    ("random", "Random", lambda value: {"state": value.getstate()}),
+    ("builtins", "BaseException", lambda value: {"args": value.args}),
+    ("numpy.random", "RandomState", lambda value: {"state": value.get_state()}),
+    ("numpy.random", "Generator", lambda value: {"state": value.bit_generator.state}),
+    ("torch", "Generator", lambda value: {"state": value.get_state()}),
+    ("torch.nn", "Module", lambda value: {"training": value.training, **value.state_dict()}),
+    ("torch.optim", "Optimizer", lambda value: {"state": value.state_dict()}),
+)
 BY_NAME: Final = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
@@ -69,7 +81,7 @@ class Written:
     @property
     def hash(self) -> str:
         """Sixteen hexadecimal digits."""
-        return _hash("\n".join(self.lines).encode("utf-8", "surrogatepass"))
+        return hashed("\n".join(self.lines))
 
 
 def digest(value: Any, *, devices: bool = True) -> str:
@@ -93,11 +105,6 @@ def generators() -> str:
     if torch is not None:
         states.append(("torch", torch.get_rng_state()))
     return " ".join(f"{name}:{digest(state, devices=False)}" for name, state in states)
-
-
-def describe(value: Any) -> str:
-    """What a value is, shortly, for a reader: "dict of 2: image float32 (3, 8, 8), label int"."""
-    return _describe(value, 0)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -162,22 +169,7 @@ class _Writer:
         elif isinstance(value, BY_NAME):
             self.say(path, f"{kind} {getattr(value, '__qualname__', value.__name__)}")
         elif isinstance(value, (memoryview, array.array)):
-            self.say(path, f"{kind} {_hash(value.tobytes())}")
-        elif isinstance(value, functools.partial):
-            self.say(path, kind)
-            self.inside(((".func", value.func), (".args", value.args), (".keywords", value.keywords)), path, around)
-        elif isinstance(value, types.MethodType):
-            self.say(path, f"{kind} {value.__func__.__qualname__}")
-            self.add(value.__self__, f"{path}.__self__", around)
-        elif isinstance(value, random.Random):
-            self.say(path, kind)
-            self.add(value.getstate(), f"{path}.state", around)
-        elif isinstance(value, types.MappingProxyType):
-            self.say(path, kind)
-            self.add(dict(value), path, around)
-        elif isinstance(value, BaseException):
-            self.say(path, kind)
-            self.add(value.args, f"{path}.args", around)
+            self.say(path, f"{kind} {hashed(value.tobytes())}")
         elif not self._known(value, kind, path, around):
             self._object(value, kind, path, around)
 
@@ -191,7 +183,7 @@ class _Writer:
         if len(of) == 1 and of <= {int, float, bool, str, bytes}:
             text = map(number, value) if of == {float} else map(repr, value)
             first = ", ".join(repr(item)[:40] for item in list(value)[:SHOWN])
-            self.say(path, f"{kind} of {len(value)} {of.pop().__name__} {_hash(chr(0).join(text).encode('utf-8', 'surrogatepass'))} [{first}]")
+            self.say(path, f"{kind} of {len(value)} {of.pop().__name__} {hashed(chr(0).join(text))} [{first}]")
             return
         self.say(path, f"{kind} of {len(value)}")
         names = getattr(value, "_fields", None) if isinstance(value, tuple) else None
@@ -210,30 +202,20 @@ class _Writer:
         """Whether it is of a library whose values are known, and has been written."""
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         library = type(value).__module__.partition(".")[0]
-        if torch is not None and isinstance(value, torch.Tensor):
+        parts = next((parts for module, name, parts in PARTS if isinstance(value, getattr(sys.modules.get(module), name, ()))), None)
+        if parts is not None:
+            self.say(path, kind)
+            self.inside(((f".{name}", item) for name, item in parts(value).items()), path, around)
+        elif torch is not None and isinstance(value, torch.Tensor):
             self.say(path, f"tensor {self._tensor(torch, value)}")
         elif numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
             self._array(numpy, value, kind, path, around)
         elif numpy is not None and isinstance(value, numpy.dtype):
             self.say(path, f"dtype {value!r}")
-        elif numpy is not None and isinstance(value, numpy.random.RandomState):
-            self.say(path, kind)
-            self.add(value.get_state(), f"{path}.state", around)
-        elif numpy is not None and isinstance(value, numpy.random.Generator):
-            self.say(path, kind)
-            self.add(value.bit_generator.state, f"{path}.state", around)
         elif torch is not None and isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
             self.say(path, f"{kind} {value!r}")
-        elif torch is not None and isinstance(value, torch.Generator):
-            self.say(path, f"{kind} {_bytes(torch, value.get_state())}")
-        elif torch is not None and isinstance(value, torch.nn.Module):
-            self.say(path, f"{kind} {'training' if value.training else 'evaluating'}")
-            self.inside(((f".{name}", item) for name, item in value.state_dict().items()), path, around)
-        elif torch is not None and isinstance(value, torch.optim.Optimizer):
-            self.say(path, kind)
-            self.add(value.state_dict(), f"{path}.state", around)
         elif library == "PIL" and hasattr(value, "tobytes"):
-            self.say(path, f"{kind} {value.mode} {value.size} {_hash(value.tobytes())}")
+            self.say(path, f"{kind} {value.mode} {value.size} {hashed(value.tobytes())}")
         elif library == "pandas" and hasattr(value, "to_numpy") and hasattr(value, "index"):
             self.say(path, f"{kind} {getattr(value, 'shape', ())}")
             columns = list(value.columns) if hasattr(value, "columns") else []
@@ -249,9 +231,9 @@ class _Writer:
             self.say(path, f"{kind} {value.dtype} {value.shape}")
             self.inside(((f".flat[{at}]", item) for at, item in enumerate(value.ravel().tolist())), path, around)
             return
-        mask = f" masked {_hash(numpy.ma.getmaskarray(value).tobytes())}" if isinstance(value, numpy.ma.MaskedArray) else ""
+        mask = f" masked {hashed(numpy.ma.getmaskarray(value).tobytes())}" if isinstance(value, numpy.ma.MaskedArray) else ""
         first = ", ".join(map(str, value.ravel()[:SHOWN].tolist()))
-        self.say(path, f"{kind} {value.dtype} {value.shape} {_hash(value.tobytes())} [{first}]{mask}")
+        self.say(path, f"{kind} {value.dtype} {value.shape} {hashed(value.tobytes())} [{first}]{mask}")
 
     def _tensor(self, torch: Any, value: Any) -> str:
         kind = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
@@ -296,7 +278,7 @@ def _short(value: Any) -> str:
     if len(text) <= LINE:
         return text
     size = f"of {len(value)}" if isinstance(value, (str, bytes, bytearray)) else "long"
-    return f"{size} {_hash(text.encode('utf-8', 'surrogatepass'))}"
+    return f"{size} {hashed(text)}"
 
 
 def _inner(value: Any) -> list[tuple[str, Any]] | None:
@@ -344,24 +326,26 @@ def number(value: float) -> str:
 
 def _bytes(torch: Any, value: Any) -> str:
     plain = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return _hash(plain.view(torch.uint8).numpy().tobytes()) if plain.numel() else _hash(b"")
+    return hashed(plain.view(torch.uint8).numpy().tobytes()) if plain.numel() else hashed(b"")
 
 
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+def hashed(data: bytes | str) -> str:
+    """Sixteen hexadecimal digits that stand for it."""
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()[:16]
 
 
 # -- telling -----------------------------------------------------------------------------------------------------------
 
 
-def _describe(value: Any, depth: int) -> str:
+def describe(value: Any, depth: int = 0) -> str:
+    """What a value is, shortly, for a reader: "dict of 2: image float32 (3, 8, 8), label int"."""
     kind = type(value).__name__
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(shape, tuple) and dtype is not None and not isinstance(value, type):
         return f"{str(dtype).removeprefix('torch.')} {tuple(shape)}"
     if not isinstance(value, (dict, list, tuple)) or depth > 1:
         return f"{kind} of {len(value)}" if isinstance(value, (dict, list, tuple, set)) else kind
-    within: Callable[[Any], str] = functools.partial(_describe, depth=depth + 1)
+    within: Callable[[Any], str] = functools.partial(describe, depth=depth + 1)
     pairs = list(value.items()) if isinstance(value, dict) else [("", item) for item in value]
     parts = [f"{key} {within(item)}".lstrip() for key, item in pairs[:SHOWN]]
     more = ", ..." if len(value) > SHOWN else ""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from oomlint.verify.child.loading.stubs import Entered
 from oomlint.verify.child.measuring.tensor_census import tensors
+from oomlint.verify.child.server.exceptions import swapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,12 +59,7 @@ class Pretend:
 
     def __enter__(self) -> Pretend:  # noqa: PYI034 - typing.Self came with Python 3.11
         _tags.clear()
-        for owner, name, value in self._swaps():
-            if hasattr(owner, name):
-                self._stack.callback(setattr, owner, name, getattr(owner, name))
-            else:
-                self._stack.callback(delattr, owner, name)
-            setattr(owner, name, value)
+        self._stack.enter_context(swapped(*self._swaps()))
         self._stack.enter_context(_Propagate())
         self._stack.enter_context(_Devices())
         return self
@@ -265,7 +262,7 @@ def _scatter(_: Any, inputs: tuple[Any, ...], options: dict[str, Any], __: Any) 
     return (there[0],), (there[1],)
 
 
-class _Harmless:
+class _Harmless(Entered):
     """A stream or an event: all that it is asked for is nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -278,12 +275,6 @@ class _Harmless:
     def query(self) -> bool:
         """Whether all is done."""
         return True
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return _saying(None)

@@ -14,7 +14,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.measuring.line_coverage import Rows
-from oomlint.verify.child.server.exceptions import words
+from oomlint.verify.child.server.exceptions import swapped, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,11 +65,8 @@ def reads() -> Iterator[list[int]]:
         count[0] += 1
         return plain(self, *rest, **named)
 
-    h5py.Dataset.__getitem__ = read
-    try:
+    with swapped((h5py.Dataset, "__getitem__", read)):
         yield count
-    finally:
-        h5py.Dataset.__getitem__ = plain
 
 
 def placeless(text: str, folder: str) -> str:

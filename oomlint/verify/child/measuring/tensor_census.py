@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from oomlint.verify.child.server.exceptions import put
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
@@ -173,9 +175,7 @@ class StepGrowth:
             return
         for name in NUMPY_COPIERS:
             if name in vars(numpy):
-                original = vars(numpy)[name]
-                setattr(numpy, name, self._counting(original))
-                self._stack.callback(setattr, numpy, name, original)
+                put(self._stack, numpy, name, self._counting(vars(numpy)[name]))
 
     def _counting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         tracker = self._tracker

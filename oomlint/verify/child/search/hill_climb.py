@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.server.exceptions import words
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -109,7 +111,7 @@ class TrialProcess:
                     try:
                         answer = self.function(json.loads(line))
                     except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
-                        answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+                        answer = {"crash": words(error)}
                     data = json.dumps(answer, default=str).encode() + b"\n"
                     while data:
                         data = data[os.write(answers, data) :]

@@ -20,10 +20,9 @@ from typing import Any, Final
 from oomlint.verify import signals
 from oomlint.verify.child import FOLDER
 from oomlint.verify.child.server import landlock
-from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.server.exceptions import located, seed, words
 
 _EXIT_SECONDS: Final = 2.0  # what a library has registered to be done at the end may take so long
-_LINE: Final = 400  # characters of a failure
 
 
 def read_job(path: str) -> dict[str, Any]:
@@ -67,7 +66,7 @@ def begin(job: dict[str, Any], server: int, reply: int) -> None:
             os.execv(sys.executable, [sys.executable, "-B", serve, "job", job["file"]])  # noqa: S606 -- no shell is wanted
         perform(job)
     except BaseException as error:  # noqa: BLE001 -- nothing may get back into the server's loop
-        _answer(job, None, f"the job could not be started: {one_line(error)}")
+        _answer(job, None, f"the job could not be started: {words(error)}")
     finally:
         os._exit(1)
 
@@ -89,7 +88,7 @@ def perform(job: dict[str, Any]) -> None:
         answer = getattr(importlib.import_module(f"oomlint.verify.child.{module}"), function)(**job["arguments"])
         json.dumps(answer)
     except BaseException as error:  # noqa: BLE001 -- the user's code may raise anything, SystemExit too
-        answer, failure = None, _where(error, job["folder"])
+        answer, failure = None, located(error, job["folder"], FOLDER)
         with contextlib.suppress(Exception):
             traceback.print_exception(type(error), error, error.__traceback__)
     _answer(job, answer, failure)
@@ -168,26 +167,3 @@ def _finish() -> None:
             with contextlib.suppress(Exception):
                 stream.flush()
     os._exit(0)
-
-
-def _where(error: BaseException, folder: str) -> str:
-    """``ValueError: what it says (train.py:12)``: the innermost row of the user's code, else of the harness, else of all."""
-    frames = traceback.extract_tb(error.__traceback__)
-    root = os.path.realpath(folder) + os.sep
-    own = FOLDER + os.sep
-    for inside in (root, own, ""):
-        for frame in reversed(frames):
-            if os.path.realpath(frame.filename).startswith(inside):
-                name = os.path.relpath(os.path.realpath(frame.filename), root) if inside == root else os.path.basename(frame.filename)
-                return f"{one_line(error)} ({name}:{frame.lineno})"
-    return one_line(error)
-
-
-def one_line(error: BaseException) -> str:
-    """``ValueError: what it says``."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 -- of the user
-        text = ""
-    text = text if len(text) <= _LINE else text[:_LINE] + "..."
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import re
-import traceback
+import shlex
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from oomlint.verify.child.driving import dataset_job
-from oomlint.verify.child.loading import run_script, stubs, tolerant_import
-from oomlint.verify.child.server.exceptions import words
+from oomlint.verify.child.loading import stubs, tolerant_import
+from oomlint.verify.child.server.exceptions import located
 
 if TYPE_CHECKING:
     import types
 
 
 def prepare(command: str) -> dict[str, Any]:
-    """Run a command in the current folder. Gives its status, or the cause why it cannot be started."""
+    """Run a command in the current folder; `python` is this interpreter. Gives its status, or the cause why it cannot be started."""
     try:
-        return {**run_script.prepare(command), "cause": ""}
+        words = shlex.split(command)
+        if words and words[0] in {"python", "python3"}:
+            words[0] = sys.executable
+        return {"status": subprocess.run(words, check=False).returncode, "cause": ""}  # noqa: S603 - what the user asked for
     except OSError as error:
         return {"cause": f"{error.filename}: {error.strerror}"}
     except ValueError as error:
@@ -36,9 +40,9 @@ def factory(name: str, root: str) -> dict[str, str]:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
             return {"cause": f"there is no module `{error.name}`"}
-        return {"cause": f"`{module}` cannot be imported: {_where(error, root)}"}
+        return {"cause": f"`{module}` cannot be imported: {located(error, root)}"}
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- the user's code raises what it likes
-        return {"cause": f"`{module}` cannot be imported: {_where(error, root)}"}
+        return {"cause": f"`{module}` cannot be imported: {located(error, root)}"}
     here = found
     for part in function.split("."):
         if not hasattr(here, part):
@@ -49,7 +53,7 @@ def factory(name: str, root: str) -> dict[str, str]:
     try:
         made = dataset_job.from_factory(name, root)
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- the same
-        return {"cause": f"`{name}` raises {_where(error, root)}"}
+        return {"cause": f"`{name}` raises {located(error, root)}"}
     return {"cause": _wrong(name, made)}
 
 
@@ -75,12 +79,3 @@ def _wrong(name: str, made: object) -> str:
         kind = type(made).__name__
         return f"`{name}` gives {'None' if made is None else f'an {kind}' if kind[0].lower() in 'aeiou' else f'a {kind}'}, and a dataset is wanted"
     return ""
-
-
-def _where(error: BaseException, root: str) -> str:
-    """``ValueError: what it says (data.py:12)``: the innermost row of the user's."""
-    top = os.path.realpath(root) + os.sep
-    rows = [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.realpath(frame.filename).startswith(top)]
-    if not rows:
-        return words(error)
-    return f"{words(error)} ({os.path.relpath(os.path.realpath(rows[-1].filename), top)}:{rows[-1].lineno})"

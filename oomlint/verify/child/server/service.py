@@ -17,7 +17,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import process_tree, signals
-from oomlint.verify.child.server.job import begin, one_line
+from oomlint.verify.child.server.exceptions import words
+from oomlint.verify.child.server.job import begin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,10 +34,10 @@ def serve(reply: int) -> None:
         _import()
         _say(reply, {"ready": True})
     except ModuleNotFoundError as error:
-        _say(reply, {"missing": "torch"} if error.name == "torch" else {"error": f"torch cannot be imported: {one_line(error)}"})
+        _say(reply, {"missing": "torch"} if error.name == "torch" else {"error": f"torch cannot be imported: {words(error)}"})
         return
     except Exception as error:  # noqa: BLE001 -- whatever an import raises
-        _say(reply, {"error": f"torch cannot be imported: {one_line(error)}"})
+        _say(reply, {"error": f"torch cannot be imported: {words(error)}"})
         return
     server = _Server(reply)
     try:
@@ -162,10 +163,7 @@ def _remove_descendants(grace: float = 0.0) -> int:
 
 
 def _below(pid: int) -> list[int]:
-    try:
-        return [each for each in process_tree.tree(pid) if each != pid]
-    except process_tree.NotHere:
-        return []
+    return [each for each in process_tree.tree(pid) if each != pid]
 
 
 def _signal(pid: int, number: int) -> None:

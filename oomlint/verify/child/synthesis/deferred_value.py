@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from oomlint.verify.child.loading.stubs import Entered
 from oomlint.verify.child.measuring.tensor_census import tensors
 from oomlint.verify.child.synthesis import name_heuristics, stub_registry
 from oomlint.verify.child.synthesis.source_hints import unpacked
@@ -34,7 +35,7 @@ FACTORIES: Final = frozenset(
 PARTS: Final = ("leaf", "output", "batch")
 
 
-class Late:
+class Late(Entered):
     """A stand-in whose kind is not known yet. After the first use it hands everything on to the value that it has become."""
 
     __slots__ = ("__weakref__", "_about", "_real")
@@ -79,12 +80,6 @@ class Late:
 
     def __bool__(self) -> bool:
         return not is_open(self) and bool(real(self))
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def __index__(self) -> int:
         return int(become(self, lambda: as_number(self)))

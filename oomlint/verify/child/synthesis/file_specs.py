@@ -13,6 +13,8 @@ import sys
 import wave
 from typing import Any, Final
 
+import torch
+
 from oomlint.verify.child.synthesis import file_specs_h5, file_specs_lmdb, file_specs_plain
 from oomlint.verify.child.synthesis.file_specs_plain import FOLDER, SAMPLES, array, seed
 
@@ -127,8 +129,6 @@ def content(spec: Spec, key: str, count: int) -> bytes:
             # By its place among the loaded modules: torch has it anyway.
             return bytes(sys.modules["pickle"].dumps(file_specs_plain.value(spec["value"], key, count), protocol=4))
         case "torch":
-            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
             torch.save(file_specs_plain.value({"tensors": True, **spec["value"]}, key, count), buffer)
         case "image":
             from PIL import Image  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module

@@ -74,11 +74,6 @@ def template(path: str, nodes: Spec, count: int) -> str:
     return made or "/"
 
 
-def array(entry: Spec, key: str, path: str, count: int) -> Any:
-    """The data of a node."""
-    return file_specs_plain.array(entry, f"{key}::{path}", count)
-
-
 ATTRIBUTES: Final = ("int", "str", "ints", "strs", "float")
 
 
@@ -161,7 +156,7 @@ class Node:
             raise TypeError("Accessing a group is done with bytes or str, not <class 'int'>")
         self._entry["is"] = "dataset"
         self._book.entry(self._path)
-        return array(self._entry, self._book.key, self._path, self._book.count)
+        return file_specs_plain.array(self._entry, f"{self._book.key}::{self._path}", self._book.count)
 
     def _names(self) -> list[str]:
         self._group()
@@ -305,6 +300,6 @@ def write(path: str, spec: Spec, key: str, count: int) -> None:
             elif item in file:
                 continue
             else:
-                node = file.create_dataset(item, data=array(entry, key, item, count))
+                node = file.create_dataset(item, data=file_specs_plain.array(entry, f"{key}::{item}", count))
             for name, kind in entry["attrs"].items():
                 node.attrs[name] = attribute(kind)

@@ -12,6 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.loading.stubs import Entered
 from oomlint.verify.child.synthesis import file_specs_plain, spec_paths
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def opening(actual: Callable[..., Any], world: Callable[[], Any]) -> Callable[..
     return opened
 
 
-class Environment:
+class Environment(Entered):
     """Stands in for an environment, its transactions and its cursors at once: they answer the same questions."""
 
     def __init__(self, spec: Spec, count: int, use: Callable[[str], None]) -> None:
@@ -150,12 +151,6 @@ class Environment:
             yield key, value(self._spec, like, number, self._count)
 
     iternext = __iter__
-
-    def __enter__(self) -> Environment:  # noqa: PYI034 -- the class is its own stand-in
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def close(self) -> None:
         return None

@@ -8,6 +8,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -141,8 +143,6 @@ def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
             filled = array(spec, f"{key}#{place}", count)
             if not spec.get("tensors"):
                 return filled
-            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
             return torch.from_numpy(filled) if filled.dtype.kind in "fiub" else filled
         case "int":
             return place % int(spec.get("high", count))

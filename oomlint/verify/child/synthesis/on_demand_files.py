@@ -12,6 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.loading.stubs import Entered
 from oomlint.verify.child.synthesis import file_specs, file_specs_h5, file_specs_lmdb, file_specs_plain
 from oomlint.verify.child.synthesis.inferred_value import Clay
 
@@ -304,7 +305,7 @@ def _reading(actual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _file(actual: Any) -> type:
-    class File(file_specs_h5.Node):
+    class File(file_specs_h5.Node, Entered):
         """A stand-in for `h5py.File`; files that lie there are read by the library itself."""
 
         def __new__(cls, name: Any, mode: str = "r", *arguments: Any, **keywords: Any) -> Any:
@@ -334,12 +335,6 @@ def _file(actual: Any) -> type:
             return None
 
         flush = close
-
-        def __enter__(self) -> File:  # noqa: PYI034 -- the class is its own stand-in
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
 
     return File
 

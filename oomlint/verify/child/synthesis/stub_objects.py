@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils import data
 
+from oomlint.verify.child.loading.stubs import Entered
 from oomlint.verify.child.measuring.tensor_census import tensors
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_optimizer, stub_registry
 from oomlint.verify.child.synthesis.stub_registry import Book
@@ -44,7 +45,7 @@ class Stubs(Book):
                 return pathlib.Path(value) if kind == "path" else value
             case "tensor":
                 computed = role == "output" or spec.get("learns", False)
-                return self.output(path, spec, inputs) if computed else self.tensor(path, spec, [self.batch] if part == "leaf" else [])
+                return self.output(path, spec, inputs) if computed else stub_registry.tensor(path, spec, [self.batch] if part == "leaf" else [])
             case "strings":
                 return [f"{self.name(path) or 'text'}{index}" for index in range(self.batch)]
             case "tuple" | "list" as kind:
@@ -56,28 +57,20 @@ class Stubs(Book):
                 return loader(self, path)
             case "device":
                 return torch.device(self.device)
-            case kind:
-                return thing(kind, self, path, "config" if spec.get("config") else part, inputs)
+            case "model":
+                self.modules.append(model := StubModel(self, path))
+                return model
+            case "criterion":
+                return Criterion(self, path)
+            case "optimizer":
+                return stub_optimizer.Optimizer(self, path)
+            case "scaler":
+                return torch.amp.GradScaler("cpu", enabled=False)
+            case _:
+                return Thing(self, path, "config" if spec.get("config") else part, inputs)
 
 
-def thing(kind: str, book: Book, path: str, role: str, inputs: tuple[torch.Tensor, ...]) -> Any:
-    """A stand-in of a kind."""
-    match kind:
-        case "model":
-            model = StubModel(book, path)
-            book.modules.append(model)
-            return model
-        case "criterion":
-            return Criterion(book, path)
-        case "optimizer":
-            return stub_optimizer.Optimizer(book, path)
-        case "scaler":
-            return torch.amp.GradScaler("cpu", enabled=False)
-        case _:
-            return Thing(book, path, role, inputs)
-
-
-class Thing:
+class Thing(Entered):
     """An object with whatever is asked of it. It can be called, entered, and gone through as if it were empty."""
 
     def __init__(self, book: Book, path: str, role: str, inputs: tuple[torch.Tensor, ...] = ()) -> None:
@@ -101,12 +94,6 @@ class Thing:
         """It gives something computed where tensors go in."""
         book, path, role, _ = self.__dict__["_stand_in"]
         return deferred_value.call(book, path, role, args, keywords)
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
@@ -327,27 +314,6 @@ class StubLoader(data.DataLoader[Any]):
         return about[0].value(f"{about[1]}.{name}")
 
 
-class Unsettled:
-    """A loader whose batches take their structure from use."""
-
-    def __init__(self, book: Book, path: str) -> None:
-        self._book, self._path = book, path
-        self.batch_size = book.batch
-        self.dataset = Thing(book, f"{path}.dataset", "any")
-        self.num_workers = 0
-
-    def __len__(self) -> int:
-        return self._book.steps
-
-    def __iter__(self) -> Iterator[Any]:
-        return unsettled(self._book, self._path)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self._book.value(f"{self._path}.{name}")
-
-
 def unsettled(book: Book, path: str) -> Iterator[Any]:
     """Batches that take their structure from use."""
     book.batches.add(f"{path}[*]")
@@ -356,11 +322,13 @@ def unsettled(book: Book, path: str) -> Iterator[Any]:
 
 
 def loader(book: Book, path: str) -> Any:
-    """A loader; a real one as soon as the structure of its batches is known."""
+    """A loader, whose batches take their structure from use as long as it is not known."""
     tree = book.tree(f"{path}[*]")
-    if tree is None:
-        return Unsettled(book, path)
-    samples = StubSamples(tree, book.samples)
-    made = StubLoader(samples, book.batch, sampler=Sequence(samples), num_workers=book.workers, collate_fn=Collate(tree))
+    samples = StubSamples(tree or {"kind": "tensor", "path": path, "shape": [], "dtype": "float32"}, book.samples)
+    workers = book.workers if tree else 0
+    made = StubLoader(samples, book.batch, sampler=Sequence(samples), num_workers=workers, collate_fn=Collate(samples.tree))
     made.__dict__["_stand_in"] = book, path
+    if tree is None:
+        made.__dict__["_unsettled"] = book, path
+        samples.told = book, f"{path}.dataset"
     return made

@@ -138,10 +138,6 @@ class Book:
 
     # -- tensors -----------------------------------------------------------------------------------------------------------
 
-    def tensor(self, path: str, spec: Spec, lead: list[int], index: int = 0) -> torch.Tensor:
-        """Numbers that depend on the path and the index alone."""
-        return tensor(path, spec, lead, index)
-
     def weight(self, path: str) -> torch.nn.Parameter:
         """A parameter for what a stand-in that is no module computes."""
         root = path.partition("(")[0].partition("[")[0]

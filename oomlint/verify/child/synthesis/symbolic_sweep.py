@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from oomlint.verify.child.loading.stubs import Entered
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -26,7 +28,7 @@ class Need(BaseException):  # not an Exception: a handler of the user's must not
         self.domain = domain
 
 
-class Opaque:
+class Opaque(Entered):
     """An unknown value, with the expression that it is read by. What is known of its parts is in ``known``, by expression."""
 
     def __init__(self, text: str, known: dict[str, Any]) -> None:
@@ -127,12 +129,6 @@ class Opaque:
         """Unpacked as keywords, it has none that are not known."""
         prefix = f"{self._text}['"
         return [text[len(prefix) : -2] for text in self._known if text.startswith(prefix) and text.endswith("']")]
-
-    def __enter__(self) -> Opaque:  # noqa: PYI034 -- Python 3.10 has no Self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def __fspath__(self) -> str:
         return "unknown"
