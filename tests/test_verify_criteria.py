@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from oomlint.verify import thresholds
+from oomlint.verify.strategies.growth_metrics import MetricKind, Signal, measured
+
+NODES = Signal("nodes", "autograd nodes", "nodes")
 
 # -- growth ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_grows_in_each_step_grows() -> None:
-    found = thresholds.growth("autograd nodes", "nodes", [40, 9, 5, 5, 5, 5, 5, 5, 5], [12, 0, 0, 0, 0, 0, 0, 0, 0])
+    found = measured(NODES, [40, 9, 5, 5, 5, 5, 5, 5, 5], [12, 0, 0, 0, 0, 0, 0, 0, 0])
     assert found.shown
     assert found.ended
     assert found.words == "autograd nodes grow by 5 a step before, by 0 after"
@@ -24,7 +27,7 @@ def test_too_few_steps_tell_nothing() -> None:
     rate = thresholds.rate([0, 0, 0, 5, 5, 5, 5])
     assert not rate.enough
     assert not rate.grows
-    assert "too few steps" in thresholds.growth("autograd nodes", "nodes", [1, 1], [0, 0]).words
+    assert "too few steps" in measured(NODES, [1, 1], [0, 0]).words
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_a_copy_of_all_so_far_takes_more_in_each_step() -> None:
 
 
 def test_handles_are_counted_after_each_step() -> None:
-    found = thresholds.handles("descriptors", [10 + 2 * step for step in range(12)], [10] * 12)
+    found = measured(Signal("descriptors", "open descriptors", "descriptors", MetricKind.LEVEL), [10 + 2 * step for step in range(12)], [10] * 12)
     assert found.shown
     assert found.ended
 

@@ -10,7 +10,8 @@ import contextlib
 import os
 import stat
 import tempfile
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.source import read_source
 from oomlint.verify.case import Part
@@ -27,7 +28,7 @@ DATA: Final = frozenset(".bin .csv .gz .h5 .hdf5 .jpeg .jpg .jsonl .mat .mdb .np
 _NAMES: Final = {Part.BEFORE: "old", Part.AFTER: "new"}  # of one length: a path that is printed or hashed takes the same room in both
 
 
-class Base:
+class Base(AbstractContextManager["Base"]):
     """The pristine copy of a project, and the two folders that cases run in. Made once for a run."""
 
     def __init__(self, root: str, keep: str | None = None, within: str | None = None) -> None:
@@ -39,9 +40,6 @@ class Base:
         self._folder = ""
         self._slots: dict[Part, _Slot] = {}
         self._cases = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
@@ -83,7 +81,7 @@ class Base:
         self._cases += 1
 
 
-class Trees:
+class Trees(AbstractContextManager["Trees"]):
     """The project before and after the fix of one case."""
 
     def __init__(self, base: Base, changes: Mapping[str, tuple[bytes, bytes]]) -> None:
@@ -94,9 +92,6 @@ class Trees:
             part: {self._relative(path): pair[part is Part.AFTER] for path, pair in self._changes.items()} for part in Part
         }
         self._hidden: frozenset[str] = frozenset()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         """The folders serve the next case; their base removes them."""

@@ -105,11 +105,7 @@ class Running:
     def _late(self, pid: int) -> bool:
         """Whether it has had its time. On a busy machine the time that it waited for a processor is not its own: a verdict must not depend on others."""
         seconds = self.job.limits.seconds
-        try:
-            delay = process_tree.delayed(process_tree.family(pid))
-        except process_tree.NotHere:
-            delay = 0.0
-        return time.monotonic() - self._start > seconds + min(delay, _PATIENCE * seconds)
+        return time.monotonic() - self._start > seconds + min(process_tree.delayed(process_tree.family(pid)), _PATIENCE * seconds)
 
     def _look(self, pid: int, sandbox: Sandbox) -> JobEnd:
         """Read the tree, as cheaply as will do."""

@@ -9,7 +9,8 @@ import signal
 import sys
 import tempfile
 import threading
-from typing import TYPE_CHECKING, Self
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from oomlint.verify import folders, leftovers, signals
 from oomlint.verify.environment import of_server
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from oomlint.verify.jobs import Job
 
 
-class SandboxRunner:
+class SandboxRunner(AbstractContextManager["SandboxRunner"]):
     """A server under one interpreter, and the jobs that it forks. One job at a time; as many runners as there are processors."""
 
     def __init__(
@@ -67,9 +68,6 @@ class SandboxRunner:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()

@@ -42,8 +42,8 @@ class SandboxServer:
         self._errors = os.path.join(top, "server.err")
         self._mark = f"OOMLINT_PLACE={place}"
         self._buffer = b""
-        if not hasattr(os, "fork"):
-            raise SandboxError("jobs are forked: Linux or macOS is needed")
+        if sys.platform != "linux":
+            raise SandboxError("jobs are forked, and watched in /proc: Linux is needed")
         os.makedirs(place, exist_ok=True)
         self._reply, given = os.pipe()
         orders, self._orders = os.pipe()
@@ -131,9 +131,7 @@ class SandboxServer:
         """The number that a process of the server's has here, where it may have another there; 0 where it is gone."""
         if not self.sandbox.processes:
             return pid
-        with contextlib.suppress(process_tree.NotHere):
-            return next((each for each in process_tree.tree(self._process.pid) if process_tree.inside(each) == pid), 0)
-        return 0
+        return next((each for each in process_tree.tree(self._process.pid) if process_tree.inside(each) == pid), 0)
 
     def close(self, seconds: float = _END_SECONDS) -> None:
         """Let it remove what it has started, then make sure."""
@@ -157,13 +155,7 @@ class SandboxServer:
 
     def _descendants(self) -> set[int]:
         """By parentage, and by environment: the server may have died before them."""
-        try:
-            found = set(process_tree.marked(self._mark))
-            if self._process.poll() is None:
-                found.update(process_tree.tree(self._process.pid))
-        except process_tree.NotHere:
-            return set()
-        return found
+        return {*process_tree.marked(self._mark), *(process_tree.tree(self._process.pid) if self._process.poll() is None else ())}
 
 
 def number_of(message: Mapping[str, Any], name: str) -> int:

@@ -75,47 +75,6 @@ def rate(deltas: Sequence[float], warm_up: int = WARM_UP) -> Rate:
     return Rate(middle, enough=True, hints=middle <= 0 and times >= OFTEN - 1 and sum(settled) > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthChange:
-    """A quantity that may grow from step to step, before and after."""
-
-    name: str  # "autograd nodes"
-    unit: str  # "bytes", or what is counted
-    before: Rate
-    after: Rate | None
-    limit: float = 0.0  # a step: as much is no growth
-
-    @property
-    def shown(self) -> bool:
-        """Whether it grows before the fix."""
-        return self.before.enough and self.before.a_step > self.limit
-
-    @property
-    def ended(self) -> bool:
-        """Whether it does not grow after the fix."""
-        return self.after is not None and self.after.enough and self.after.a_step <= self.limit
-
-    @property
-    def eased(self) -> bool:
-        """Whether it grows less after the fix."""
-        return self.after is not None and self.after.enough and self.after.a_step < self.before.a_step
-
-    @property
-    def words(self) -> str:
-        """For example: autograd nodes grow by 5 a step before, by 0 after."""
-        if not self.before.enough:
-            return f"too few steps to tell whether {self.name} grow"
-        text = f"{self.name} grow by {amount(self.before.a_step, self.unit)} a step"
-        if self.after is None:
-            return text
-        return f"{text} before, by {amount(self.after.a_step, self.unit)} after"
-
-
-def growth(name: str, unit: str, before: Sequence[float], after: Sequence[float] | None = None, *, limit: float = 0.0, warm_up: int = WARM_UP) -> GrowthChange:
-    """Compare the growth a step. ``before`` and ``after`` are the differences from step to step, the warm-up included."""
-    return GrowthChange(name, unit, rate(before, warm_up), None if after is None else rate(after, warm_up), limit)
-
-
 def slope(values: Sequence[float]) -> Rate:
     """By how much a quantity of each step is more than that of the step before: a copy of all so far grows, one of the batch does not."""
     return rate(differences(values[WARM_UP:]), 0)
@@ -204,14 +163,6 @@ class Price:
         return f"{self.name}: {human(median(self.before))} before, {human(median(self.after))} after"
 
 
-# -- handles -----------------------------------------------------------------------------------------------------------
-
-
-def handles(name: str, before: Sequence[float], after: Sequence[float] | None = None) -> GrowthChange:
-    """Compare open handles. ``before`` and ``after`` are how many are open after each step."""
-    return growth(name, name, differences(before), None if after is None else differences(after))
-
-
 def differences(values: Sequence[float]) -> list[float]:
     """From each value to the next."""
     return [later - earlier for earlier, later in pairwise(values)]
@@ -225,7 +176,8 @@ class Sameness:
     """Whether two programs did the same."""
 
     same: bool | None  # ``None`` where the first does not even repeat itself
-    words: str  # the first difference; empty where there is none
+    words: str = ""  # the first difference, or what does not repeat
+    left_out: tuple[str, ...] = ()  # what was not compared
 
 
 def same(first: Sequence[str], second: Sequence[str], after: Sequence[str], what: str = "the result") -> Sameness:

@@ -95,13 +95,12 @@ def _status_of(request: dict[str, Any], flags: int, *, own_processes: bool) -> i
     _prctl(_SUBREAPER, 1)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for _ in range(_LOOKS):  # where processes are common ones, some may have outlived the server
-        with contextlib.suppress(process_tree.NotHere):
-            left = [each for each in process_tree.tree(os.getpid()) if each != os.getpid()]
-            for each in left:
-                with contextlib.suppress(OSError):
-                    os.kill(each, signal.SIGKILL)
-            if not left:
-                break
+        left = [each for each in process_tree.tree(os.getpid()) if each != os.getpid()]
+        for each in left:
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+        if not left:
+            break
     if os.read(told, 1):
         return None
     return status if status >= 0 else 128 - status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from oomlint.verify.jobs import NO_TCP_SINCE, SCOPES_SINCE, Sandbox
 
@@ -15,32 +15,21 @@ LANDLOCK_ALONE: Final = Sandbox(landlock=SCOPES_SINCE, filter=True, held=True)
 _LIMITS: Final = "limits, read while it runs"
 
 
-class SandboxRow(NamedTuple):
-    """Something that a job might do, and what keeps it from that; empty where nothing does."""
-
-    what: str
-    by: str
-
-
-def rows(sandbox: Sandbox) -> tuple[SandboxRow, ...]:
-    """All of them, for a machine with this sandbox."""
-    return tuple(SandboxRow(*row) for row in _rows(sandbox))
-
-
 def still_open(sandbox: Sandbox) -> tuple[str, ...]:
     """What nothing keeps a job from."""
-    return tuple(row.what for row in rows(sandbox) if not row.by)
+    return tuple(what for what, by in rows(sandbox) if not by)
 
 
 def text(sandbox: Sandbox) -> str:
     """For a terminal."""
-    width = max(len(row.what) for row in rows(sandbox))
-    lines = [f"{row.what:<{width}}  {row.by or 'OPEN'}" for row in rows(sandbox)]
+    width = max(len(what) for what, _ in rows(sandbox))
+    lines = [f"{what:<{width}}  {by or 'OPEN'}" for what, by in rows(sandbox)]
     head = f"Sandbox here: {sandbox}." if sandbox.held else "There is no sandbox here: nothing is run without --unsandboxed."
     return "\n".join([head, "", *lines, ""])
 
 
-def _rows(has: Sandbox) -> Iterator[tuple[str, str]]:
+def rows(has: Sandbox) -> Iterator[tuple[str, str]]:
+    """What a job might do, and what keeps it from that on a machine with this sandbox; empty where nothing does."""
     files, landlock = has.files, bool(has.landlock)
     scopes = has.landlock >= SCOPES_SINCE
     yield "write, delete or move files outside of its copy", "read-only mounts" if files else "Landlock" if landlock else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Outcome, QuantityReading, Verdict
@@ -17,19 +18,14 @@ _UNTRIED: Final = "the value that the finding speaks of could not be brought abo
 _GRAVE: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Outcome.SHOWN, Outcome.NO_EFFECT, Outcome.NOT_SHOWN)
 
 
-@dataclass(slots=True)
-class _Count:
-    """Configurations by what came of them."""
-
-    fixed: list[str] = field(default_factory=list)
-    same: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    unlike: list[str] = field(default_factory=list)
-    differing: list[str] = field(default_factory=list)
-    still: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    error: str = ""
+# What a pair of runs has come to, the gravest first, and what that says of the fix.
+_WRONG: Final = (
+    ("broken", Outcome.REGRESSED, "a call that worked before fails after ({})"),
+    ("differing", Outcome.REGRESSED, "a loader that worked before is another one after ({})"),
+    ("lost", Outcome.INCONCLUSIVE, "with {} no loader could be seen to be made any more after"),
+    ("unlike", Outcome.INCONCLUSIVE, "the batches are made in another way after with {} than where it worked"),
+    ("still", Outcome.INCONCLUSIVE, "the call still fails after ({})"),
+)
 
 
 def together(judged: Sequence[Verdict]) -> Verdict:
@@ -67,28 +63,25 @@ def exceptions(own: str, before: Sequence[Run], after: Sequence[Run] | None, *, 
 
 
 def _ended(own: str, before: Sequence[Run], after: Sequence[Run], *, zero: bool) -> Verdict:
-    count = _counted(own, before, after, zero=zero)
-    reached = [run for run in before if run["reached"]]
-    if count.broken:
-        return Verdict(Outcome.REGRESSED, f"a call that worked before fails after ({count.broken[0]})")
-    if count.differing:
-        return Verdict(Outcome.REGRESSED, f"a loader that worked before is another one after ({count.differing[0]})")
-    if count.lost:
-        return Verdict(Outcome.INCONCLUSIVE, f"with {_few(count.lost)[0]} no loader could be seen to be made any more after")
-    if count.unlike:
-        return Verdict(Outcome.INCONCLUSIVE, f"the batches are made in another way after with {_few(count.unlike)[0]} than where it worked")
-    if count.still:
-        return Verdict(Outcome.INCONCLUSIVE, f"the call still fails after ({count.still[0]})")
-    if count.fixed:
-        same = f", and where it worked the batches of two epochs are the same ({'; '.join(count.same)})" if count.same else ""
-        return Verdict(Outcome.CONFIRMED, f"{count.error} before, none after, with {' and '.join(_few(count.fixed))}{same}")
-    if not reached:
+    found: dict[str, list[str]] = defaultdict(list)
+    for old, new in pairs(before, after):
+        if old["reached"] or new["reached"]:
+            kind, words = _come_to(own, old, new, before, zero=zero)
+            found[kind].append(words)
+    for kind, outcome, words in _WRONG:
+        if found[kind]:
+            return Verdict(outcome, words.format(found[kind][0]))
+    if found["fixed"]:
+        error = next(_error(run) for run in before if symptom(own, run, zero=zero))
+        same = f", and where it worked the batches of two epochs are the same ({'; '.join(found['same'])})" if found["same"] else ""
+        return Verdict(Outcome.CONFIRMED, f"{error} before, none after, with {' and '.join(_few(found['fixed']))}{same}")
+    if not any(run["reached"] for run in before):
         return Verdict(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried")
-    if count.unknown:
-        return Verdict(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {count.unknown[0]}")
+    if found["unknown"]:
+        return Verdict(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {found['unknown'][0]}")
     if not _tried(before, zero=zero):
         return Verdict(Outcome.INCONCLUSIVE, _UNTRIED)
-    return Verdict(Outcome.NO_EFFECT, f"the call does not fail before the fix, with {' and '.join(_few(count.same))}")
+    return Verdict(Outcome.NO_EFFECT, f"the call does not fail before the fix, with {' and '.join(_few(found['same']))}")
 
 
 def _shown(own: str, before: Sequence[Run], *, zero: bool) -> Verdict:
@@ -112,34 +105,24 @@ def _tried(before: Sequence[Run], *, zero: bool) -> bool:
     return any(run["reached"] and run.get("settings", {}).get(name) == value for run in before)
 
 
-def _counted(own: str, before: Sequence[Run], after: Sequence[Run], *, zero: bool) -> _Count:
-    count = _Count()
-    working = [run for run in before if run["reached"] and not run.get("error")]
-    for old, new in pairs(before, after):
-        spot = where(new)
-        if not old["reached"] and not new["reached"]:
-            continue
-        if old["reached"] and not new["reached"]:
-            count.lost.append(spot)
-        elif new["reached"] and not old["reached"]:
-            count.unknown.append(spot)
-        elif symptom(own, old, zero=zero):
-            count.error = count.error or _error(old)
-            if not new.get("error"):
-                (count.fixed if _set_alike(new, working) else count.unlike).append(spot)
-            elif symptom(own, new, zero=zero):
-                count.still.append(f"{spot}: {_error(new)}")
-            else:
-                count.unknown.append(_error(new))
-        elif old.get("error"):
-            count.unknown.append(_error(old))
-        elif new.get("error"):
-            count.broken.append(f"{spot}: {_error(new)}")
-        elif (change := changed(old, new)) is not None:
-            count.differing.append(f"{spot}: {change}")
-        else:
-            count.same.append(spot)
-    return count
+def _come_to(own: str, old: Run, new: Run, before: Sequence[Run], *, zero: bool) -> tuple[str, str]:
+    """What a pair of runs has come to, and at which values or with which exception."""
+    spot = where(new)
+    if not new["reached"]:
+        return "lost", spot
+    if not old["reached"]:
+        return "unknown", spot
+    if symptom(own, old, zero=zero):
+        if not new.get("error"):
+            working = [run for run in before if run["reached"] and not run.get("error")]
+            return "fixed" if _set_alike(new, working) else "unlike", spot
+        return ("still", f"{spot}: {_error(new)}") if symptom(own, new, zero=zero) else ("unknown", _error(new))
+    if old.get("error"):
+        return "unknown", _error(old)
+    if new.get("error"):
+        return "broken", f"{spot}: {_error(new)}"
+    change = changed(old, new)
+    return ("same", spot) if change is None else ("differing", f"{spot}: {change}")
 
 
 def pairs(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:

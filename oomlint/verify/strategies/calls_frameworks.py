@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
-from oomlint.verify import thresholds
 from oomlint.verify.case import Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_verdict
 from oomlint.verify.strategies.call_sites import at_row, site_in
+from oomlint.verify.strategies.growth_metrics import Signal, measured
 from oomlint.verify.strategies.slicing import cut
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _predicted(session: Session, part: Part, site: SliceSite) -> dict[str, Any]:
 
 
 def _of_predictions(answers: list[dict[str, Any]]) -> Verdict:
-    growth = thresholds.growth("bytes of predictions", "bytes", *(item["bytes"] for item in answers))
+    growth = measured(Signal("bytes", "bytes of predictions", "bytes"), *(item["bytes"] for item in answers))
     rates = [growth.before.a_step, *([growth.after.a_step] if growth.after else [])]
     readings = (QuantityReading("bytes of predictions that a batch leaves", "bytes", (rates[0],), tuple(rates[1:]), "predict"),)
     if len(answers) == 1:

@@ -126,16 +126,8 @@ def _site(tree: ast.Module, row: int, end: int, *, whole: bool) -> SliceSite | N
 
 def _same_place(site: SliceSite, old: ast.Module, new: ast.Module) -> ast.Call | None:
     """The call that stands where this one stood: as many calls come before it in its function."""
-    before = [one for one in sites(old) if one.function == site.function]
-    after = [one for one in sites(new) if one.function == site.function]
-    number = next(
-        (
-            place
-            for place, one in enumerate(before)
-            if one.call is site.call or ast.dump(one.call, include_attributes=True) == ast.dump(site.call, include_attributes=True)
-        ),
-        None,
-    )
+    before, after = ([one for one in sites(tree) if one.function == site.function] for tree in (old, new))
+    number = next((place for place, one in enumerate(before) if one.call is site.call), None)
     return after[number].call if number is not None and len(before) == len(after) else None
 
 

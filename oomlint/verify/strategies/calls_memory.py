@@ -18,6 +18,8 @@ from oomlint.verify.strategies.changed_statements import of_case
 from oomlint.verify.thresholds import human, worker_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oomlint.verify.session import Session
     from oomlint.verify.thresholds import Saving
 
@@ -151,39 +153,41 @@ def _copies(session: Session, loader: LoaderFact, kind: str) -> Verdict:
 
 
 def _compared(session: Session, old: _Asked, new: _Asked, readings: list[QuantityReading]) -> Verdict:
-    before = _measured(session, Part.BEFORE, old)
+    asked = list(zip(session.case.parts, (old, new), strict=False))
+    found: list[list[dict[str, Any]]] = []
+    for part, one in asked:
+        found.append(_measured(session, part, one))
+        failed = found[-1][0]["error"]
+        if failed and part is Part.BEFORE:
+            return Verdict(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {cause(failed)}")
+        if failed:
+            return Verdict(Outcome.REGRESSED, f"the loader worked before and fails after: {cause(failed)}")
+    size = human(found[0][0]["size"])
     more = session.options.repeat - 1 if old.method == "fork" else 0
-    failed = next((item["error"] for item in before if item["error"]), None)
-    if failed:
-        return Verdict(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {cause(failed)}")
-    under = f"{old.workers} workers, {old.method}, over {human(before[0]['size'])} of {old.kind}"
-    added = [item["added"] for item in before]
+    if more and not _plain_to_see(_saved(found)):
+        found = [answers + _measured(session, part, one, more) for answers, (part, one) in zip(found, asked, strict=True)]
+    saving = _saved(found)
+    under = f"{old.workers} workers, {old.method}, over {size} of {old.kind}"
+    added = [tuple(item["added"] for item in answers) for answers in found]
+    readings.append(QuantityReading("copied by the workers", "bytes", added[0], added[1] if session.case.has_fix else (), under))
     if not session.case.has_fix:
-        if more and not _plain_to_see(worker_memory(added, [0.0], before[0]["size"], WORKERS)):
-            added += [item["added"] for item in _measured(session, Part.BEFORE, old, more)]
-        saving = worker_memory(added, [0.0], before[0]["size"], WORKERS)
-        readings.append(QuantityReading("copied by the workers", "bytes", tuple(added), (), under))
         outcome = Outcome.SHOWN if saving.enough else Outcome.NOT_SHOWN
-        return Verdict(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
-    after = _measured(session, Part.AFTER, new)
-    if more and not after[0]["error"] and not _plain_to_see(worker_memory(added, [after[0]["added"]], before[0]["size"], WORKERS)):
-        before += _measured(session, Part.BEFORE, old, more)
-        after += _measured(session, Part.AFTER, new, more)
-        added = [item["added"] for item in before]
-    failed = next((item["error"] for item in after if item["error"]), None)
-    if failed:
-        return Verdict(Outcome.REGRESSED, f"the loader worked before and fails after: {cause(failed)}")
-    later = [item["added"] for item in after]
-    readings.append(QuantityReading("copied by the workers", "bytes", tuple(added), tuple(later), under))
-    saving = worker_memory(added, later, before[0]["size"], WORKERS)
-    if {item["batches"] for item in before} != {item["batches"] for item in after}:
+        return Verdict(outcome, f"{old.workers} workers copy {human(saving.before)} of {size} of {old.kind} under {old.method}")
+    batches = [{item["batches"] for item in answers} for answers in found]
+    if batches[0] != batches[1]:
         return Verdict(Outcome.REGRESSED, "the batches differ between before and after")
-    words = f"{human(saving.before)} copied by the workers before, {human(saving.after)} after, of {human(before[0]['size'])} under {old.method}"
+    words = f"{human(saving.before)} copied by the workers before, {human(saving.after)} after, of {size} under {old.method}"
     if saving.enough:
         return Verdict(Outcome.CONFIRMED, f"{words}; the batches of two epochs are the same")
     if saving.more:
         return Verdict(Outcome.REGRESSED, f"{words}: more than before")
     return Verdict(Outcome.NO_EFFECT, words)
+
+
+def _saved(found: Sequence[Sequence[dict[str, Any]]]) -> Saving:
+    """What workers copy before and after; without a fix against nothing."""
+    before, *after = ([item["added"] for item in answers] for answers in found)
+    return worker_memory(before, after[0] if after else [0.0], found[0][0]["size"], WORKERS)
 
 
 def _plain_to_see(saving: Saving) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import Trait
@@ -30,23 +31,13 @@ _DROPS: Final = "drop_last"
 Key = tuple[Part, str]  # a program's file
 
 
+@dataclass(frozen=True, slots=True)
 class Call:
-    """A way to call the function: what is put in beside what is known."""
+    """A way to call the function, for loops:find: what is put in beside what is known."""
 
-    def __init__(self, known: Mapping[str, Any], opened: Sequence[str] = (), taken: Sequence[tuple[str, bool]] = ()) -> None:
-        self.known = dict(known)
-        self.opened = tuple(opened)
-        self.taken = tuple(taken)
-
-    @property
-    def forced(self) -> bool:
-        """Whether the program goes where it may never go."""
-        return bool(self.taken)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """For loops:find."""
-        return {"known": self.known, "opened": list(self.opened), "taken": [list(item) for item in self.taken]}
+    known: Mapping[str, Any]
+    opened: Sequence[str] = ()
+    taken: Sequence[tuple[str, bool]] = ()  # branches: with some the program goes where it may never go
 
 
 class ChangeCoverage:
@@ -204,8 +195,8 @@ class ChangeCoverage:
             flags = {item: not known.get(item, optional[item]) for item in wanted if optional[item] is not None}
             opened = [item for item in wanted if optional[item] is None and item not in known]
             for call in (Call({**known, **flags}, opened), Call({**known, **flags}), Call(known, opened)):
-                what = call.known, call.opened
-                if (flags or opened) and what not in done and what != (dict(known), ()) and not self.complete:
+                what = dict(call.known), list(call.opened)
+                if (flags or opened) and what not in done and what != (dict(known), []) and not self.complete:
                     done.append(what)
                     yield call
         if not self.complete:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.measurement import CommandSign, Trait
-from oomlint.source import SourceError
 from oomlint.verify.ast_names import statement_rows
 from oomlint.verify.case import Fidelity, Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.jobs import JobEnd
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import command_metrics as signs
-from oomlint.verify.strategies.command_metrics import Ran, Same, compare
+from oomlint.verify.strategies.command_metrics import Ran, compare
 from oomlint.verify.strategies.locate_loop import target_of
 from oomlint.verify.thresholds import PLENTY, TOTAL, TWICE, Price
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.command_metrics import Grown
     from oomlint.verify.strategies.dataset_runs import Sign
+    from oomlint.verify.thresholds import Sameness
 
 SECONDS: Final = 120.0  # for one run, unless more are allowed
 _SAME: Final = "; batches, output and files are the same"
@@ -63,8 +63,6 @@ class CommandRuns:
 
 def verify(session: Session) -> Verdict:
     """Run the command, and judge."""
-    if not session.options.command:
-        return Verdict(Outcome.INCONCLUSIVE, "no command is set")
     runs = CommandRuns(session)
     try:
         verdict = _judge(runs)
@@ -125,13 +123,13 @@ def _judge(runs: CommandRuns) -> Verdict:
         raise Stopped(f"your command fails in one run of two before the fix: {_failure(again)}")
     same = compare(*(Ran(done.answer, done.printed) for done in (first, again, after)), again=Trait.AGAIN in case.plan.traits)
     if same.same is not False:
-        return replace(_fixed(runs, same), left_out=same.notes)
+        return replace(_fixed(runs, same), left_out=same.left_out)
     unsafe = case.finding.fix is not None and case.finding.fix.safety is not Safety.SAFE
     if unsafe and Trait.MEANT in case.plan.traits and (verdict := _fixed(runs, same)).outcome is Outcome.CONFIRMED:
         seen = verdict.reason.removesuffix(_SAME)
         reason = f"{seen}; whether what else changes is meant is for you to say: {same.words}"
-        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason, left_out=same.notes)
-    return Verdict(Outcome.REGRESSED, same.words, left_out=same.notes)
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason, left_out=same.left_out)
+    return Verdict(Outcome.REGRESSED, same.words, left_out=same.left_out)
 
 
 # -- it fails ----------------------------------------------------------------------------------------------------------
@@ -196,7 +194,7 @@ def _symptom(runs: CommandRuns) -> Verdict:
     raise Stopped("your command runs; without a fix there is nothing to compare its memory with")
 
 
-def _fixed(runs: CommandRuns, same: Same) -> Verdict:
+def _fixed(runs: CommandRuns, same: Sameness) -> Verdict:
     """What the fix has done to the symptom, where the command comes to its end in both parts."""
     plan = runs.session.case.plan
     first, after = runs.answers(Part.BEFORE)[0], runs.answers(Part.AFTER)[0]
@@ -236,9 +234,9 @@ def _growth(runs: CommandRuns, found: list[Grown]) -> Verdict | None:
         if not left and not worse:
             return Verdict(Outcome.CONFIRMED, f"{shown[0].words}{_SAME}", **evidence)
         item = (left or worse)[0]
-        end = "lessens it and does not end it" if item.growth.eased else "does not end it"
+        end = "lessens it and does not end it" if item.eased else "does not end it"
         return Verdict(Outcome.INCONCLUSIVE, f"the fix {end}: {item.words}; another line of your command may keep the same things", **evidence)
-    if grown.enough and any(item.worse and item.signal.limit < item.growth.before.a_step + 1 for item in grown.found):
+    if grown.enough and any(item.worse and item.signal.limit < item.before.a_step + 1 for item in grown.found):
         return Verdict(Outcome.REGRESSED, next(item for item in grown.found if item.worse).words, **evidence)
     if plan.error and not grown.enough:
         return None
@@ -329,7 +327,4 @@ def _rows(session: Session, part: Part) -> tuple[int, int]:
 
 
 def _program_row(session: Session) -> int:
-    try:
-        return session.case.source(Part.BEFORE).program_row(session.case.finding.place)
-    except SourceError:
-        return session.case.finding.place.row
+    return session.case.source(Part.BEFORE).program_row(session.case.finding.place)

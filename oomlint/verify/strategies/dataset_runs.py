@@ -13,12 +13,14 @@ from oomlint.verify import thresholds
 from oomlint.verify.case import Fidelity, Outcome, Part, QuantityReading, Timeline, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
+from oomlint.verify.strategies.growth_metrics import MetricKind, Signal, measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.locate_subject import Subject
+    from oomlint.verify.thresholds import Price
 
 
 SECONDS: Final = 6.0  # for a search
@@ -133,7 +135,7 @@ def searched(session: Session, subject: Subject, kind: str, rows: Sequence[int] 
 def found(session: Session, subject: Subject, *, at_row: bool, part: Part = Part.BEFORE) -> DatasetRuns | str:
     """A dataset that can be built, that of the user's function where there is one, or why it cannot."""
     if session.options.factory:
-        return by_factory(session)
+        return DatasetRuns(session, None, fidelity=Fidelity.FACTORY)
     place = locate_subject.witness(session, subject, at_row=at_row)
     rows = locate_subject.statement(session, place) if place is not None and place.path == subject.path and part is Part.BEFORE else []
     answer = searched(session, subject, "dataset", rows, part)
@@ -233,6 +235,19 @@ def evidence(runs: DatasetRuns, outcome: Outcome, reason: str, signs: Sequence[S
     )
 
 
+def concluded(runs: DatasetRuns, difference: Callable[[], str], judged: Callable[[], Verdict], prices: Callable[[], list[Price]], what: str) -> Verdict:
+    """The verdict. Where there is a fix the behaviour comes before it, and then what both programs take; ``what`` says of what that may not be known."""
+    if not runs.session.case.has_fix:
+        return judged()
+    other = difference()
+    verdict = evidence(runs, Outcome.REGRESSED, other) if other else judged()
+    try:
+        runs.session.prices += prices() if verdict.outcome is not Outcome.REGRESSED else ()
+    except (Broken, Stopped) as error:
+        return replace(verdict, left_out=(*verdict.left_out, f"what {what}: {error}"))
+    return verdict
+
+
 def weighed(runs: DatasetRuns, signs: Sequence[Sign], plain: str, same: str, difference: Callable[[], str] = str) -> Verdict:
     """The verdict on what was measured. ``plain`` says what is so where nothing was seen, ``same`` what is the same after.
 
@@ -293,7 +308,7 @@ def failure(title: str, name: str, errors: Sequence[str], under: str) -> Sign:
 def left_open(answers: Sequence[dict[str, Any]], of: str, under: str, told: str = "") -> Iterator[Sign]:
     """What each sample or call leaves open. ``told`` is added to the words."""
     for key, name in HANDLES:
-        found = thresholds.handles(name, *(answer[key] for answer in answers))
+        found = measured(Signal(key, name, name, MetricKind.LEVEL), *(answer[key] for answer in answers))
         rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
         reading = QuantityReading(f"{name} that a {of} leaves open", name, (rates[0],), tuple(rates[1:]), under)
         line = Timeline(f"{name} open{told}", name, "step", *(tuple(enumerate(map(float, answer[key]))) for answer in answers))

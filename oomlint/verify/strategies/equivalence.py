@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.thresholds import close, close_text, first_difference, same
+from oomlint.verify.thresholds import Sameness, close, close_text, first_difference, same
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
-    """How two runs compare."""
+class Behaviour(Sameness):
+    """How two runs of a loop compare."""
 
-    same: bool | None  # ``None`` where the program before does not repeat itself
-    words: str = ""  # the first difference
     rounding: bool = False  # they differ, by no more than another order of the same arithmetic does
-    left_out: tuple[str, ...] = ()  # what was not compared
     plain: str = ""  # they agree, but that numbers stand in place of tensors of one number: the part, as in "returned"
     objects: tuple[str, ...] = ()  # variables whose numbers are not known: they are passed over where all else agrees
     dtypes: str = ""  # values agree, and are of other dtypes: "`returned` is float64 (8,) before, int64 (8,) after"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from oomlint.finding import Safety
 from oomlint.measurement import FunctionSign
-from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.case import Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject, new_costs
 from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
@@ -18,7 +18,7 @@ from oomlint.verify.strategies.dataset_runs import (
     DatasetRuns,
     TooSmall,
     candidates,
-    evidence,
+    concluded,
     first,
     left_open,
     quantity,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.dataset_runs import Sign
     from oomlint.verify.strategies.locate_subject import Subject
+    from oomlint.verify.thresholds import Price
 
 NONE: Final = "it stands in no function that can be called"
 CLOSED: Final = "CPython closes the file when the last reference to it goes: nothing is open after the call"
@@ -80,24 +81,15 @@ def _judged(runs: _Runs) -> Verdict:
         _scale(runs)
     if rows and not runs.call(Part.BEFORE, rows=rows)["rows"]:
         raise Stopped(f"row {session.case.finding.place.row} is not run with the arguments that were found")
-    if session.case.has_fix:
-        difference = _difference(runs)
-        if difference:
-            return evidence(runs, Outcome.REGRESSED, difference)
-    verdict = _weighed(runs, list(_handles(runs) if handles else _memory(runs)))
-    if session.case.has_fix and verdict.outcome is not Outcome.REGRESSED:
-        verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
-    return verdict
+    signs = _handles if handles else _memory
+    return concluded(runs, lambda: _difference(runs), lambda: _weighed(runs, list(signs(runs))), lambda: _prices(runs), "a call takes with more data")
 
 
-def _priced(runs: _Runs) -> Iterator[str]:
-    """Find out what a call takes before and after, or why that is not known."""
+def _prices(runs: _Runs) -> list[Price]:
+    """What a call takes before and after."""
     if not runs.size:
         _scale(runs)
-    try:
-        runs.session.prices += new_costs.of_call(*([runs.call(part, call) for part in Part] for call in ("measure", "memory")))
-    except (Broken, Stopped) as error:
-        yield f"what a call takes with more data: {error}"
+    return new_costs.of_call(*([runs.call(part, call) for part in Part] for call in ("measure", "memory")))
 
 
 def _scale(runs: _Runs) -> None:

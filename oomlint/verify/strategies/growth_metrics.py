@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import Quantity
 from oomlint.verify.case import QuantityReading, Timeline
-from oomlint.verify.thresholds import BENIGN, GrowthChange, Rate, amount, differences, growth, rate, slope
+from oomlint.verify.thresholds import BENIGN, WARM_UP, Rate, amount, differences, rate, slope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from oomlint.measurement import LoopPlan
 
@@ -88,59 +88,68 @@ def columns(answer: Answer, plan: LoopPlan, signal: Signal) -> list[float]:
     return values
 
 
-def read(plan: LoopPlan, signal: Signal, before: Answer, after: Answer | None) -> GrowthChange | None:
-    """How a quantity grows. ``None`` where it was not measured."""
-    old = columns(before, plan, signal)
-    new = columns(after, plan, signal) if after is not None else []
-    if not old or (after is not None and not new):
-        return None
-    match signal.kind:
-        case MetricKind.DELTA:
-            warm_up = {"warm_up": _EPOCHS} if plan.epochs > 1 else {}
-            return growth(signal.name, signal.unit, old, new if after is not None else None, limit=signal.limit, **warm_up)
-        case MetricKind.LEVEL:
-            return growth(signal.name, signal.unit, differences(old), differences(new) if after is not None else None, limit=signal.limit)
-        case MetricKind.EACH:
-            return GrowthChange(signal.name, signal.unit, rate(old), rate(new) if after is not None else None, signal.limit)
-        case MetricKind.REST:
-            freed = rate(list(accumulate(new)))
-            return GrowthChange(signal.name, signal.unit, rate(list(accumulate(old))), freed, freed.a_step) if after is not None else None
-        case MetricKind.SLOPE:
-            return GrowthChange(
-                signal.name, signal.unit, slope(old), slope(new) if new else (Rate(0.0, enough=True) if after is not None else None), signal.limit
-            )
+def measured(signal: Signal, before: list[float], after: list[float] | None = None, per: str = "step") -> Seen:
+    """What comes of the values of a quantity."""
+    rates: dict[MetricKind, Callable[[list[float]], Rate]] = {
+        MetricKind.DELTA: lambda values: rate(values, _EPOCHS if per == "epoch" else WARM_UP),
+        MetricKind.LEVEL: lambda values: rate(differences(values)),
+        MetricKind.EACH: rate,
+        MetricKind.SLOPE: slope,
+        MetricKind.REST: lambda values: rate(list(accumulate(values))),
+    }
+    return Seen(signal, rates[signal.kind](before), None if after is None else rates[signal.kind](after), per)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One signal with what came of it."""
+    """How a quantity grows, before and after."""
 
     signal: Signal
-    growth: GrowthChange
+    before: Rate
+    after: Rate | None
     per: str = "step"
+
+    @property
+    def limit(self) -> float:
+        """As much is no growth."""
+        return self.after.a_step if self.after is not None and self.signal.kind is MetricKind.REST else self.signal.limit
+
+    @property
+    def shown(self) -> bool:
+        """Whether it grows before the fix."""
+        return self.before.enough and self.before.a_step > self.limit
 
     @property
     def shows(self) -> bool:
         """Whether it shows the symptom."""
-        return self.signal.ask is not Ask.ALSO and self.growth.shown
+        return self.signal.ask is not Ask.ALSO and self.shown
+
+    @property
+    def ended(self) -> bool:
+        """Whether it does not grow after the fix."""
+        return self.after is not None and self.after.enough and self.after.a_step <= self.limit
+
+    @property
+    def eased(self) -> bool:
+        """Whether it grows less after the fix."""
+        return self.after is not None and self.after.enough and self.after.a_step < self.before.a_step
 
     @property
     def fixed(self) -> bool:
         """Whether the fix did with it what it should."""
-        if self.signal.ask is Ask.EASE and self.growth.after is not None:
-            return self.growth.eased and self.growth.after.a_step <= _PART * self.growth.before.a_step
-        return self.growth.ended
+        if self.signal.ask is Ask.EASE and self.after is not None:
+            return self.eased and self.after.a_step <= _PART * self.before.a_step
+        return self.ended
 
     @property
     def worse(self) -> bool:
         """Whether it grows more after the fix."""
-        after = self.growth.after
-        return after is not None and after.enough and after.a_step > max(self.growth.before.a_step, self.growth.limit)
+        return self.after is not None and self.after.enough and self.after.a_step > max(self.before.a_step, self.limit)
 
     @property
     def words(self) -> str:
         """For example: autograd nodes grow by 5 a step before, by 0 after."""
-        signal, before, after = self.signal, self.growth.before, self.growth.after
+        signal, before, after = self.signal, self.before, self.after
         value = amount(before.a_step, signal.unit)
         then = "" if after is None else amount(after.a_step, signal.unit)
         match signal.kind:
@@ -151,38 +160,40 @@ class Seen:
             case MetricKind.SLOPE:
                 text = f"each step copies {value} more than the one before it" if before.a_step > 0 else "no step copies more than the one before it"
                 return text if after is None else f"{text}; after the fix {f'{then} more' if after.a_step > 0 else 'no more'}"
+            case _ if not before.enough:
+                return f"too few steps to tell whether {signal.name} grow"
             case _:
-                text = f"{self.growth.name} grow by {value} {'an' if self.per == 'epoch' else 'a'} {self.per}"
+                text = f"{signal.name} grow by {value} {'an' if self.per == 'epoch' else 'a'} {self.per}"
                 return text if after is None else f"{text} before, by {then} after"
 
 
 def seen(plan: LoopPlan, before: Answer, after: Answer | None) -> tuple[Seen, ...]:
     """All signals that were measured."""
-    per = "epoch" if plan.epochs > 1 else "step"
-    found = ((signal, read(plan, signal, before, after)) for signal in signals(plan))
-    return tuple(Seen(signal, item, per) for signal, item in found if item is not None)
-
-
-def reading(item: Seen, under: str) -> QuantityReading:
-    """For the report."""
-    unit = item.signal.unit
-    after = item.growth.after
-    name = item.growth.name if item.signal.kind is MetricKind.REST else f"{item.growth.name} a {item.per}"
-    return QuantityReading(name, unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
+    found = []
+    for signal in signals(plan):
+        old, new = columns(before, plan, signal), None if after is None else columns(after, plan, signal)
+        if old and new != [] and (new is not None or signal.kind is not MetricKind.REST):
+            found.append(measured(signal, old, new, "epoch" if plan.epochs > 1 else "step"))
+    return tuple(found)
 
 
 def readings(found: Sequence[Seen], under: str) -> tuple[QuantityReading, ...]:
     """What is reported, the one that decides first. Beside what shows the symptom, what stays at nothing is no evidence."""
     shown = any(item.shows for item in found)
-    told = [item for item in found if not shown or item.shows or item.growth.before.a_step or (item.growth.after and item.growth.after.a_step)]
-    return tuple(reading(item, under) for item in told)
+    told = []
+    for item in found:
+        after = () if item.after is None else (item.after.a_step,)
+        if not shown or item.shows or any((item.before.a_step, *after)):
+            name = item.signal.name if item.signal.kind is MetricKind.REST else f"{item.signal.name} a {item.per}"
+            told.append(QuantityReading(name, item.signal.unit, (item.before.a_step,), after, under))
+    return tuple(told)
 
 
 def timeline(plan: LoopPlan, item: Seen, before: Answer, after: Answer | None) -> Timeline:
     """How it adds up over the steps."""
     old = _curve(item.signal, columns(before, plan, item.signal))
     new = _curve(item.signal, columns(after, plan, item.signal)) if after is not None else ()
-    return Timeline(item.growth.name, item.signal.unit, item.per, old, new)
+    return Timeline(item.signal.name, item.signal.unit, item.per, old, new)
 
 
 def _curve(signal: Signal, values: Sequence[float]) -> tuple[tuple[float, float], ...]:

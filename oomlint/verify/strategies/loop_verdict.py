@@ -236,11 +236,9 @@ def _symptom(plan: LoopPlan, way: Way, answer: Answer, freed: Answer | None) -> 
     shown = [item for item in found if item.shows]
     if shown and shown[0].signal.ask is Ask.EASE:
         return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}; how much of it is needed shows only with a fix", **evidence)
-    if shown and freed is not None and shown[0].growth.after is not None:
-        left = amount(shown[0].growth.after.a_step, shown[0].signal.unit)
-        return Verdict(
-            Outcome.SHOWN, f"{replace(shown[0], growth=replace(shown[0].growth, after=None)).words}, {left} where backward frees its graph", **evidence
-        )
+    if shown and freed is not None and shown[0].after is not None:
+        left = amount(shown[0].after.a_step, shown[0].signal.unit)
+        return Verdict(Outcome.SHOWN, f"{replace(shown[0], after=None).words}, {left} where backward frees its graph", **evidence)
     if shown:
         return Verdict(Outcome.SHOWN, f"{shown[0].words}{_thousand(shown[0])}", **evidence)
     outcome, reason = _silent(way, found)
@@ -250,7 +248,7 @@ def _symptom(plan: LoopPlan, way: Way, answer: Answer, freed: Answer | None) -> 
 def _thousand(item: Seen) -> str:
     if item.signal.kind not in {MetricKind.DELTA, MetricKind.LEVEL}:
         return ""
-    total = amount(item.growth.before.a_step * _THOUSAND, item.signal.unit)
+    total = amount(item.before.a_step * _THOUSAND, item.signal.unit)
     return f": {total} in {_THOUSAND} {item.per}s on this synthesised data"
 
 
@@ -290,15 +288,15 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
     stays = next(item for item in shown if not item.fixed)
     if stays.signal.ask is Ask.EASE and not stays.worse:
         return Verdict(Outcome.INCONCLUSIVE, f"on synthesised data what is kept is as large as what it is cut from: {stays.words}{note}")
-    end = "lessens it and does not end it" if stays.growth.eased else "does not end it"
+    end = "lessens it and does not end it" if stays.eased else "does not end it"
     return Verdict(Outcome.INCONCLUSIVE, f"the fix {end}: {stays.words}; another line may keep the same things")
 
 
 def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
     """What it means that nothing was shown."""
-    if not any(item.growth.before.enough for item in found):
+    if not any(item.before.enough for item in found):
         return Outcome.INCONCLUSIVE, SHORT if found else "what the finding speaks of could not be measured here"
-    if any(item.signal.ask is not Ask.ALSO and item.growth.before.hints for item in found):
+    if any(item.signal.ask is not Ask.ALSO and item.before.hints for item in found):
         return Outcome.INCONCLUSIVE, "something is kept in a few steps, too few to tell whether it grows"
     if any(item.signal.ask is Ask.EASE for item in found):
         return Outcome.INCONCLUSIVE, "on synthesised data too little is kept to tell a part from the whole"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import LoopPlan, Trait
@@ -105,7 +105,7 @@ class _Trial:
         """A verdict that runs have come to all that is changed for."""
         for _, call in zip(range(_TRIES), self._reach.calls(known), strict=False):
             verdict = self._attempt(call)
-            if verdict.outcome is Outcome.REGRESSED and call.forced:  # in a branch that may never be taken
+            if verdict.outcome is Outcome.REGRESSED and call.taken:  # in a branch that may never be taken
                 return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"where a branch is taken that was not reached by itself, {verdict.reason}")
             if verdict.outcome is Outcome.REGRESSED:
                 return verdict
@@ -175,7 +175,7 @@ class _Trial:
     def _seldom(self, way: Way) -> bool:
         """Whether a longer run of the program before keeps something every ten steps or so."""
         found = seen(self._plan, self._measure(Part.BEFORE, way, _LONGER, several=self._plan.epochs > 1), None)
-        return any(item.shows or item.growth.before.hints for item in found)
+        return any(item.shows or item.before.hints for item in found)
 
     def _only_after(self, call: Call, reason: str) -> Verdict:
         """Where the program before runs with no input: does the one after, and how does the one before fail there?"""
@@ -203,7 +203,7 @@ class _Trial:
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def _find(self, part: Part, call: Call) -> tuple[Way | None, str]:
-        arguments = {**self._place(part), **call.arguments, "seconds": _SEARCH, "trials": _TRIALS}
+        arguments = {**self._place(part), **asdict(call), "seconds": _SEARCH, "trials": _TRIALS}
         done = self._session.run(part, "driving.loop_job:find", arguments, seconds=_SEARCH + _GRACE)
         if not isinstance(done.answer, dict):
             return None, f"the search for inputs ended without a result: {done.failure}"
@@ -237,10 +237,7 @@ class _Trial:
         how = {"steps": steps, "workers": workers, "epochs": plan.epochs if several else 1, "simulate_device": plan.simulated or device, "release": release}
         state = {**way.state, "look": True} if self._reach.drops else way.state
         arguments = {**self._place(part), "state": state, **how, "asked": self._reach.asked(self._session, part)}
-        done = self._session.run(part, "driving.loop_job:measure", arguments, seconds=_RUN)
-        if not isinstance(done.answer, dict):
-            raise Stopped(f"the run of the program {part} ended without a result: {done.failure}")
-        return done.answer
+        return self._session.answer(part, "driving.loop_job:measure", arguments, seconds=_RUN)
 
     def _place(self, part: Part) -> dict[str, Any]:
         target = self._targets[part]

@@ -6,19 +6,21 @@ Control flow stays where it decides whether the call is reached; what cannot be 
 from __future__ import annotations
 
 import ast
+import copy
+import re
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders.loader_calls import PARAMETERS
-from oomlint.verify.ast_names import blocks, is_main, scopes, spot, stored
-from oomlint.verify.strategies import call_names
+from oomlint.verify.ast_names import blocks, is_main, loaded, root, scopes, spot, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROUNDS: Final = 12  # of following names to their definitions
 _EXITS: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_SYSTEM: Final = re.compile(r"\bsys\.platform\b|\bos\.name\b|\bplatform\.system\b")
 _KEPT: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -101,14 +103,14 @@ class _Cutter:
         self.wanted: set[str] = set()  # names whose definitions are part of the slice
         self.kept: set[ast.stmt] = set()
         # What decides over the values that are tried matters, also for a call that no longer takes them.
-        self.texts = {text for item in (*site.call.args[1:], *site.call.keywords) for text in call_names.texts(item)} | leaves
+        self.texts = {text for item in (*site.call.args[1:], *site.call.keywords) for text in texts(item)} | leaves
 
     def cut(self) -> Cut:
         call = self._call()
-        self.wanted = call_names.reads(call)
+        self.wanted = loaded(call)
         for _ in range(_ROUNDS):
             for statement in self.kept:
-                self.texts |= call_names.texts(statement)
+                self.texts |= texts(statement)
             size = len(self.wanted), len(self.kept)
             self._collect()
             if size == (len(self.wanted), len(self.kept)):
@@ -117,7 +119,7 @@ class _Cutter:
         body.append(ast.Return(call))
         function = next((node for node in self.chain if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
         parameters = self._parameters()
-        reads = call_names.all_names(body)
+        reads = {item.id for statement in body for item in ast.walk(statement) if isinstance(item, ast.Name)}
         unknown = tuple(sorted(name for name in reads if name in parameters))
         arguments = ast.arguments(posonlyargs=[], args=[ast.arg(name) for name in unknown], kwonlyargs=[], kw_defaults=[], defaults=[])
         name = function.name if function is not None else "main"
@@ -139,13 +141,13 @@ class _Cutter:
 
     def _call(self) -> ast.Call:
         call = self.site.call
-        callee: ast.expr = ast.Constant(None) if self.inherited else call_names.lazy(call.func)
+        callee: ast.expr = ast.Constant(None) if self.inherited else lazy(call.func)
         func: ast.expr = call.func if self.plain else ast.Call(ast.Name("__callee__", ast.Load()), [callee], [])
         keywords: list[ast.keyword] = []
         positions: list[ast.expr] = []
         for place, arg in enumerate(call.args):
             if isinstance(arg, ast.Starred):
-                positions.append(ast.Starred(ast.Call(ast.Name("__positions__", ast.Load()), [call_names.lazy(arg.value)], []), ast.Load()))
+                positions.append(ast.Starred(ast.Call(ast.Name("__positions__", ast.Load()), [lazy(arg.value)], []), ast.Load()))
             elif place == 0 and not self.plain:
                 positions.append(ast.Name("__dataset__", ast.Load()))
             else:
@@ -153,7 +155,7 @@ class _Cutter:
         for item in call.keywords:
             if item.arg is None:
                 text = ast.unparse(item.value)
-                value: ast.expr = ast.Call(ast.Name("__unpacked__", ast.Load()), [ast.Constant(text), call_names.lazy(self._put(item.value))], [])
+                value: ast.expr = ast.Call(ast.Name("__unpacked__", ast.Load()), [ast.Constant(text), lazy(self._put(item.value))], [])
             elif item.arg == "dataset" and not self.plain:
                 value = ast.Name("__dataset__", ast.Load())
             else:
@@ -162,11 +164,11 @@ class _Cutter:
         return ast.Call(func, positions, keywords)
 
     def _argument(self, name: str, value: ast.expr) -> ast.expr:
-        return ast.Call(ast.Name("__argument__", ast.Load()), [ast.Constant(name), call_names.lazy(self._put(value))], [])
+        return ast.Call(ast.Name("__argument__", ast.Load()), [ast.Constant(name), lazy(self._put(value))], [])
 
     def _put(self, node: ast.expr) -> ast.expr:
         """The expression with the dataset replaced by a stand-in and the leaves asked for by name."""
-        made = call_names.Putter(self.dataset, self.leaves).visit(call_names.copied(node))
+        made = Putter(self.dataset, self.leaves).visit(copy.deepcopy(node))
         assert isinstance(made, ast.expr)  # noqa: S101 -- an expression stays one
         return made
 
@@ -207,19 +209,19 @@ class _Cutter:
         for node in self.chain:
             for part in getattr(node, "generators", ()):
                 if self.wanted.intersection(stored(part.target)):
-                    self.wanted |= call_names.reads(part.iter)
+                    self.wanted |= loaded(part.iter)
 
     def _condition_names(self, statement: ast.stmt) -> set[str]:
         """Names that decide whether control goes on towards the call: what is known to matter, or is a plain value."""
         if isinstance(statement, ast.If):
-            return call_names.reads(statement.test) if self._matters(statement.test) else set()
+            return loaded(statement.test) if self._matters(statement.test) else set()
         if isinstance(statement, (ast.For, ast.AsyncFor)) and self.wanted.intersection(stored(statement.target)):
-            return call_names.reads(statement.iter)
+            return loaded(statement.iter)
         return set()
 
     def _matters(self, test: ast.expr) -> bool:
         """Whether a condition is about something that the call's arguments are made of. Of any other it is assumed that the call is reached."""
-        return not is_main(test) and bool(call_names.texts(test) & self.texts)
+        return not is_main(test) and bool(texts(test) & self.texts)
 
     def _consider(self, statement: ast.stmt) -> bool:
         """Keep a statement that defines what is wanted, or leaves the function where what is wanted says so."""
@@ -230,7 +232,7 @@ class _Cutter:
         if isinstance(statement, _KEPT):
             if statement.name in self.wanted and not isinstance(self.parents[statement], ast.Module):
                 self.kept.add(statement)
-                self.wanted |= call_names.reads(statement)
+                self.wanted |= loaded(statement)
             return statement in self.kept
         if isinstance(statement, ast.Assert):
             keep = self._matters(statement.test)
@@ -239,15 +241,15 @@ class _Cutter:
         elif isinstance(statement, (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)):
             inner = [item for block in blocks(statement) for item in block]
             kept = [item for item in reversed(inner) if self._consider(item)]
-            leaves = isinstance(statement, ast.If) and any(isinstance(item, _EXITS) or call_names.ends(item) for item in inner)
+            leaves = isinstance(statement, ast.If) and any(isinstance(item, _EXITS) or ends(item) for item in inner)
             decides = leaves and isinstance(statement, ast.If) and self._matters(statement.test)
             keep = bool(kept) or decides
             if keep:
-                self.wanted |= call_names.header(statement)
+                self.wanted |= header(statement)
         else:
-            keep = bool(call_names.changed(statement) & self.wanted)
+            keep = bool(changed(statement) & self.wanted)
             if keep:
-                self.wanted |= call_names.reads(statement)
+                self.wanted |= loaded(statement)
         if keep:
             self.kept.add(statement)
         return keep
@@ -264,7 +266,7 @@ class _Cutter:
                 if self.wanted.intersection(stored(part.target)):
                     body += self._first(part.target, part.iter)
             if isinstance(node, ast.Lambda):
-                body += [call_names.unknown(arg.arg) for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
+                body += [unknown(arg.arg) for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
         return body
 
     def _entered(self, statement: ast.stmt) -> list[ast.stmt]:
@@ -278,24 +280,24 @@ class _Cutter:
             return self._first(statement.target, statement.iter)
         if isinstance(statement, (ast.With, ast.AsyncWith)):
             bound = [item.optional_vars for item in statement.items if item.optional_vars is not None]
-            return [call_names.unknown(name) for target in bound for name in sorted(self.wanted.intersection(stored(target)))]
+            return [unknown(name) for target in bound for name in sorted(self.wanted.intersection(stored(target)))]
         return []
 
     def _first(self, target: ast.expr, iterable: ast.expr) -> list[ast.stmt]:
         names = sorted(stored(target))
-        loop = ast.For(call_names.copied(target), self._put(iterable), [ast.Break()], [ast.Raise(ast.Name("LookupError", ast.Load()))])
-        return [call_names.tried([loop], names)]
+        loop = ast.For(copy.deepcopy(target), self._put(iterable), [ast.Break()], [ast.Raise(ast.Name("LookupError", ast.Load()))])
+        return [tried([loop], names)]
 
     def _guarded(self, statement: ast.stmt) -> list[ast.stmt]:
         """A kept statement without what does not belong to the slice; where it fails, what it defines is unknown."""
         if isinstance(statement, _KEPT):
-            inner = call_names.Putter(self.dataset, self.leaves).visit(call_names.copied(statement))
+            inner = Putter(self.dataset, self.leaves).visit(copy.deepcopy(statement))
             return [inner] if isinstance(inner, ast.stmt) else []
         pruned = self._pruned(statement)
-        return [] if pruned is None else [pruned if isinstance(pruned, ast.If) else call_names.tried([pruned], sorted(stored(statement)))]
+        return [] if pruned is None else [pruned if isinstance(pruned, ast.If) else tried([pruned], sorted(stored(statement)))]
 
     def _pruned(self, statement: ast.stmt) -> ast.stmt | None:
-        if isinstance(statement, _EXITS) or call_names.ends(statement):
+        if isinstance(statement, _EXITS) or ends(statement):
             return ast.Return(ast.Name("__elsewhere__", ast.Load()))
         if statement not in self.kept:
             return None
@@ -306,16 +308,16 @@ class _Cutter:
             test = ast.Call(ast.Name("__holds__", ast.Load()), [self._test(statement.test), ast.Constant(value=False)], [])
             body = self._block(statement.body)
             return ast.If(test, body or [ast.Pass()], self._block(statement.orelse))
-        made = call_names.Putter(self.dataset, self.leaves).visit(call_names.copied(statement))
+        made = Putter(self.dataset, self.leaves).visit(copy.deepcopy(statement))
         assert isinstance(made, ast.stmt)  # noqa: S101 -- a statement stays one
         return made
 
     def _test(self, test: ast.expr) -> ast.expr:
         """A condition, to be asked for by the child; unknown where the system decides it."""
-        if not call_names.asks_the_system(test):
-            return call_names.lazy(self._put(test))
+        if not asks_the_system(test):
+            return lazy(self._put(test))
         unknown = ast.Call(ast.Name("__opaque__", ast.Load()), [ast.Constant(ast.unparse(test))], [])
-        return call_names.lazy(unknown)
+        return lazy(unknown)
 
     def _block(self, block: list[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -323,7 +325,7 @@ class _Cutter:
             pruned = self._pruned(item)
             if pruned is not None:
                 simple = isinstance(pruned, (ast.If, ast.Return))
-                found.append(pruned if simple else call_names.tried([pruned], sorted(stored(item))))
+                found.append(pruned if simple else tried([pruned], sorted(stored(item))))
         return found
 
     # -- names -----------------------------------------------------------------------------------------------------------
@@ -351,3 +353,86 @@ class _Cutter:
                 static = any(ast.unparse(item) == "staticmethod" for item in node.decorator_list)
                 return (dotted, positions[0].arg) if positions and not static else ("", "")
         return "", ""
+
+
+# -- what statements read and bind, and small pieces of program to put in their place --------------------------------------
+
+
+class Putter(ast.NodeTransformer):
+    """Puts the stand-in for the dataset's expression, and asks for leaves by name."""
+
+    def __init__(self, dataset: str, leaves: frozenset[str]) -> None:
+        self.dataset = dataset
+        self.leaves = leaves
+
+    def visit(self, node: ast.AST) -> ast.AST:  # noqa: D102 -- of the base class
+        if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and not isinstance(node, ast.Constant):
+            text = ast.unparse(node)
+            if text == self.dataset:
+                return ast.Name("__dataset__", ast.Load())
+            if text in self.leaves:
+                return ast.Call(ast.Name("__leaf__", ast.Load()), [ast.Constant(text), lazy(copy.deepcopy(node))], [])
+        seen: ast.AST = super().visit(node)
+        return seen
+
+
+def lazy(node: ast.expr) -> ast.Lambda:
+    """``lambda: node``."""
+    return ast.Lambda(ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[]), node)
+
+
+def unknown(name: str) -> ast.stmt:
+    """``name = __opaque__("name")``."""
+    return ast.Assign([ast.Name(name, ast.Store())], ast.Call(ast.Name("__opaque__", ast.Load()), [ast.Constant(name)], []))
+
+
+def tried(body: list[ast.stmt], names: list[str]) -> ast.stmt:
+    """Statements that may fail: what they define is unknown then."""
+    handler = ast.ExceptHandler(
+        ast.Tuple([ast.Name("Exception", ast.Load()), ast.Name("SystemExit", ast.Load())], ast.Load()), None, [unknown(name) for name in names] or [ast.Pass()]
+    )
+    return ast.Try(body, [handler], [], [])
+
+
+def texts(node: ast.AST) -> set[str]:
+    """Names and dotted names that are read, as they are written."""
+    found: set[str] = set()
+    waiting = [node]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, (ast.Name, ast.Attribute, ast.Subscript)) and root(item):
+            found.add(ast.unparse(item))
+        elif isinstance(item, ast.Call):
+            waiting += [*item.args, *item.keywords]
+            if not isinstance(item.func, ast.Name):
+                waiting += list(ast.iter_child_nodes(item.func))
+        else:
+            waiting += list(ast.iter_child_nodes(item))
+    return found
+
+
+def changed(statement: ast.stmt) -> set[str]:
+    """Names that a plain statement binds or changes: also ``x[...] = y``, ``x.a = y`` and ``x.update(...)``."""
+    found = set(stored(statement))
+    for item in ast.walk(statement):
+        if isinstance(item, (ast.Subscript, ast.Attribute)) and isinstance(item.ctx, (ast.Store, ast.Del)):
+            found.add(root(item))
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
+        found.add(root(statement.value.func))
+    return found - {""}
+
+
+def header(statement: ast.stmt) -> set[str]:
+    """Names that a compound statement reads before its blocks."""
+    parts = [getattr(statement, name, None) for name in ("test", "iter")] + [item.context_expr for item in getattr(statement, "items", ())]
+    return {name for part in parts if part is not None for name in loaded(part)}
+
+
+def ends(statement: ast.stmt) -> bool:
+    """Whether a statement ends the program."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) in {"sys.exit", "exit", "os._exit"}
+
+
+def asks_the_system(test: ast.expr) -> bool:
+    """Whether a condition depends on the system that the program runs on: another one decides otherwise."""
+    return bool(_SYSTEM.search(ast.unparse(test)))

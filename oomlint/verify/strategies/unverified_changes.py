@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.api_names import NEEDS_WORKERS
 from oomlint.memory.loaders.loader_calls import PARAMETERS
-from oomlint.verify.ast_names import callee, head, scopes
+from oomlint.verify.ast_names import callee, head, loaded, scopes
 from oomlint.verify.case import Part
-from oomlint.verify.strategies import call_names
 from oomlint.verify.strategies.changed_statements import of_case
-from oomlint.verify.strategies.slicing import cut, sites
+from oomlint.verify.strategies.slicing import changed, cut, sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -132,10 +131,10 @@ def _feeds(node: ast.stmt, cut: Cut) -> bool:
     if _of_workers(node, _unpacked(cut)):
         return False
     given = [*(item.value for item in cut.call.keywords if item.arg not in WORKERS), *cut.call.args[1:]]
-    wanted = {name for value in given for name in call_names.reads(value)}
+    wanted = {name for value in given for name in loaded(value)}
     for _ in cut.kept:
-        wanted |= {name for item in cut.kept if call_names.changed(item) & wanted for name in call_names.reads(item)}
-    return bool(call_names.changed(node) & wanted)
+        wanted |= {name for item in cut.kept if changed(item) & wanted for name in loaded(item)}
+    return bool(changed(node) & wanted)
 
 
 def _of_workers(node: ast.stmt, mappings: list[str]) -> bool:

@@ -13,7 +13,7 @@ from oomlint.verify.strategies import locate_subject
 from oomlint.verify.strategies.call_sites import LOST, WORKERS, after_fix, domain, planned, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
 from oomlint.verify.strategies.calls_memory import worker_bytes
-from oomlint.verify.strategies.dataset_runs import Broken, DatasetRuns, by_factory, found, listed
+from oomlint.verify.strategies.dataset_runs import Broken, DatasetRuns, found, listed
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _oversized(session: Session, told: _Told) -> Verdict:
 def _in_flight(session: Session, told: _Told) -> Verdict:
     target = _target(session)
     reasons: list[str] = []
-    runs = by_factory(session) if session.options.factory else None
+    runs = DatasetRuns(session, None, fidelity=Fidelity.FACTORY) if session.options.factory else None
     for subject in locate_subject.datasets(session)[:2] if runs is None else ():
         made = _plain(session, subject) or found(session, subject, at_row=False)
         if isinstance(made, DatasetRuns):
