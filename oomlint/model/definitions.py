@@ -60,6 +60,8 @@ class Definitions(Outside):
             bound = self._comprehension(root, accessors, frame, at)
             if bound is not None:
                 return bound
+        while self._passes(root, accessors, frame):
+            frame, at = self.around(frame), None
         key = (root, accessors, frame, at)
         if key in self.active:
             self.given_up += 1
@@ -82,6 +84,13 @@ class Definitions(Outside):
             self.active.discard(key)
         self.resolved[key] = found
         return found
+
+    def _passes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> bool:
+        """Whether a function or a class has nothing to do with a name: it means there what it means around it, wherever it stands and whoever calls."""
+        scope = frame.scope
+        if scope.parent is None or root in scope.effects or root in scope.outer or self.is_parameter(root, scope):
+            return False
+        return not accessors or not self._handed(root, frame)
 
     def _comprehension(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode) -> Alternatives | None:
         key = (frame.scope, at)
@@ -237,17 +246,21 @@ class Definitions(Outside):
 
     def _handed(self, root: str, frame: Frame) -> tuple[tuple[Effect, Frame, cst.Call], ...]:
         """Calls of a scope that hand an object to a function which merges files into it, or sets an attribute of it."""
+        given = self.given.get(frame.scope)
+        if given is None:
+            given = self.given[frame.scope] = _given(frame.scope)
+        if root not in given:
+            return ()
         key = (frame.scope, root)
         known = self.handed.get(key)
         if known is not None:
             return known
         self.handed.assume(key, ())
         found: list[tuple[Effect, Frame, cst.Call]] = []
-        for call in frame.scope.calls:
-            given = next((arg for arg in call.args if isinstance(arg.value, cst.Name) and arg.value.value == root and not arg.star), None)
-            for alt in self.values(call.func, frame)[:1] if given is not None else ():
+        for call, arg in given[root]:
+            for alt in self.values(call.func, frame)[:1]:
                 callee = alt.value
-                param = arguments.parameter_of(callee, call, given) if isinstance(callee, FunctionRef) and given is not None else None
+                param = arguments.parameter_of(callee, call, arg) if isinstance(callee, FunctionRef) else None
                 if isinstance(callee, FunctionRef) and param is not None:
                     where = Frame(callee.module, callee.scope, (Bound(tuple(call.args), frame, call),), callee.this)
                     own = callee.scope.effects.get(param, ())
@@ -353,6 +366,18 @@ class Definitions(Outside):
         if kind == "with" and effect.value is not None:
             return self.access(effect.value, into, frame)
         return [Alternative(UNKNOWN)]
+
+
+def _given(scope: Scope) -> dict[str, list[tuple[cst.Call, cst.Arg]]]:
+    """The calls of a scope that are given what goes by a name, by that name, each with the first argument that is it."""
+    found: dict[str, list[tuple[cst.Call, cst.Arg]]] = {}
+    for call in scope.calls:
+        for arg in call.args:
+            if isinstance(arg.value, cst.Name) and not arg.star:
+                calls = found.setdefault(arg.value.value, [])
+                if not calls or calls[-1][0] is not call:
+                    calls.append((call, arg))
+    return found
 
 
 def _doubted(found: Alternatives) -> Alternatives:

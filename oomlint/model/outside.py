@@ -34,29 +34,31 @@ class Outside(Parameters):
     def outside(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """A name that the scope itself did not bind before its use."""
         scope = frame.scope
-        if scope.is_function:
-            if root == names.self_name(scope):
-                return self._self(accessors, frame)
-            node = scope.node
-            if isinstance(node, cst.FunctionDef | cst.Lambda):
-                params = node.params
-                rest = (params.star_arg, params.star_kwarg)
-                if root in names.takes(scope) or any(isinstance(one, cst.Param) and one.name.value == root for one in rest):
-                    return self.parameter(root, accessors, frame)
-        parent = scope.parent
+        if scope.is_function and root == names.self_name(scope):
+            return self._self(accessors, frame)
+        if self.is_parameter(root, scope):
+            return self.parameter(root, accessors, frame)
+        return self._builtin(root, accessors, frame) if scope.parent is None else self.resolve(root, accessors, self.around(frame), None)
+
+    @staticmethod
+    def is_parameter(root: str, scope: Scope) -> bool:
+        """Whether a name is one of those that a call binds."""
+        node = scope.node
+        if not isinstance(node, cst.FunctionDef | cst.Lambda):
+            return False
+        rest = (node.params.star_arg, node.params.star_kwarg)
+        return root in names.takes(scope) or any(isinstance(one, cst.Param) and one.name.value == root for one in rest)
+
+    def around(self, frame: Frame) -> Frame:
+        """The frame of the function, or of the module, that a scope stands in: a method does not see the names of its class."""
+        parent = frame.scope.parent
         while parent is not None and parent.is_class:
             parent = parent.parent
-        if parent is None:
-            if scope.parent is None:
-                return self._builtin(root, accessors, frame)
-            found = self.resolve(root, accessors, self.module_frame(frame.module), None)
-            # A module's global that some function rebinds can hold anything by the time this runs.
-            walk = frame.module.walk
-            rebound = root in walk.shared and not set_only_inside(walk, root) and any(root in s.outer and s.sets(root) for s in walk.scopes)
-            return [a.doubting(2) for a in found] if rebound else found
+        if parent is None or parent.parent is None:
+            return self.module_frame(frame.module)
         if frame.outer is not None and frame.outer.scope is parent:
-            return self.resolve(root, accessors, frame.outer, None)
-        return self.resolve(root, accessors, Frame(frame.module, parent, None, frame.this if names.is_method(parent) else None), None)
+            return frame.outer
+        return Frame(frame.module, parent, None, frame.this if names.is_method(parent) else None)
 
     def _builtin(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         for effect in frame.scope.effects.get("*", ()):

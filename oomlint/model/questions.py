@@ -59,6 +59,7 @@ class Questions(ABC):
         self.handed: AnswerMemory[tuple[Scope, str], tuple[tuple[Effect, Frame, cst.Call], ...]] = AnswerMemory(
             project.readings
         )  # what callees merge into an object
+        self.given: dict[Scope, dict[str, list[tuple[cst.Call, cst.Arg]]]] = {}  # what is handed to calls, by its name
         self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class
 
     def module_frame(self, module: Module) -> Frame:
