@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -11,9 +12,9 @@ from oomlint.config import Settings
 from oomlint.engine import RunOptions, run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from oomlint.finding import Finding
+
+FIXTURES: Final = Path(__file__).parents[1] / "fixtures" / "rules"
 
 
 def check(folder: Path, code: str, files: dict[str, str]) -> list[Finding]:
@@ -343,6 +344,11 @@ SUBJECTS = """
 )
 def test_a_handful_of_files_by_the_calls_in_sight_is_a_note(made: str, more: str, severity: str, tmp_path: Path) -> None:
     assert severities(tmp_path, "OOM402", subjects=SUBJECTS.format(made=made, more=more)) == [severity]
+
+
+def test_files_that_a_derived_class_lists_are_no_handful(tmp_path: Path) -> None:
+    listed = (FIXTURES / "OOM402" / "bad_files_listed_by_a_method.py").read_text(encoding="utf-8")
+    assert severities(tmp_path, "OOM402", tiles=listed) == ["warning"]
 
 
 DRIVES = """

@@ -158,7 +158,7 @@ class Constructions:
         if len(frames) >= _MOST_CALLERS or any(frame.bound is None for frame in frames):
             return None
         used = [frame for frame in frames if frame.bound and not holds_tests(frame.bound[-1].frame.module)]  # a test hands over what is wrong as well
-        counts = [self.contents.containers.count(iterable, frame) for frame in used]
+        counts = [self.contents.containers.count(iterable, frame) or None for frame in used]  # what is written empty is filled elsewhere, as above
         return max((one for one in counts if one is not None), default=None) if None not in counts else None
 
     def is_written_out(self, module: Module, iterable: cst.BaseExpression) -> bool:
