@@ -62,16 +62,16 @@ class NameUses:
         return {one for one in plain if definition is one.statement or definition is one.node or definition in self.walk.ancestors(one.node)}
 
     def reached(self, definition: cst.CSTNode | None) -> Iterator[cst.Name]:
-        """Uses in the scope's own code of what a statement gives the name; where it changes what that holds, those behind it that mean the same."""
+        """Uses behind a statement, in the scope's own code, of what it gives the name, or of what that holds where it changes that."""
         made = self.made(definition)
         given = made or self.bindings(definition)
         within = set(descend(definition)) if definition is not None else set()
-        first = self.scope.nodes(inner=False).index(definition) if definition is not None and not made else -1
+        first = next((number for number, node in enumerate(self.scope.nodes(inner=False)) if node is definition), -1)
         beside = self.walk.statement_of(definition) if isinstance(definition, cst.NamedExpr) else None  # its own statement reads it, too
         for number, use in self.scope.mentions(self.name):
-            if number <= first or use in within or self._is_another(use) or isinstance(self.walk.parents.get(use), cst.AssignTarget | cst.Del):
+            if use in within or self._is_another(use) or isinstance(self.walk.parents.get(use), cst.AssignTarget | cst.Del):
                 continue
-            if self.walk.statement_of(use) is beside or not given.isdisjoint(self.bindings(use)):
+            if self.walk.statement_of(use) is beside or (number > first and not given.isdisjoint(self.bindings(use))):
                 yield use
 
     def is_over(self, definition: cst.CSTNode, behind: cst.CSTNode) -> bool:
