@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 import pytest
@@ -24,6 +24,7 @@ from oomlint.model.values import Const, Unknown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Record
     from oomlint.model.project import Module
     from oomlint.model.values import Alternative, Frame
@@ -130,6 +131,33 @@ def test_branches_that_exclude_each_other_are_not_mixed(program: Made) -> None:
     workers, keeps = (list(evaluator.values(element.value, frame)) for element in both.elements)
     together = {(one.const, other.const) for one in workers for other in keeps if one.under(other.picks) is not None}
     assert together == {(0, False), (4, True)}
+
+
+def test_what_a_function_does_not_bind_is_looked_up_once_for_all_that_call_it(program: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = program("""
+        LIMIT = 4
+
+        def most(n):
+            def least():
+                return LIMIT
+            return LIMIT if n > LIMIT else least()
+
+        ask([most(1), most(3), most(5), most(7)])
+    """)
+    evaluator = evaluator_of(asked.project)
+    looked_up: list[str] = []
+    search = type(evaluator).search
+
+    def noted(self: Evaluator, root: str, *rest: Any, **named: Any) -> list[Alternative]:
+        looked_up.append(root)
+        return search(self, root, *rest, **named)
+
+    monkeypatch.setattr(type(evaluator), "search", noted)
+    row = asked.call.args[0].value
+    assert isinstance(row, cst.List)
+    found = [evaluator.values(one.value, frame) for frame in asked.frames() for one in row.elements]
+    assert [alt.const for alt in found[-1]] == [4]
+    assert looked_up.count("LIMIT") == 1
 
 
 def test_a_cycle_of_imports_and_calls_ends_in_unknown(program: Made) -> None:

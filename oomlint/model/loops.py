@@ -83,7 +83,8 @@ def set_in(loop: cst.CSTNode, walk: Walk, scope: Scope) -> frozenset[str]:
     """Names that the rounds of a loop or of a comprehension set."""
     if isinstance(loop, cst.BaseComp):
         return frozenset(name for row in descend(loop.for_in) if isinstance(row, cst.CompFor) for name in names_in(row.target))
-    inside = ((name, effect) for name, effects in scope.effects.items() for effect in effects if not effect.path)
+    held = ((name, effects) for name, effects in scope.effects.items() if loop in scope.containing[name])
+    inside = ((name, effect) for name, effects in held for effect in effects if not effect.path)
     return frozenset(name for name, effect in inside if effect.statement is loop or loop in walk.ancestors(effect.statement))
 
 

@@ -416,8 +416,10 @@ def _written_keys(scope: Scope, key: cst.BaseExpression) -> list[cst.BaseExpress
 def _imports(path: str, data: bytes, stem: str, name: str) -> str:
     """Whether a file may import a name from a module that is called so."""
     del path
-    from_there = rb"^\s*from\s+\S*(?<!\w)" + re.escape(stem.encode(errors="surrogateescape")) + rb"\s+import\b"
-    return FOUND if name.encode() in data and re.search(from_there, data, re.MULTILINE) is not None else ""
+    module = stem.encode(errors="surrogateescape")
+    if name.encode() not in data or module not in data:
+        return ""
+    return FOUND if re.search(rb"^\s*from\s+\S*(?<!\w)" + re.escape(module) + rb"\s+import\b", data, re.MULTILINE) is not None else ""
 
 
 @finder
