@@ -82,7 +82,9 @@ class IdleCode:
             and ((together and not imported) or (isinstance(node, ast.ClassDef) and self._is_unnamed(module, node.name, together=together)))
         ]
         if idle and self.project.search(_finds_by_text, (path, *_ways(path)), path):
-            idle = [node for node in idle if not self._is_said(node.name if imported else _ways(path)[0], path)]
+            told = not imported or any(self._is_written(node.name) for node in tree.body if isinstance(node, _Definition))
+            # Where no text of the project says a name of the file, whoever starts the program does.
+            idle = [node for node in idle if told and not self._is_said(node.name if imported else _ways(path)[0], path)]
         return tuple(range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in idle)
 
     def _is_unnamed(self, module: Module, name: str, *, together: bool) -> bool:
@@ -93,9 +95,11 @@ class IdleCode:
         return together or (constructions_of(self.project).is_dataset(ClassRef(module, scope)) and readers_of(self.project).read_any(module))
 
     def _is_said(self, name: str, path: str) -> bool:
-        """Whether a program, a setting, a command or a text of the project holds a name: who finds code by a text has it from there."""
-        if self.project.search(_names, (name,), path, name):
-            return True
+        """Whether a program or a text of the project holds a name: who finds code by a text has it from there."""
+        return bool(self.project.search(_names, (name,), path, name)) or self._is_written(name)
+
+    def _is_written(self, name: str) -> bool:
+        """Whether a setting, a command or a text of the project holds a name."""
         if self._texts is None:
             found = discover(
                 [self.project.top], self.project.settings, self.project.root, most_entries=_MOST_ENTRIES, wanted=lambda path: _WRITTEN.search(path) is not None
