@@ -54,6 +54,8 @@ class DatasetSign(StrEnum):
 
     COPIES = "copies"  # what each worker adds to the memory by reading
     PICKLING = "pickling"
+    SENT = "sent"  # whether it gets to workers that are not forked
+    WORKERS = "workers"  # what workers cost against none
     CACHES = "caches"  # what is held after each epoch
     OPENED_ON_IMPORT = "opened_on_import"
     ITEM_READS = "item_reads"  # bytes read, and memory taken, for one sample

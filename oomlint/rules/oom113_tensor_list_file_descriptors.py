@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
-from oomlint.measurement import CallCheck, Measurement, Trait
+from oomlint.measurement import CallCheck, DatasetSign, Measurement, Trait
 from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.worker_copy_fixes import stacked
 from oomlint.rule import Rule
@@ -106,6 +106,7 @@ class TensorListFileDescriptors(Rule):
     help = "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
     measured_as = Measurement(
+        dataset=(DatasetSign.SENT,),
         call=CallCheck.DESCRIPTORS,
         error="Too many open files|ancdata|unable to open shared memory|unable to mmap",
         traits=frozenset({Trait.OF_LOADER}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Safety, Severity, Weighs
-from oomlint.measurement import CallCheck, CommandSign, Measurement, Trait
+from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
 from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.worker_copy_fixes import FEWER, no_workers
 from oomlint.rule import Rule
@@ -102,9 +102,10 @@ class WorkersOverInMemoryDataset(Rule):
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(
+        dataset=(DatasetSign.WORKERS,),
         call=CallCheck.FEWER_WORKERS,
         command=(CommandSign.WORKER_MEMORY,),
-        traits=frozenset({Trait.OF_LOADER}),
+        traits=frozenset({Trait.OWN_SIZE, Trait.MORE_DATA, Trait.OF_LOADER}),
     )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -6,18 +6,19 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.finding import HandleFact
+from oomlint.finding import AttributeFact, HandleFact, LoaderFact
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify import thresholds
 from oomlint.verify.case import Fidelity, Part, QuantityReading, Timeline
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import locate_subject
-from oomlint.verify.strategies.dataset_runs import HANDLES, Sign, TooSmall, failure, left_open, quantity
+from oomlint.verify.strategies import dataset_uses, locate_subject
+from oomlint.verify.strategies.dataset_runs import HANDLES, Broken, Sign, TooSmall, failure, left_open, quantity
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from oomlint.finding import Finding
     from oomlint.verify.strategies.dataset_runs import DatasetRuns
 
 LEAST: Final = 2**16  # bytes: less is no sign of anything
@@ -25,9 +26,11 @@ HALF: Final = 0.5
 TWICE: Final = 1.6  # the most over what stays: 2 with a copy, 1 without
 PART: Final = 0.2
 WORKERS: Final = 2
+MANY: Final = 8192  # samples of an empty dataset
 MOST_HELD: Final = 2**28  # bytes of datasets that are built several times over
 MOST_TIMES: Final = 200
 PATIENCE: Final = 10.0  # seconds to build them
+METHODS: Final = ("spawn", "forkserver")
 FEW: Final = 20
 CACHE: Final = 2**20  # bytes
 LARGEST_CACHE: Final = 10 * 2**20  # bytes: with less, a cache of the usual 1 to 8 MB holds everything as well
@@ -169,9 +172,14 @@ def copies(runs: DatasetRuns) -> Iterator[Sign]:
     # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
     moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
     times = _times(runs, memories) if method == "fork" else 1
+    shared = dataset_uses.kept_globally(runs) if times > 1 else ""
+    if shared:
+        raise Stopped(
+            f"`{shared}` is shared by all datasets of the class after the fix, so one alone can be measured: {too_small(moved, ENOUGH, 'its objects')}"
+        )
     if moved * times < ENOUGH:
         raise TooSmall(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
-    trees = [_tree(runs, part, method, times, empty=part is Part.BEFORE) for part in runs.parts]
+    trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in runs.parts]
     plain = median(trees[0]["empty"])
     extras = [[float(added - plain) for added in tree["added"]] for tree in trees]
     saving = thresholds.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * len(extras[0]), moved * times, WORKERS)
@@ -190,28 +198,91 @@ def copies(runs: DatasetRuns) -> Iterator[Sign]:
 
 
 def _times(runs: DatasetRuns, memories: list[dict[str, Any]]) -> int:
-    """How often a dataset is built so that there are Python objects enough to tell: no more than can be held, and made in a few seconds.
-
-    After a fix by hand all of them may share what one has made.
-    """
+    """How often a dataset is built so that there are Python objects enough to tell: no more than can be held, and made in a few seconds."""
     first = memories[0]
-    if runs.session.case.by_hand or first["objects"] >= ENOUGH or not first["objects"] or not first["length"] or runs.look(Part.BEFORE)["iterable"]:
+    if first["objects"] >= ENOUGH or not first["objects"] or not first["length"] or runs.look(Part.BEFORE)["iterable"]:
         return 1
     wanted = -(-2 * ENOUGH // first["objects"])
     most = min(MOST_HELD / max(*(item["held"] for item in memories), 1), PATIENCE / max(*(item["seconds"] for item in memories), 1e-3), MOST_TIMES)
     return int(max(1, min(wanted, most)))
 
 
-def _tree(runs: DatasetRuns, part: Part, method: str, times: int, *, empty: bool) -> dict[str, Any]:
+def _tree(runs: DatasetRuns, part: Part, workers: int, method: str, times: int = 1, **named: Any) -> dict[str, Any]:
     repeat = 1 if method == "spawn" else max(runs.session.options.repeat, 1)
     size = int(runs.look(Part.BEFORE)["length"] or 0) * times
-    named: dict[str, Any] = {"workers": WORKERS, "method": method, "size": size, "repeat": repeat, "times": times, "empty": empty}
-    return runs.ask(part, "measuring.worker_epochs:tree", seconds=60, **named)
+    return runs.ask(part, "measuring.worker_epochs:tree", workers=workers, method=method, size=size, repeat=repeat, times=times, seconds=60, **named)
+
+
+def check_draws(runs: DatasetRuns) -> None:
+    """Raise Stopped where samples are drawn at random, since the fix changes the number of workers."""
+    look = runs.look(Part.BEFORE)
+    if look["random"] or look["draws"]:
+        raise Stopped("samples are drawn at random: with another number of workers they are others, and whether they are as good is not measured")
+
+
+def counts(runs: DatasetRuns) -> Iterator[Sign]:
+    """What workers cost against none: their number is what the fix changes. Under spawn they have copies of the data, under fork only what they are."""
+    session = runs.session
+    numbers = [locate_subject.workers(session, part) for part in runs.parts]
+    if len(numbers) > 1 and (numbers[1] is None or numbers[0] == numbers[1]):
+        raise Stopped("the number of workers after the fix is not known")
+    used = [min(number if number is not None else WORKERS, WORKERS) for number in numbers]
+    if used[0] != numbers[0]:
+        runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")
+    held = float(runs.memory(Part.BEFORE)["held"])
+    found = []
+    shared = []
+    for method in _compared_methods(session.case.finding):
+        tree = _tree(runs, Part.BEFORE, used[0], method)
+        extra = [float(added - median(tree["empty"])) for added in tree["added"]]
+        saving = thresholds.worker_memory(extra, [0.0] * len(extra), held, used[0])
+        under = f"{used[0]} workers, {method}, 2 shuffled epochs, {human(held)} held"
+        reading = QuantityReading("copies of the data in workers", "bytes", tuple(extra), (0.0,) * len(extra) if len(used) > 1 else (), under)
+        words = f"{used[0]} workers add {human(saving.before)} to {human(held)} of data under {method}" + (" before, none after" if len(used) > 1 else "")
+        found.append(Sign(saving.enough, saving.enough and len(used) > 1 and not used[1], words, reading))
+        if saving.enough:
+            yield from found
+            return
+        shared.append(method)
+    # A job shares pages with the process that it is forked from, and more workers take a larger share of them: not with an interpreter of its own.
+    named: dict[str, Any] = {"alone": True, "fresh": True, "method": "fork", "size": MANY, "repeat": max(session.options.repeat, 1), "seconds": 60}
+    trees = [runs.ask(part, "measuring.worker_epochs:tree", workers=number, **named) for part, number in zip(runs.parts, used, strict=True)]
+    values = [list(map(float, tree["empty"])) for tree in trees]
+    saving = thresholds.worker_memory(values[0], values[1] if len(values) > 1 else [0.0], 0, used[0])
+    reading = QuantityReading(
+        "memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data"
+    )
+    after = f" before, {human(max(saving.after, 0))} after" if len(values) > 1 else ""
+    words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
+    yield Sign(saving.enough, saving.enough, words, reading)
+    yield from found
+
+
+def _compared_methods(finding: Finding) -> list[str]:
+    """The start methods under which workers are compared with none: spawn where they are said to have copies, fork where it counts as well, or alone."""
+    copied = any("spawn" in fact.copied_under for fact in finding.of_noun(AttributeFact))
+    forked = any("fork" in fact.start_methods for fact in finding.of_noun(LoaderFact))
+    return [*(["fork"] if forked or not copied else []), *(["spawn"] if copied else [])]
+
+
+def sent(runs: DatasetRuns) -> Iterator[Sign]:
+    """Whether a dataset gets to workers at all that are not forked: a list of tensors takes a descriptor each."""
+    for method in METHODS:
+        errors = []
+        for part in runs.parts:
+            try:
+                runs.ask(part, "measuring.worker_epochs:compared", workers=1, method=method, seconds=60)
+                errors.append("")
+            except Broken as error:
+                errors.append(str(error))
+        yield failure(method, f"{method} fails", errors, f"1 worker, {method}")
 
 
 SIGNS: Final[dict[DatasetSign, Callable[[DatasetRuns], Iterator[Sign]]]] = {
     DatasetSign.COPIES: copies,
     DatasetSign.PICKLING: pickling,
+    DatasetSign.SENT: sent,
+    DatasetSign.WORKERS: counts,
     DatasetSign.CACHES: caches,
     DatasetSign.OPENED_ON_IMPORT: opened_on_import,
     DatasetSign.ITEM_READS: item_reads,

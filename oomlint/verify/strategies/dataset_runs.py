@@ -79,11 +79,17 @@ class DatasetRuns:
             return {"subject": {**where, "factory": self.session.options.factory}}
         return {"subject": {**where, "path": self.session.path(part, self.subject.path), "name": self.subject.name, "state": self.state}}
 
-    def ask(self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, **named: Any) -> dict[str, Any]:
-        """Measure something. Raises Broken where the user's code raises, Stopped where there is no answer."""
-        key = json.dumps([part, call, repetition, named], sort_keys=True)
+    def ask(
+        self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, alone: bool = False, fresh: bool = False, **named: Any
+    ) -> dict[str, Any]:
+        """Measure something. Raises Broken where the user's code raises, Stopped where there is no answer.
+
+        ``alone`` runs it without the dataset, ``fresh`` in a fresh interpreter.
+        """
+        key = json.dumps([part, call, repetition, alone, fresh, named], sort_keys=True)
         if key not in self._known:
-            done = self.session.run(part, call if ":" in call else f"{self.job}:{call}", {**self.arguments(part), **named}, seconds=seconds)
+            arguments = {"subject": None} if alone else self.arguments(part)
+            done = self.session.run(part, call if ":" in call else f"{self.job}:{call}", {**arguments, **named}, seconds=seconds, fresh=fresh)
             failure = f"{part.value} the fix: {done.failure}" if self.session.case.has_fix else done.failure
             self._known[key] = Stopped(failure) if done.answer is None else done.answer
         answer: dict[str, Any] | Stopped = self._known[key]
@@ -149,6 +155,11 @@ def scaled(runs: DatasetRuns, state: Any, size: int) -> Any:
     }
     answer = runs.session.run(Part.BEFORE, "search.find_inputs:scaled", arguments, seconds=2 * SECONDS).answer
     return answer["state"] if answer and answer.get("found") else None
+
+
+def by_factory(session: Session) -> DatasetRuns:
+    """The dataset of the user's own function."""
+    return DatasetRuns(session, None, fidelity=Fidelity.FACTORY)
 
 
 # -- the verdict -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.ast_names import callee, named, scopes
+from oomlint.verify.ast_names import FILLING, callee, named, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
@@ -173,6 +173,7 @@ def _usual(node: ast.expr) -> bool:
 
 
 STATES: Final = frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
+WRITES: Final = FILLING | {"__setitem__"}
 
 
 def give(runs: DatasetRuns) -> None:
@@ -250,3 +251,63 @@ def _known(node: ast.expr, defined: set[str]) -> bool:
     if isinstance(node, (ast.List, ast.Tuple)):
         return all(_known(item, defined) for item in node.elts)
     return isinstance(node, (ast.Constant, ast.UnaryOp))
+
+
+# -- globals -----------------------------------------------------------------------------------------------------------
+
+
+def kept_globally(runs: DatasetRuns) -> str:
+    """A name outside of the object that the class writes to after a fix and not before: all objects of the class share it. Empty where there is none."""
+    if runs.subject is None or not runs.session.case.has_fix:
+        return ""
+    found = [set(_globals(runs.session, part, runs.subject)) for part in Part]
+    return min(found[1] - found[0], default="")
+
+
+def _globals(session: Session, part: Part, subject: Subject) -> Iterator[str]:
+    cls, tree = _class(session, part, subject), session.case.tree(part, subject.path)
+    if cls is None or tree is None:
+        return
+    outer = {cls.name, *_stored(tree.body)}
+    own = _stored(cls.body) - _set_on_self(cls)
+    for node in ast.walk(cls):
+        if isinstance(node, ast.Global):
+            yield from node.names
+        for target in _written(node):
+            name = _root(target)
+            if name in outer or (name in own and "self" in ast.unparse(target)):
+                yield name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any("cache" in ast.unparse(item) for item in node.decorator_list):
+            yield node.name
+
+
+def _set_on_self(cls: ast.ClassDef) -> set[str]:
+    """Attributes that methods set again on the object."""
+    stores = [node for node in ast.walk(cls) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    return {node.attr for node in stores if isinstance(node.value, ast.Name) and node.value.id == "self"}
+
+
+def _stored(body: list[ast.stmt]) -> set[str]:
+    """Names that statements assign to."""
+    made = [
+        target for item in body if isinstance(item, (ast.Assign, ast.AnnAssign)) for target in (item.targets if isinstance(item, ast.Assign) else [item.target])
+    ]
+    return {target.id for target in made if isinstance(target, ast.Name)}
+
+
+def _written(node: ast.AST) -> Iterator[ast.expr]:
+    """What a node changes in place."""
+    if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        yield node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES:
+        yield node.func.value
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression begins with; of `self.x` and `type(self).x` it is `x`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"self", "cls", "type(self)", "self.__class__"}:
+            return node.attr
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

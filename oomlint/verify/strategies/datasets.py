@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.measurement import DatasetSign, Trait
-from oomlint.verify.case import Fidelity, Part, Verdict
+from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import dataset_uses, locate_subject, new_costs, unverified_changes
-from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, too_small
-from oomlint.verify.strategies.dataset_runs import SCALED, Broken, DatasetRuns, TooSmall, candidates, concluded, first, found, scaled, weighed
+from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
+from oomlint.verify.strategies.dataset_runs import SCALED, Broken, DatasetRuns, TooSmall, by_factory, candidates, evidence, first, found, scaled, weighed
 from oomlint.verify.thresholds import first_difference
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.dataset_runs import Sign
-    from oomlint.verify.thresholds import Price
 
 MOST: Final = 3  # datasets that are tried
 PRICED: Final = 2**20  # bytes
@@ -35,7 +35,7 @@ def verify(session: Session) -> Verdict:
 
 def _candidates(session: Session) -> Iterator[DatasetRuns | str]:
     if session.options.factory:
-        yield DatasetRuns(session, None, fidelity=Fidelity.FACTORY)
+        yield by_factory(session)
         return
     for subject in locate_subject.datasets(session)[:MOST]:
         given = unverified_changes.of_construction(session, subject.name) if session.case.has_fix else ""
@@ -62,6 +62,8 @@ def _judged(runs: DatasetRuns) -> Verdict:
         runs.rows, runs.watched = locate_subject.statement(session, place), place.path
     if not runs.reached and runs.rows and runs.state is not None:
         runs.reached = bool(runs.look(Part.BEFORE)["rows"])  # with few data: each row that runs is looked at
+    if session.case.has_fix and DatasetSign.WORKERS in plan.dataset:
+        check_draws(runs)  # while there are few data: it is the quickest answer
     if session.case.has_fix and DatasetSign.PICKLING in plan.dataset:
         dataset_uses.give(runs)
     _scale(runs)
@@ -70,21 +72,27 @@ def _judged(runs: DatasetRuns) -> Verdict:
         raise Stopped(f"row {place.row} of {os.path.basename(place.path)} is not run with the data that were made for it")
     if not look["samples"]:
         raise Stopped("the dataset has no samples with the data that were made for it")
+    if session.case.has_fix:
+        difference = _difference(runs)
+        if difference:
+            return evidence(runs, Outcome.REGRESSED, difference)
+    verdict = _weighed(runs, [sign for wanted in plan.dataset for sign in SIGNS[wanted](runs)])
+    if session.case.has_fix and verdict.outcome is not Outcome.REGRESSED:
+        verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
+    return verdict
 
-    def weigh() -> Verdict:
-        return _weighed(runs, [sign for wanted in plan.dataset for sign in SIGNS[wanted](runs)])
 
-    return concluded(runs, lambda: _difference(runs), weigh, lambda: _prices(runs), "it takes to read more of the data")
-
-
-def _prices(runs: DatasetRuns) -> list[Price]:
-    """What the dataset takes before and after. With few data nothing of it is seen: more are made up."""
+def _priced(runs: DatasetRuns) -> Iterator[str]:
+    """Find out what the dataset takes before and after, or why that is not known. With few data nothing of it is seen: more are made up."""
     if Trait.MORE_DATA not in runs.session.case.plan.traits and runs.state is not None and runs.fidelity is Fidelity.SYNTHETIC:
         runs.grow(scaled(runs, runs.state, PRICED) or runs.state)
-    found = new_costs.of_dataset([runs.ask(part, "measuring.dataset_memory:taken") for part in Part])
-    if runs.subject is not None and new_costs.eased(found):
-        runs.session.eased = runs.subject.name
-    return found
+    try:
+        found = new_costs.of_dataset([runs.ask(part, "measuring.dataset_memory:taken") for part in Part])
+        runs.session.prices += found
+        if runs.subject is not None and new_costs.eased(found):
+            runs.session.eased = runs.subject.name
+    except (Broken, Stopped) as error:
+        yield f"what it takes to read more of the data: {error}"
 
 
 def _scale(runs: DatasetRuns) -> None:

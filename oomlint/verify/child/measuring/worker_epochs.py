@@ -140,7 +140,7 @@ def _later(inner: Any) -> list[Any]:
 
 @told
 def tree(
-    subject: dict[str, Any], workers: int = 2, method: str = "fork", size: int = 0, repeat: int = 1, times: int = 1, *, empty: bool = True
+    subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0, repeat: int = 1, times: int = 1, *, empty: bool = True
 ) -> dict[str, Any]:
     """What workers that have read two shuffled epochs add to the memory of the process tree, in bytes: again and again with nothing to read, then with it.
 
@@ -153,6 +153,8 @@ def tree(
     if repeat > 1:
         _added(Only(None, MANY), workers, method, MANY)  # the first epoch imports
     plain = [_added(Only(None, size), workers, method, size)[0] for _ in range(repeat if empty else 0)]
+    if subject is None:
+        return {"empty": plain, "added": plain, "readings": []}
     inner = [made(subject) for _ in range(times)]
     each = length(inner[0]) or 0
     number = min(each * times, longest)
