@@ -801,6 +801,22 @@ BY_TEXT = "import data\nfrom importlib import import_module\nimport_module({}).m
 CLASS = f"{LOADER}class Old:\n    loader = {CRASH}size = 3\n"
 
 
+TRIED = f"{LOADER}class Net:\n    pass\n\nif __name__ == '__main__':\n    net = Net()\n    for x in {CRASH.strip()}:\n        print(net(x))\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({**USED, "net.py": TRIED}, "warning"),
+        ({"net.py": TRIED}, "error"),
+        ({**USED, "net.py": TRIED.replace("class Net", "class Other").replace("Net()", "print")}, "error"),
+        ({**USED, "net.py": f"{TRIED}    net.backward()\n"}, "error"),
+    ],
+)
+def test_what_tries_a_part_of_its_own_is_one_step_less_grave(files: dict[str, str], severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, files, "OOM101")).severity == severity
+
+
 @pytest.mark.parametrize(
     ("files", "severity"),
     [

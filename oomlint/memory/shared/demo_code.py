@@ -24,7 +24,7 @@ from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, 
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
@@ -90,7 +90,7 @@ class Drivers:
     # -- a demo in a file of a library -----------------------------------------------------------------------------------
 
     def demonstrates(self, finding: Finding, module: Module) -> bool:
-        """Whether it stands in what a file that others import shows when it is started: in its ``if __name__ == "__main__"``, or in what that alone calls."""
+        """Whether it stands in what a part of a library shows when it is started: in its ``if __name__ == "__main__"``, or in what that alone calls."""
         if "__main__" not in module.source.text:
             return False
         spots = (module.place(node) for node in self._demos.answer(module.path, lambda: self._demos_of(module)))
@@ -98,7 +98,7 @@ class Drivers:
 
     def _demos_of(self, module: Module) -> frozenset[cst.CSTNode]:
         blocks = [statement for statement in module.tree.module.body if isinstance(statement, cst.If) and names.is_main(statement.test)]
-        if not blocks or not self._idle.is_imported(module.path):
+        if not blocks or not (self._idle.is_imported(module.path) or self._tries_its_own(module, blocks)):
             return frozenset()
         parts: list[cst.CSTNode] = list(blocks)
         for scope in module.root.children:
@@ -107,6 +107,12 @@ class Drivers:
         inside = [(call, scope) for call, scope in module.walk.calls if any(here in parts for here in module.walk.ancestors(call))]
         program = CodeEffects.TRAINS | CodeEffects.WRITES | CodeEffects.ASKS
         return frozenset() if self._done(module, inside, 0, set()) & program or _reads_arguments(blocks) else frozenset(parts)
+
+    def _tries_its_own(self, module: Module, blocks: Sequence[cst.If]) -> bool:
+        """Whether a file among others that are imported tries a class of its own when it is started: a part that nothing imports any more, or not yet."""
+        own = {scope.name for scope in module.root.children if scope.is_class}
+        made = (call for call, _ in module.walk.calls if isinstance(call.func, cst.Name) and call.func.value in own)
+        return any(here in blocks for call in made for here in module.walk.ancestors(call)) and self._idle.belongs_together(module.path)
 
     def _only_from(self, module: Module, scope: Scope, parts: list[cst.CSTNode]) -> bool:
         """Whether nothing but these parts of its file calls a function, and nobody else has a hold of it."""

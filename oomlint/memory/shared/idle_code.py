@@ -62,6 +62,16 @@ class IdleCode:
         """Whether another file of the project imports this one."""
         return any(True for _ in self._importers(path))
 
+    def belongs_together(self, path: str) -> bool:
+        """Whether a program imports another file of its folder, or of a folder around it: files that stand alone are no project."""
+        around = {os.path.dirname(path)}
+        while (folder := os.path.dirname(min(around, key=len))).startswith(self.project.root):
+            around.add(folder)
+        beside = [one for one in self.project.files() if one != path and os.path.dirname(one) in around and one.endswith(".py")][:_MOST_BESIDE]
+        stems = tuple(sorted({os.path.basename(one).removesuffix(".py") for one in beside}))
+        used = ((importer, self.project.locate(importer, dotted, level)) for importer, dotted, level in self._imports(path, stems) if importer != path)
+        return bool(stems) and any(found in beside and (importer.endswith(".ipynb") or self._is_reached(importer)) for importer, found in used)
+
     # -- a file ---------------------------------------------------------------------------------------------------------
 
     def _idle_rows(self, module: Module) -> tuple[range, ...]:
@@ -71,7 +81,7 @@ class IdleCode:
         if tree is None or not any(isinstance(node, _Definition) for node in tree.body):
             return ()
         imported = self._is_reached_from_others(path)
-        together = imported or self._belongs_together(path)
+        together = imported or self.belongs_together(path)
         used = _used(tree) if _acts(tree) else frozenset()
         idle = [
             node
@@ -144,16 +154,6 @@ class IdleCode:
         return stem in {b"__init__", b"__main__", b"conftest"} or any(
             word.search(self.project.raw(one)) is not None for one in (*(os.path.join(self.project.root, name) for name in _PACKAGING), package)
         )
-
-    def _belongs_together(self, path: str) -> bool:
-        """Whether a program imports another file of its folder, or of a folder around it: files that stand alone are no project."""
-        around = {os.path.dirname(path)}
-        while (folder := os.path.dirname(min(around, key=len))).startswith(self.project.root):
-            around.add(folder)
-        beside = [one for one in self.project.files() if one != path and os.path.dirname(one) in around and one.endswith(".py")][:_MOST_BESIDE]
-        stems = tuple(sorted({os.path.basename(one).removesuffix(".py") for one in beside}))
-        used = ((importer, self.project.locate(importer, dotted, level)) for importer, dotted, level in self._imports(path, stems) if importer != path)
-        return bool(stems) and any(found in beside and (importer.endswith(".ipynb") or self._is_reached(importer)) for importer, found in used)
 
 
 def _tree(data: bytes) -> ast.Module | None:
