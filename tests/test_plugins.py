@@ -407,7 +407,7 @@ def described(name: str) -> str:
     return "; ".join([*shown, *(f"{key}{text}" for key, text in methods.items())])
 
 
-USED: Final = {"Module": ("place", "code"), "Project": ()}  # of these, what the page names
+USED: Final = {"Module": ("place", "code"), "Project": (), "Rule": ("check", "finding")}  # of these, what the page names
 
 
 def test_what_plugins_may_use_keeps_its_form() -> None:

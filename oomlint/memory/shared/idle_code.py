@@ -48,19 +48,18 @@ class IdleCode:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._reached: AnswerMemory[str, bool] = AnswerMemory(project.readings)
         self._texts: tuple[str, ...] | None = None
         self._idle: AnswerMemory[str, tuple[range, ...]] = AnswerMemory(project.readings)
 
     def holds(self, place: Place, module: Module) -> bool:
         """Whether a place stands in a function or class that no program of the project reaches."""
-        if module.source.cells or place.path != module.path:
+        if module.source.cells or place.path != module.path or not _ways(module.path)[0].isidentifier():
             return False
         return any(place.row in rows for rows in self._idle.answer(module.path, lambda: self._idle_rows(module)))
 
     def is_imported(self, path: str) -> bool:
         """Whether another file of the project imports this one."""
-        return any(True for _ in self._importers(path))
+        return any(True for _ in self._importers(path, path))
 
     def belongs_together(self, path: str) -> bool:
         """Whether a program imports another file of its folder, or of a folder around it: files that stand alone are no project."""
@@ -70,7 +69,7 @@ class IdleCode:
         beside = [one for one in self.project.files() if one != path and os.path.dirname(one) in around and one.endswith(".py")][:_MOST_BESIDE]
         stems = tuple(sorted({os.path.basename(one).removesuffix(".py") for one in beside}))
         used = ((importer, self.project.locate(importer, dotted, level)) for importer, dotted, level in self._imports(path, stems) if importer != path)
-        return bool(stems) and any(found in beside and (importer.endswith(".ipynb") or self._is_reached(importer)) for importer, found in used)
+        return bool(stems) and any(found in beside and self._is_reached(importer, path) for importer, found in used)
 
     # -- a file ---------------------------------------------------------------------------------------------------------
 
@@ -80,7 +79,7 @@ class IdleCode:
         tree = _tree(self.project.raw(path))
         if tree is None or not any(isinstance(node, _Definition) for node in tree.body):
             return ()
-        imported = self._is_reached_from_others(path)
+        imported = self._is_reached_from_others(path, path)
         together = imported or self.belongs_together(path)
         used = _used(tree) if _acts(tree) else frozenset()
         idle = [
@@ -118,22 +117,21 @@ class IdleCode:
         word = re.compile(rb"(?<![^\W_])" + re.escape(name.encode(errors="surrogateescape")) + rb"(?![^\W_])", re.IGNORECASE)
         return any(word.search(self.project.raw(path)) is not None for path in self._texts)
 
-    def _is_reached(self, path: str) -> bool:
-        """Whether a program of the project runs a file: it does something itself, or one that does imports it."""
-        known = self._reached.get(path)
-        if known is None:
-            self._reached[path] = True  # of files that import each other
-            tree = _tree(self.project.raw(path))
-            known = self._reached[path] = tree is None or _acts(tree) or _TESTS.search(self.project.raw(path)) is not None or self._is_reached_from_others(path)
-        return known
+    def _is_reached(self, path: str, near: str, asked: frozenset[str] = frozenset()) -> bool:
+        """Whether a program of the project runs a file: it does something itself, or one that does imports it; so do files that import each other."""
+        if path in asked or path.endswith(".ipynb") or self.project.search(_runs, (path,), near):
+            return True
+        return self._is_reached_from_others(path, near, asked | {path})
 
-    def _is_reached_from_others(self, path: str) -> bool:
-        return self._is_shipped(path) or any(importer.endswith(".ipynb") or self._is_reached(importer) for importer in self._importers(path))
+    def _is_reached_from_others(self, path: str, near: str, asked: frozenset[str] = frozenset()) -> bool:
+        return self._is_shipped(path) or any(self._is_reached(importer, near, asked) for importer in self._importers(path, near))
 
-    def _importers(self, path: str) -> Iterable[str]:
+    def _importers(self, path: str, near: str) -> Iterable[str]:
         """The files that import one; also those that may, by ways that are not seen."""
         parts = path.replace("\\", "/").removesuffix(".py").removesuffix("/__init__").split("/")
-        for importer, dotted, level in self._imports(path, (parts[-1],)):
+        if not parts[-1].isidentifier():
+            return  # no import names it
+        for importer, dotted, level in self._imports(near, (parts[-1],)):
             found = self.project.locate(importer, dotted, level)
             may_be = found is None and parts[-1 - dotted.count(".") :] == dotted.split(".")
             if importer != path and (found == path or may_be):
@@ -187,6 +185,15 @@ def _ways(path: str) -> tuple[str, ...]:
     """By which modules the names of a file may be imported whole: its own, and the package that it is in."""
     folder, file = os.path.split(path)
     return os.path.splitext(file)[0], os.path.basename(folder)
+
+
+@finder
+def _runs(path: str, data: bytes, wanted: str) -> str:
+    """Whether a file is the one that is asked about, and does something when it runs, or holds tests."""
+    if path != wanted:
+        return ""
+    tree = _tree(data)
+    return FOUND if tree is None or _acts(tree) or _TESTS.search(data) is not None else ""
 
 
 @finder
