@@ -19,7 +19,7 @@ from oomlint.verify import ast_names
 from oomlint.verify.child.driving.piece_runner import run
 from oomlint.verify.child.measuring.line_coverage import Rows
 from oomlint.verify.child.search.hill_climb import forked
-from oomlint.verify.child.search.loop_errors import moves
+from oomlint.verify.child.search.loop_mutations import moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
