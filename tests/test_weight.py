@@ -838,6 +838,12 @@ def test_what_no_program_of_the_project_reaches_is_one_step_less_grave(files: di
     assert only(check(tmp_path, files, "OOM101")).severity == severity
 
 
+def test_layers_of_files_that_nothing_runs_are_gone_through_once(tmp_path: Path) -> None:
+    layers = {f"part_{row}_{n}.py": "".join(f"import part_{row + 1}_{m}\n" for m in range(4)) for row in range(12) for n in range(4)}
+    last = {f"part_12_{n}.py": "import old\n" for n in range(4)}
+    assert only(check(tmp_path, {**USED, "old.py": OLD, **layers, **last}, "OOM101")).severity == "warning"
+
+
 def test_a_call_in_another_file_is_weighed_by_what_that_file_is_there_for(tmp_path: Path) -> None:
     speech = f"{LOADER}class Speech(DataLoader):\n    def __init__(self, data, **options):\n        super().__init__(data, **options)\n"
     shown = f"{speech}if __name__ == '__main__':\n" + "    print(len(Speech(range(8))))\n" * 9

@@ -437,16 +437,16 @@ class Project:
     def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
         return _may_have(self.text(path), owner) or _imports(self.index(path), ways, owner)
 
-    def search(self, function: Callable[..., str], words: Iterable[str], near: str, holding: str = "") -> dict[str, str]:
+    def search(self, function: Callable[..., str], words: Iterable[str], near: str, holding: str = "", only: str = "") -> dict[str, str]:
         """What a function finds in the files of the project, by file, those where it finds nothing left out.
 
-        ``near`` is the file on whose behalf it looks. In a file that does not hold the text ``holding``, it must find nothing.
+        ``near`` is the file on whose behalf it looks. In a file that does not hold the text ``holding``, or is not the ``only`` one, it must find nothing.
         """
         what = search_by(function, words, self._searched_below)
         known = self._searched.get(what)
         if known is None:
             before, changed = self._searched_before.get(what, ({}, self.listed))
-            files = self.holding([holding.encode()]) if holding else self.files()
+            files = [only] if only else self.holding([holding.encode()]) if holding else self.files()
             told = ((path, function(path, self.text(path), *what.words) if path in changed else before.get(path, "")) for path in files)
             known = self._searched[what] = {path: found for path, found in told if found}
         self.readings.search(near, what, known)

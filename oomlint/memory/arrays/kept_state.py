@@ -311,8 +311,9 @@ class Keeping(ABC):
                     return None
                 left = True
             if isinstance(here, cst.For | cst.While) and below is here.body:
-                if not left and (isinstance(here, cst.While) or self._unbounded(module, here.iter)):
-                    return here if not ends_itself(module, module.walk.scope_at(here), here, stated=True) else None
+                goes_on = not left and (isinstance(here, cst.While) or self._unbounded(module, here.iter))
+                if goes_on and not ends_itself(module, module.walk.scope_at(here), here, stated=True):
+                    return here
                 left = False
             if (
                 isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)

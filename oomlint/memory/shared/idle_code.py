@@ -10,6 +10,7 @@ import ast
 import os
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint.ast_trees import tree_of
@@ -30,7 +31,8 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 # What finds a class by a text that only the run knows: a setting, an option, the name of a file.
 _FINDERS: Final = frozenset(
-    "import_module __import__ __subclasses__ instantiate LightningCLI walk_packages iter_modules iter_entry_points entry_points spec_from_file_location".split()
+    "import_module __import__ __subclasses__ instantiate locate LightningCLI walk_packages iter_modules entry_points iter_entry_points "
+    "spec_from_file_location".split()
 )
 _MAY_FIND: Final = re.compile(rb"\b(?:" + "|".join(sorted(_FINDERS)).encode() + rb")\b")
 _BY_ATTRIBUTE: Final = re.compile(rb"\bgetattr\(\s*(?:\w+\.)*(\w+)\s*,\s*[^'\"\s]|\b(\w+)\.__dict__\[")
@@ -63,13 +65,12 @@ class IdleCode:
 
     def belongs_together(self, path: str) -> bool:
         """Whether a program imports another file of its folder, or of a folder around it: files that stand alone are no project."""
-        around = {os.path.dirname(path)}
-        while (folder := os.path.dirname(min(around, key=len))).startswith(self.project.root):
-            around.add(folder)
+        around = {str(folder) for folder in Path(path).parents if folder.is_relative_to(self.project.root)}
         beside = [one for one in self.project.files() if one != path and os.path.dirname(one) in around and one.endswith(".py")][:_MOST_BESIDE]
         stems = tuple(sorted({os.path.basename(one).removesuffix(".py") for one in beside}))
         used = ((importer, self.project.locate(importer, dotted, level)) for importer, dotted, level in self._imports(path, stems) if importer != path)
-        return bool(stems) and any(found in beside and self._is_reached(importer, path) for importer, found in used)
+        known: dict[str, bool] = {}
+        return bool(stems) and any(found in beside and self._is_reached(importer, path, known) for importer, found in used)
 
     # -- a file ---------------------------------------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ class IdleCode:
         tree = _tree(self.project.raw(path))
         if tree is None or not any(isinstance(node, _Definition) for node in tree.body):
             return ()
-        imported = self._is_reached_from_others(path, path)
+        imported = self._is_reached_from_others(path, path, {path: False})
         together = imported or self.belongs_together(path)
         used = _used(tree) if _acts(tree) else frozenset()
         idle = [
@@ -117,14 +118,16 @@ class IdleCode:
         word = re.compile(rb"(?<![^\W_])" + re.escape(name.encode(errors="surrogateescape")) + rb"(?![^\W_])", re.IGNORECASE)
         return any(word.search(self.project.raw(path)) is not None for path in self._texts)
 
-    def _is_reached(self, path: str, near: str, asked: frozenset[str] = frozenset()) -> bool:
+    def _is_reached(self, path: str, near: str, known: dict[str, bool]) -> bool:
         """Whether a program of the project runs a file: it does something itself, or one that does imports it; so do files that import each other."""
-        if path in asked or path.endswith(".ipynb") or self.project.search(_runs, (path,), near):
-            return True
-        return self._is_reached_from_others(path, near, asked | {path})
+        if path not in known:
+            known[path] = True
+            acts = path.endswith(".ipynb") or bool(self.project.search(_runs, (path,), near, only=path))
+            known[path] = acts or self._is_reached_from_others(path, near, known)
+        return known[path]
 
-    def _is_reached_from_others(self, path: str, near: str, asked: frozenset[str] = frozenset()) -> bool:
-        return self._is_shipped(path) or any(self._is_reached(importer, near, asked) for importer in self._importers(path, near))
+    def _is_reached_from_others(self, path: str, near: str, known: dict[str, bool]) -> bool:
+        return self._is_shipped(path) or any(self._is_reached(importer, near, known) for importer in self._importers(path, near))
 
     def _importers(self, path: str, near: str) -> Iterable[str]:
         """The files that import one; also those that may, by ways that are not seen."""
