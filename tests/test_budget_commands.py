@@ -627,6 +627,12 @@ def test_a_settings_file_that_gives_nothing_is_named_with_what_is_unknown(budget
     assert len(done.err.splitlines()) == bool(said)
 
 
+def test_a_settings_file_that_several_programs_miss_is_named_once(budget: Budget) -> None:
+    for name in ("first.py", "second.py"):
+        script("import yaml\nwith open('told.yaml') as file:\n    read = yaml.safe_load(file)\n", n="read['n']", workers="read['workers']", path=name)
+    assert budget(".").err.count("told.yaml: there is no such file") == 1
+
+
 def test_defaults_that_are_set_after_the_words_were_parsed_change_the_next_ones_only(budget: Budget) -> None:
     Path("base.yaml").write_text("n: 20\nworkers: 3\n")
     code = "import yaml\nparser = argparse.ArgumentParser()\nparser.add_argument('--config', default='base.yaml')\n"

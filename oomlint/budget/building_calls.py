@@ -147,8 +147,9 @@ class BuildingCalls(Methods):
             return _sharded(word, plain[0], named, text)
         if library.startswith("torch.distributed") and word in _OFFLOADS:
             return namespace({"offload_params": plain[0] if plain else named.get("offload_params", word.endswith("Policy"))}, deep=False)
-        if word in WRAPPERS and library.startswith("torch") and plain:
-            return plain[0]
+        wrapped = plain[0] if plain else named.get("module", named.get("model"))
+        if word in WRAPPERS and library.startswith("torch") and wrapped is not None:
+            return wrapped
         if word in _WEIGHED and library.startswith("torch.nn.utils") and plain:
             if word != "spectral_norm" and isinstance(plain[0], Layer | Made):
                 plain[0].missing.append(f"the norms of {text}")
@@ -167,7 +168,8 @@ class BuildingCalls(Methods):
         if library.startswith("torch.nn") and not library.startswith("torch.nn.utils"):
             return layer(word, plain, named, text)
         if library in {"torch", "numpy"}:
-            return array(word, plain, named, text) if library == "torch" or word == "linspace" else PlainValue(text)
+            found = array(word, plain, named, text) if library == "torch" or word == "linspace" else PlainValue(text)
+            return PlainValue(text) if isinstance(found, Missing) and word != "load" else found  # only what is read from a file may be a module
         if library.startswith("einops.layers"):
             return Layer(word)  # they move numbers, and have none
         found = self.unknown([*plain, *named.values()], node, around)

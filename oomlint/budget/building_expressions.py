@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from oomlint.api_names import FACTS
 from oomlint.budget.building_calls import BUILT_IN, BuildingCalls
 from oomlint.budget.building_operators import applied, compared, either, truth
 from oomlint.budget.parts import (
@@ -16,6 +17,7 @@ from oomlint.budget.parts import (
     Made,
     Missing,
     Names,
+    PlainValue,
     ValueMethod,
     hashable,
     items_of,
@@ -185,7 +187,9 @@ class BuildingExpressions(BuildingCalls):
         while isinstance(root, cst.Attribute | cst.Subscript):
             root = root.value
         place = self.place_of(root.value, around) if isinstance(root, cst.Name) and around.frame is not None else None
-        return Missing(text_of(node, around.module)) if place is None or isinstance(place, Names) else self.outside(node, place)
+        found = Missing(text_of(node, around.module)) if place is None or isinstance(place, Names) else self.outside(node, place)
+        plain = isinstance(found, Missing) and isinstance(node, cst.Attribute) and node.attr.value in FACTS
+        return PlainValue(found.text) if plain else found
 
     def key(self, node: cst.Subscript, around: Names) -> Any:
         """What stands between brackets."""

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.api_names import SAME_MODEL
+from oomlint.api_names import FACTS, SAME_MODEL
 from oomlint.budget.building_calls import WRAPPERS
 from oomlint.budget.building_expressions import BuildingExpressions
 from oomlint.budget.building_objects import GaveUp, Returned, RoundEnd
 from oomlint.budget.building_operators import applied, truth
 from oomlint.budget.object_state import forget
-from oomlint.budget.parts import MOST_ROUNDS, Class, Function, Layer, Library, Made, Missing, Rest, items_of, text_of
+from oomlint.budget.parts import MOST_ROUNDS, Class, Function, Layer, Library, Made, Missing, ParameterTensor, PlainValue, Rest, items_of, text_of
 from oomlint.model import names
+from oomlint.model.freezing import has_no_parameters
 from oomlint.model.values import ClassRef
 from oomlint.syntax.nodes import block_of, descend
 
@@ -227,7 +228,7 @@ class Statements(BuildingExpressions):
                 targets = [inner.target]
             elif isinstance(inner, cst.Assign):
                 targets = [one.target for one in inner.targets]
-                missing = Missing(text_of(inner.value, around.module))
+                missing = self._one_of(inner.value, targets, around)
             elif isinstance(inner, cst.AugAssign | cst.For | cst.NamedExpr) or (isinstance(inner, cst.AnnAssign) and inner.value is not None):
                 targets = [inner.target]
             elif isinstance(inner, cst.FunctionDef | cst.ClassDef) and inner is not node:
@@ -239,6 +240,15 @@ class Statements(BuildingExpressions):
                     self.assign(target, missing, around)
             if isinstance(inner, cst.Call):
                 self._unsure_call(inner, around, missing, calls=calls)
+
+    def _one_of(self, value: cst.BaseExpression, targets: Sequence[cst.BaseExpression], around: Names) -> Missing:
+        """What ``targets`` may stand for from here on. Where one is a part already, it may still be that."""
+        plain = isinstance(value, cst.BaseNumber | cst.BaseString) or (isinstance(value, cst.Attribute) and value.attr.value in FACTS)
+        if isinstance(value, cst.Call) and _is_path(value.func):
+            called = self.eval(value.func, around)
+            plain = isinstance(called, Library) and has_no_parameters(called.name)
+        plain = plain and not any(isinstance(self.eval(one, around), Layer | Made | ParameterTensor) for one in targets if not isinstance(one, cst.Tuple))
+        return (PlainValue if plain else Missing)(text_of(value, around.module))
 
     def _unsure_call(self, node: cst.Call, around: Names, missing: Missing, *, calls: bool) -> None:
         if isinstance(node.func, cst.Attribute) and _is_path(node.func.value):

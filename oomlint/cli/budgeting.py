@@ -239,6 +239,7 @@ def _why_none(target: BudgetTarget, projects: Projects, files: Sequence[DataFile
 def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:
     found: list[Program] = []
     wrong: list[BudgetError] = []
+    unread_files: set[str] = set()
     by_project: dict[int, tuple[ProgramFinder, list[str]]] = {}
     for path in paths:
         project = projects.of(path)
@@ -254,7 +255,10 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
             alone = not programs and not target.cell and not os.path.isdir(target.path) and finder.any_loader(path) is None
             if programs or alone:
                 made = _with_all(programs or [Program(path, 0, (), ())], path, finder, projects, settings, root)
-                found += [one for one in made if not alone or one.trained or one.held]
+                kept = [one for one in made if not alone or one.trained or one.held]
+                for one in kept:
+                    _say_unread(one, finder, unread_files)
+                found += kept
     if wrong and not found:
         raise wrong[0]
     for mistake in wrong:
@@ -275,19 +279,18 @@ def _with_all(programs: Sequence[Program], path: str, finder: ProgramFinder, pro
         containers = [container for source in one.sources for container in source.containers]
         told = tuple(held.of_findings(said, containers, growing, one))
         kept = (*told, *growing.of(one, told, stored))
-        whole = replace(one, held=(*kept, *checkpoints), trained=trained)
-        _say_unread(whole, finder)
-        yield whole
+        yield replace(one, held=(*kept, *checkpoints), trained=trained)
 
 
-def _say_unread(program: Program, finder: ProgramFinder) -> None:
-    """Name the settings files that gave nothing, why, and what nobody knows of the program."""
+def _say_unread(program: Program, finder: ProgramFinder, told: set[str]) -> None:
+    """Name the settings files that gave nothing, why, and what nobody knows of the program; each file once, since programs share them."""
     try:
         listed = rows(program, Setup("fork", 1, values_of(())))
     except BudgetError:
         return  # said where the table is made
-    names = [str(name) for name in dict.fromkeys(name for row in listed for name in row.size.missing)]
-    for path in finder.evaluator.settings.unread if names else ():
+    names = list(dict.fromkeys(str(name) for row in listed for name in row.size.missing))
+    for path in [path for path in finder.evaluator.settings.unread if path not in told] if names else ():
+        told.add(path)
         project, shown = finder.project, View(current_folder()).name(path)
         broken = unread(path, project.raw(path)) if os.path.isfile(path) else None
         where = f"{shown}:{broken[0]}" if broken is not None else shown

@@ -31,7 +31,10 @@ ADDS_MODULE: Final = frozenset({"add_module", "register_module"})
 # Methods of a module that make nothing in it learn.
 _LEAVES: Final = SAME_MODEL | _PARAMETERS | frozenset("load_state_dict state_dict children named_children modules named_modules".split())
 _NUMBERS: Final = SCALARS | {"len", "max", "min", "round"}
-_NO_MODULES: Final = ("builtins.", "numpy.", "os.", "math.", "torchvision.transforms.", *HOST_LIBRARIES)  # whose calls make no network
+_NO_MODULES: Final = (  # whose calls make no network
+    *("builtins.", "numpy.", "os.", "math.", "torchvision.transforms.", "torch.device", "torch.optim.", "torch.utils."),
+    *HOST_LIBRARIES,
+)
 
 
 def switches_gradients(node: cst.CSTNode, *, on: bool = False, given: Mapping[str, str] = _NOTHING) -> bool:
