@@ -19,6 +19,7 @@ from oomlint.budget.parts import (
     Names,
     ParameterTensor,
     Partly,
+    PlainValue,
     Rest,
     ValueMethod,
     hashable,
@@ -63,7 +64,8 @@ class ObjectState(BuildingNames):
             case Made():
                 return self._of_object(value, word, text)
             case Class():
-                return self._bound_to(self.of_class(value, word), value) if word != "__name__" else value.ref.scope.name
+                found = self._bound_to(self.of_class(value, word), value) if word != "__name__" else value.ref.scope.name
+                return PlainValue(text) if isinstance(found, Missing) and self._makes_functions(value) else found
             case Library() if word == "__name__":
                 return value.name.rpartition(".")[2]
             case Layer() if word == "__class__" and value.kind:
@@ -110,6 +112,10 @@ class ObjectState(BuildingNames):
         if isinstance(found, Missing) and self._has(value, "__getattr__"):
             return Missing(text)
         return _without(value, word) if isinstance(found, Missing | ValueMethod) and value.module else found
+
+    def _makes_functions(self, value: Class) -> bool:
+        """Whether what a class has of its library is a function: the ``apply`` of a function of autograd."""
+        return self.evaluator.derives(value.ref, "torch.autograd.Function", "torch.autograd.function.Function")
 
     def _has(self, value: Made, word: str) -> bool:
         return isinstance(self.of_class(Class(value.cls), word), Function)
