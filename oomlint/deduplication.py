@@ -318,7 +318,7 @@ def _text(path: str, overlay: Mapping[str, bytes]) -> tuple[str, dict[int, int]]
 
 
 class _Blocks:
-    """The loops and functions of a file, by what is written in them."""
+    """The loops and functions of a file, and the statements outside of them, by what is written in them."""
 
     def __init__(self, text: str, starts: Mapping[int, int]) -> None:
         self._starts = starts
@@ -328,16 +328,17 @@ class _Blocks:
             self._tree = None
 
     def at(self, place: Place) -> str:
-        """What is written in the outermost loop of the function around a place, or in the function; empty where there is neither."""
+        """What is written in the outermost loop of the function around a place, or in the function, or else in the statement; empty where nothing stands."""
         row = place.row + self._starts.get(place.cell, 1) - 1
         function: ast.AST | None = None
         loop: ast.AST | None = None
+        node: ast.AST | None = None
         for node in self._around(row):
             if isinstance(node, _FUNCTIONS):
                 function, loop = node, None
             elif isinstance(node, _LOOPS) and loop is None:
                 loop = node
-        block = loop or function
+        block = loop or function or node
         if block is None:
             return ""
         first = row - getattr(block, "lineno", row)

@@ -535,7 +535,7 @@ class Look:
         self._below(node)
 
     def _keyword(self, name: str, keyword: ast.keyword, word: str) -> None:
-        if word in _LOADER_KEYWORDS or word == "compute_metrics" or (word.startswith("dataloader_") and name.endswith("Config")):
+        if word in _LOADER_KEYWORDS or word in {"compute_metrics", "detect_anomaly"} or (word.startswith("dataloader_") and name.endswith("Config")):
             raise TriggerFound
         if word == "pin_memory" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
             raise TriggerFound
@@ -572,7 +572,7 @@ class Look:
             return len(node.args) > 1 or any(k.arg in {"retain_graph", "create_graph"} for k in node.keywords)
         if name in {"empty_cache", "collect"}:
             return not node.args
-        if name in {"all_gather_object", "state_dict_type"}:
+        if name in {"all_gather_object", "state_dict_type", "detect_anomaly", "set_detect_anomaly"}:
             return True
         if name == "state_dict":
             return self._says(_RANKS)

@@ -52,7 +52,6 @@ def retaining(module: Module, project: Project) -> Iterator[Told]:
 
 def _used_again(region: Region, project: Project) -> bool:
     """Whether another backward may go through a graph of this region."""
-    evaluator = evaluator_of(project)
     for node in descend(region.whole):
         if not isinstance(node, cst.Call) or node is region.call:
             continue
@@ -62,10 +61,14 @@ def _used_again(region: Region, project: Project) -> bool:
         if _HARMLESS.match(word) and isinstance(node.func, cst.Attribute | cst.Name) and word not in {"log_prob", "update"}:
             continue
         scope = region.module.walk.scope_at(node)
-        for alt in evaluator.plainly(node.func, region.module, scope)[:2]:
-            if _goes_back(alt.value, project, region.call, set()):
-                return True
+        if leads_backward(node.func, region.module, scope, project, region.call):
+            return True
     return _later(region)
+
+
+def leads_backward(func: cst.BaseExpression, module: Module, scope: Scope, project: Project, own: cst.Call | None = None) -> bool:
+    """Whether a call of this goes backward in what it calls, other than by the call ``own``."""
+    return any(_goes_back(alt.value, project, own, set()) for alt in evaluator_of(project).plainly(func, module, scope)[:2])
 
 
 def _is_closure(arg: cst.Arg, module: Module) -> bool:
@@ -74,7 +77,7 @@ def _is_closure(arg: cst.Arg, module: Module) -> bool:
     return isinstance(arg.value, cst.Name) and any(e.kind == "def" for scope in module.walk.scopes for e in scope.effects.get(arg.value.value, ()))
 
 
-def _goes_back(value: object, project: Project, own: cst.Call, seen: set[Scope]) -> bool:
+def _goes_back(value: object, project: Project, own: cst.Call | None, seen: set[Scope]) -> bool:
     """Whether calling a value runs a backward of its own."""
     evaluator = evaluator_of(project)
     if isinstance(value, External):
