@@ -34,6 +34,7 @@ _ONE_CHAIN: Final = (
     # What tells of a problem, what tells of a part of it, and the noun by which both are about the same thing.
     (frozenset({"OOM305", "OOM402", "OOM403"}), frozenset({"OOM401"}), ReadFact),  # what is read, and where that is joined
     (frozenset({"OOM507"}), frozenset({"OOM402", "OOM408"}), AttributeFact),  # what stays on the device, and where it comes from
+    (frozenset({_EVALUATES}), frozenset({"OOM201", "OOM202", "OOM203", "OOM205"}), StoreFact),  # an evaluation in grad mode, and what keeps its graphs
 )
 _READS: Final = frozenset({"OOM305", "OOM402", "OOM404", "OOM406"})  # by what reads: a function that several datasets call is one problem
 _MOST_GIVEN = 12
@@ -103,11 +104,11 @@ def _chains_once(findings: list[Finding]) -> list[Finding]:
     return findings
 
 
-def _things(finding: Finding, noun: type[AttributeFact | ReadFact]) -> list[object]:
+def _things(finding: Finding, noun: type[AttributeFact | ReadFact | StoreFact]) -> list[object]:
     """What a finding is about, as far as another may be about the same."""
     if noun is AttributeFact:
         return [(fact.name, fact.place) for fact in finding.of_noun(AttributeFact) if fact.place is not None]
-    return [fact.place for fact in finding.of_noun(ReadFact)]
+    return [fact.place for fact in finding.of_noun(noun)]
 
 
 def _with_parts(whole: Finding, parts: Sequence[Finding]) -> Finding:

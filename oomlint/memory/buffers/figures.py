@@ -18,7 +18,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.memory.shared.training_loops import rounds
+from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, External, Frame, FunctionRef
 from oomlint.syntax.nodes import descend, names_in, parts_of, uses_name
@@ -100,6 +100,8 @@ class UnclosedFigures:
             return None
         for loop in loops:
             count = rounds(self.project, loop, here.module, here.scope)
+            if count is None and isinstance(loop, cst.For):
+                count = usual_rounds(self.project, loop, here.module, here.scope)
             if _is_left(loop, here.call, here.module) or _at_first(loop, here.call, here.module):
                 return None
             if count is None or count > _KEPT_OPEN:
