@@ -66,11 +66,13 @@ class ItemFiles(ItemContexts):
             # What holds the whole file depends on no sample: the name of the part does.
             whole = _holding(here, node)
             known, this = self.closure(here, frozenset(whole)), names.self_name(here.scope)
-            for part in here.scope.nodes(inner=False):
+            given_back = any(one.value is not None and _is(one.value, node, whole) for one in here.scope.returns)
+            for part in here.scope.nodes(inner=False) if not given_back else ():
                 index, base = _picked(part)
+                if isinstance(here.module.walk.parents.get(part), cst.AssignTarget):
+                    continue  # it is written there
                 if base is not None and _is(base, node, whole) and any(mentions(one, known, this) for one in index):
                     return ItemFile(read, here.module, part)  # type: ignore[arg-type]
-            given_back = any(one.value is not None and _is(one.value, node, whole) for one in here.scope.returns)
             if not given_back or here.call is None or here.outer is None:
                 return None
             node, here = here.call, here.outer
