@@ -36,7 +36,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation, learns_nothing
-from oomlint.memory.shared.seen_axes import of_same
+from oomlint.memory.shared.seen_axes import NONE, of_same
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import names
@@ -300,7 +300,8 @@ class Buffers:
         one_sample = one_sample or (len(growing) == 1 and parts_of_batch(loop, self.runs.evaluator))
         of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
         of_batch = of_batch or (len(growing) == 1 and rows_on_device(loop, self.runs.evaluator))
-        if one_sample or of_batch or parts_of_one(loop) or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
+        shown = of_same(store.module, store.scope, store.expression) if store.expression is not None else NONE
+        if shown.is_number or one_sample or of_batch or parts_of_one(loop) or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
             dense = []  # few, the parts of one sample at a time, or the samples of one batch
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
         maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
@@ -309,8 +310,7 @@ class Buffers:
         returned = id(store.node) in record.returned.all_tags
         few = few or (chunks_of_one(loop) and (returned or joined_later(store, loop, self.runs.evaluator))) or all(map(self._usually_few, growing))
         # One row of numbers a sample weighs little: what has two axes or more, a map or a sequence, is told of.
-        shown = of_same(store.module, store.scope, store.expression).least if store.expression is not None else 0
-        large = maps or (bool(dense) and max(shown, axes_once_joined(store, loop, self.runs.evaluator)) >= MAP)
+        large = maps or (bool(dense) and max(shown.least, axes_once_joined(store, loop, self.runs.evaluator)) >= MAP)
         severity = Severity.WARNING if large and not few else Severity.NOTE
         if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
             if thrown_away(store, loop) is not None:

@@ -39,10 +39,11 @@ class Axes(Struct, frozen=True):
     least: int = 0  # axes, at least
     single: bool = False  # an element of it is one number
     windows: bool = False  # what is taken of it lies between two bounds
+    is_number: bool = False  # all of it is one number, with no axis
 
     def joined(self, other: Axes) -> Axes:
         """What two uses show together."""
-        return Axes(max(self.least, other.least), self.single or other.single, self.windows or other.windows)
+        return Axes(max(self.least, other.least), self.single or other.single, self.windows or other.windows, self.is_number or other.is_number)
 
     @property
     def has_rows(self) -> bool:
@@ -216,6 +217,8 @@ def _asked(module: Module, scope: Scope, node: cst.Attribute, depth: int) -> Axe
         return _unpacked(module, node)
     if call is None:
         return NONE
+    if name == "item" and not call.args:
+        return Axes(is_number=True)
     if name == "size":
         return _measured(_counted([arg.value for arg in call.args])) if call.args else _unpacked(module, call)
     if name in _MOVES_AXES:
