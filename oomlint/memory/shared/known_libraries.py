@@ -250,7 +250,8 @@ class Libraries:
             if {"columns", "shape", "dtypes"} & {key for kind, key in value.accessors if kind == "attr"}:
                 return Content(PayloadKind.SMALL, "the names of the columns", module, node, form=Form.COLUMN)
             if attr in {"values", "T"}:
-                return Content(PayloadKind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
+                column = Form.COLUMN if first[0] == "item" and isinstance(first[1], str) else None
+                return Content(PayloadKind.ARRAY, "the values of a DataFrame", module, node, doubt=1, form=column)
             if first[0] == "item":
                 return Content(PayloadKind.FRAME, "a column of a DataFrame", module, node, form=Form.COLUMN)
             return Content(PayloadKind.FRAME, "a DataFrame", module, node)
