@@ -653,6 +653,7 @@ STATES = """\
         ('out["last_hidden_state"].cpu()', "OOM219", "warning"),
         ("out.hidden_states[-1].cpu()", "OOM219", "warning"),
         ("out.last_hidden_state", "OOM220", "warning"),
+        ("out.last_hidden_state[:, None].cpu()", "OOM219", "warning"),
         ("out.last_hidden_state[:, 0].cpu()", "OOM219", "note"),
         ("out.pooler_output.cpu()", "OOM219", "note"),
     ],

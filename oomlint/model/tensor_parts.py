@@ -32,7 +32,7 @@ def part(node: cst.Subscript, base: TensorState, indices: list[cst.BaseSlice], i
         lists = sum(held.kind is not ValueKind.PLAIN for held in index)
         unknown = not base.dims or any(map(_makes_tuple, indices))  # as many indices as nobody sees
         return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0 if unknown else max(base.dims - lists + 1, 0))
-    drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
+    drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not (isinstance(item.value, cst.Ellipsis) or names.adds_axis(item.value))]
     named = [item for item in indices if not isinstance(item, cst.Index) or (not isinstance(item.value, cst.Ellipsis) and not names.adds_axis(item.value))]
     between = any(isinstance(item, cst.Index) and isinstance(item.value, cst.Ellipsis) for item in indices)
     cuts = sum(isinstance(item, cst.Slice) for item in named)
