@@ -1298,3 +1298,34 @@ def evaluate(model, dataset):
 @pytest.mark.parametrize(("part", "severity"), [("outputs.max(1)[1].cpu().eq(classes)", "note"), ("outputs.cpu()", "warning")])
 def test_a_hit_for_each_sample_that_is_joined_anew_is_a_note(part: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"evaluate.py": textwrap.dedent(JOINED_ANEW).replace("PART", part)}, "OOM209")).severity == severity
+
+
+SEPARATED = """\
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Pieces(Dataset):
+        def __init__(self, track, width):
+            SHAPE
+            self.track, self.width = track, width
+
+        def __len__(self):
+            return len(self.track) // self.width
+
+        def __getitem__(self, index):
+            return self.track[index * self.width : (index + 1) * self.width]
+
+    @torch.no_grad()
+    def separate(model, track, device):
+        model.to(device).eval()
+        waves = []
+        for piece in DataLoader(Pieces(track, 44100), batch_size=8):
+            waves.append(torch.stft(model(piece.to(device)), 2048, 1024).cpu().numpy())
+        np.save("spectra.npy", np.concatenate(waves))
+"""
+
+
+@pytest.mark.parametrize(("shape", "severity"), [("assert track.shape[1] == 2", "note"), ("print(track)", "warning")])
+def test_pieces_of_an_array_that_is_handed_over_are_a_note(shape: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"separate.py": textwrap.dedent(SEPARATED).replace("SHAPE", shape)}, "OOM219")).severity == severity

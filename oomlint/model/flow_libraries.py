@@ -14,7 +14,7 @@ from oomlint.model.flow_state import flag, instance_of, makes_step, part_of
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.freezing import ADDS_MODULE
 from oomlint.model.tensor_parts import FEW_OF_SAMPLE
-from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, POOLS, axes_of, pixels, pooled, reduced_along, resized, viewed
+from oomlint.model.tensor_shapes import CONVOLVED, PIXELS, POOLS, SPECTRA, axes_of, pixels, pooled, reduced_along, resized, viewed
 from oomlint.model.tensor_state import (
     MAP,
     PLAIN,
@@ -95,7 +95,7 @@ class FlowLibraries(FlowValues):
         if name.startswith("copy."):
             return (args[0].copied() if last == "deepcopy" else args[0]).having(home=()) if args else UNKNOWN
         if name in _JOINS:
-            return _together(args)
+            return _together(args, node if last == "stack" else None)
         return self._object_of_library(name, node, args, state)
 
     def _object_of_library(self, name: str, node: cst.Call, args: list[TensorState], state: State) -> TensorState:
@@ -266,6 +266,9 @@ class FlowLibraries(FlowValues):
                     sources=found.sources,
                 )
             return found.having(kind=ValueKind.TENSOR, size=SampleSize.SCALAR if reduced else SampleSize.SMALL, sure=True, dims=0)
+        if last in SPECTRA:
+            known = found if found.tensorlike else UNKNOWN.having(graph=Graph.MAYBE if found.graph else Graph.NO, tags=found.tags, sources=found.sources)
+            return known.having(kind=ValueKind.TENSOR, sure=True, size=SampleSize.DENSE, dims=SPECTRA[last], storage=Storage.OWN, view=False)
         if not found.tensorlike:
             if found.kind is ValueKind.PLAIN and not args:
                 return UNKNOWN
@@ -334,7 +337,8 @@ def _has_few_for_each(node: cst.Call) -> bool:
     return len(sizes) > 1 and None not in sizes and prod(size for size in sizes if size is not None) <= FEW_OF_SAMPLE
 
 
-def _together(args: list[TensorState]) -> TensorState:
+def _together(args: list[TensorState], stacks: cst.Call | None) -> TensorState:
+    """What joins the elements of a list; they are stacked along an axis of their own where that is the call."""
     parts = args[0] if args else UNKNOWN
     inside = parts.any() if parts.kind is ValueKind.PACK else parts.each or parts
     if not inside.tensorlike:
@@ -343,7 +347,11 @@ def _together(args: list[TensorState]) -> TensorState:
         )
     found = mixed(list(parts.leaves()) if parts.kind is ValueKind.PACK else [inside])
     size = SampleSize.SMALL if inside.size is SampleSize.SCALAR else inside.size
-    return found.having(kind=ValueKind.TENSOR, tags=parts.all_tags, sources=parts.all_sources, size=size, storage=Storage.OWN, sure=True)
+    along = arguments.argument_for(stacks, "dim", place=1) if stacks is not None else None
+    # Along any but the first axis each element is a batch: a step, a channel. How many there are is known where all are written out.
+    batches = found.dims > 1 and not parts.exact and along is not None and constant_key(along) not in {0, UNKNOWN_KEY}
+    dims = found.dims + 1 if batches else found.dims
+    return found.having(kind=ValueKind.TENSOR, tags=parts.all_tags, sources=parts.all_sources, size=size, dims=dims, storage=Storage.OWN, sure=True)
 
 
 def _numpy(last: str, args: list[TensorState]) -> TensorState:

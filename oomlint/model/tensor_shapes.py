@@ -22,6 +22,7 @@ _ROW: Final = 2
 _MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}  # of `interpolate`, with the axes that each takes
 
 CONVOLVED: Final = {f"conv{kind}{axes}d": axes + 2 for kind in ("", "_transpose") for axes in (1, 2, 3)}  # functions, with the axes of what they give
+SPECTRA: Final = {"stft": 3, "istft": 2}  # functions, with the axes of what they give for a batch: spectra over time, and waves
 POOLS: Final = re.compile(r"(adaptive_)?(avg|max)_pool[123]d")  # functions
 PIXELS: Final = "uint8"
 

@@ -35,7 +35,8 @@ class EvalKeepsOutputs(Rule):
 
     It is a warning where each sample is known to have an array of two axes or more: a mask, a picture, a sequence. What has one axis (features,
     scores of classes), or of which the number is unknown, is a note: 2,048 numbers a sample are 8 KiB, and a set must be large for that to weigh. So are
-    outputs for what a caller has handed over and gets back, and those of as few rounds as an option asks for by its default. Axes are
+    outputs for what a caller has handed over and gets back, those for the pieces of one array that a caller has handed over, and those of as few rounds
+    as an option asks for by its default. Axes are
     known by the layers of the model, by how the value is indexed, viewed and resized, and by what makes it (`ToTensor`, pictures as `uint8`).
 
     ## Why is this bad

@@ -10,11 +10,12 @@ from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.training_loops import RANGES
 from oomlint.model import names
+from oomlint.model.arguments import parameter_of
 from oomlint.model.counters import TestSpot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_shapes import measured_axis
 from oomlint.model.torch_tables import TO_DEVICE
-from oomlint.model.values import Const, Element, ExternalCall, SourceExpression, Unknown
+from oomlint.model.values import Const, Element, ExternalCall, Instance, SourceExpression, Unknown
 from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
@@ -243,6 +244,24 @@ def chunks_of_one(loop: Loop) -> bool:
     if not _counted(loop) or not isinstance(loop.node, cst.For):
         return False
     return _takes_slices(loop.node.body, loop.node.target, given)
+
+
+def pieces_of_one(loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether the loader reads a dataset that the function makes of an array that it is handed: the pieces of one track, one volume."""
+    like = loop.loader
+    given = like.loader.explicit("dataset") if isinstance(like, LoaderLike) and like.loader is not None and like.frame.scope is loop.scope else None
+    found = evaluator.plainly(given.value, loop.module, loop.scope)[:2] if given is not None else []
+    return bool(found) and all(isinstance(alt.value, Instance) and _takes_array(alt.value, loop.scope, evaluator) for alt in found)
+
+
+def _takes_array(dataset: Instance, scope: Scope, evaluator: Evaluator) -> bool:
+    """Whether a dataset is made of an argument of a function whose axes its constructor asks for."""
+    call, built = dataset.call, evaluator.method(dataset, "__init__")
+    if call is None or built is None or call not in scope.calls:
+        return False
+    handed = [arg for arg in call.args if isinstance(arg.value, cst.Name) and arg.value.value in _handed_over(scope)]
+    taken = {parameter_of(built, call, arg) for arg in handed}
+    return any(isinstance(node, cst.Attribute) and node.attr.value == "shape" and names.dotted(node.value) in taken for node in built.scope.nodes())
 
 
 def _handed_over(scope: Scope) -> set[str]:

@@ -11,7 +11,18 @@ from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Severity
 from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
-from oomlint.memory.buffers.bounds import bounded, chunks_of_one, few_samples, one_batch, parts_of_batch, parts_of_one, picked_samples, rows_on_device, stops
+from oomlint.memory.buffers.bounds import (
+    bounded,
+    chunks_of_one,
+    few_samples,
+    one_batch,
+    parts_of_batch,
+    parts_of_one,
+    picked_samples,
+    pieces_of_one,
+    rows_on_device,
+    stops,
+)
 from oomlint.memory.buffers.buffer_readers import (
     averaged,
     axes_once_joined,
@@ -309,6 +320,7 @@ class Buffers:
         few = bool(dense) and not maps and class_scores(store, loop, self.runs.evaluator)  # for each sample as many numbers as there are classes
         returned = id(store.node) in record.returned.all_tags
         few = few or (chunks_of_one(loop) and (returned or joined_later(store, loop, self.runs.evaluator))) or all(map(self._usually_few, growing))
+        few = few or (not store.attributes and pieces_of_one(loop, self.runs.evaluator))
         # One row of numbers a sample weighs little: what has two axes or more, a map or a sequence, is told of.
         large = maps or (bool(dense) and max(shown.least, axes_once_joined(store, loop, self.runs.evaluator)) >= MAP)
         severity = Severity.WARNING if large and not few else Severity.NOTE
