@@ -50,6 +50,9 @@ CALLS_BACK: Final = re.compile(r"^(torch|lightning|pytorch_lightning|transformer
 # Libraries of modules and tensors of torch: a file that imports one of them may run a model.
 LIBRARIES: Final = frozenset("torch pytorch_lightning lightning transformers torchvision accelerate torch_geometric timm monai fairseq dgl".split())
 
+# Datasets of torch_geometric whose data is in memory by definition: `collate` makes one graph of a list of all.
+IN_MEMORY_DATASETS: Final = ("torch_geometric.data.InMemoryDataset", "torch_geometric.data.in_memory_dataset.InMemoryDataset")
+
 # Objects that give back the models, optimizers and loaders that they are handed, made ready for a device and for ranks; and the methods that do.
 # Source: `prepare*` of accelerate's `Accelerator`, `setup*` of Lightning's `Fabric`.
 PREPARERS: Final = {

@@ -389,3 +389,34 @@ DRIVES = """
 )
 def test_an_array_for_each_picture_weighs_as_the_picture_does(made: str, taken: str, severity: str, tmp_path: Path) -> None:
     assert severities(tmp_path, "OOM402", drives=DRIVES.format(made=made, taken=taken)) == [severity]
+
+
+GRAPHS = """\
+    import numpy as np
+    import torch
+    from torch_geometric.data import Data, BASE
+
+    class Roads(BASE):
+        def __init__(self, root):
+            super().__init__(root)
+            self.data, self.slices = torch.load(self.processed_paths[0])
+
+        def process(self):
+            graphs = []
+            for path in self.raw_paths:
+                graphs.append(Data(x=torch.from_numpy(np.load(path))))
+            torch.save(WRITTEN, self.processed_paths[0])
+
+    print(Roads("roads"))
+"""
+
+
+@pytest.mark.parametrize(("base", "written", "severity"), [("InMemoryDataset", "self.collate(graphs)", "note"), ("Dataset", "graphs", "warning")])
+def test_what_a_dataset_collects_that_is_in_memory_by_definition_is_a_note(base: str, written: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", roads=GRAPHS.replace("BASE", base).replace("WRITTEN", written)) == [severity]
+
+
+def test_what_the_dataset_of_a_library_keeps_may_be_read_by_the_library(tmp_path: Path) -> None:
+    program = GRAPHS.replace("BASE", "InMemoryDataset").replace("WRITTEN", "self.collate(graphs)")
+    (found,) = check(tmp_path, "OOM406", {"roads": program})
+    assert "nothing reads" not in found.message

@@ -79,6 +79,11 @@ class Classes(Definitions):
         """Whether the class derives from one of these library classes."""
         return any(isinstance(base, External) and base.name in wanted for base in self.lineage(cls))
 
+    def extends_dataset(self, cls: ClassRef) -> bool:
+        """Whether the class extends the dataset of a library, which calls methods of it and reads what it keeps; those of ``torch.utils.data`` do not."""
+        bases = (base.name for base in self.lineage(cls) if isinstance(base, External))
+        return any(name.endswith("Dataset") and not names.canonical(name).startswith("torch.utils.data.") for name in bases)
+
     def gives_itself(self, value: Value, method: str) -> bool:
         """Whether a method that an object has of a library gives the object itself, or a view of it: ``Net().to(device)``, ``graphs.shuffle()``."""
         bases = (MODEL_BASES if method in SAME_MODEL else ()) + (GRAPH_BASES if method in SAME_GRAPHS else ())

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.arrays.eager_loads import eager_loads
+from oomlint.memory.arrays.eager_loads import chosen_by_base, eager_loads
 from oomlint.memory.arrays.load_messages import proven_small, related, remedy, severity_of, told, told_of_pieces, weighs_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import load_facts
@@ -40,6 +40,8 @@ class EagerDataset(Rule):
     reads a whole `.npy` of three or more dimensions for a loop that takes slices of it, or copies it into a memory map, and one that unpickles
     everything for a loop that needs one array of it at a time, or no more than how long they are, and one that goes through the pictures or maps of an
     entry of an `.npz`.
+
+    So does the `process` of a dataset of torch_geometric, which the library calls once. It is a note in an `InMemoryDataset`, which is in memory by its name.
 
     Objects that a script unpickles to use one after the other, or from many files to write all at once, are a note: nothing is decoded, and nothing
     multiplies them. So is what is used beside a file that is read for each sample, boxes or texts beside pictures: it describes the samples.
@@ -156,8 +158,9 @@ class EagerDataset(Rule):
             message = told(load, f"{load.words}{'' if load.keeper.saver or load.all_at_once else ' before the first sample'}")
             message = replace(message, help=message.help or remedy(load))
             fix, facts = per_sample(load), load_facts(load)
+            chosen = load.keeper.saver and chosen_by_base(load, project)
             yield self.finding(
-                module.place(load.node), message, severity=severity_of(load), confidence=Confidence.MEDIUM,
+                module.place(load.node), message, severity=Severity.NOTE if chosen else severity_of(load), confidence=Confidence.MEDIUM,
                 related=related(load), fix=fix, facts=facts, weighs=weighs_of(load),
             )  # fmt: skip
         for load, piece in arrays_of(project).pieces(module):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
+from oomlint.frameworks import IN_MEMORY_DATASETS
 from oomlint.memory.arrays.joins import joined
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.load_messages import proven_small
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-
-_IN_MEMORY: Final = ("torch_geometric.data.InMemoryDataset", "torch_geometric.data.in_memory_dataset.InMemoryDataset")
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:
@@ -112,7 +111,7 @@ def torch_loads(module: Module, project: Project) -> Iterator[Load]:
 def chosen_by_base(load: Load, project: Project) -> bool:
     """Whether the class that reads it derives from the one of torch_geometric whose data is in memory by definition."""
     cls = load.scope.parent
-    return cls is not None and cls.is_class and evaluator_of(project).derives(ClassRef(load.module, cls), *_IN_MEMORY)
+    return cls is not None and cls.is_class and evaluator_of(project).derives(ClassRef(load.module, cls), *IN_MEMORY_DATASETS)
 
 
 def _restores(load: Load, project: Project) -> bool:

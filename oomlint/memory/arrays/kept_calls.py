@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import CONTAINERS, PICTURE_OF_ARRAY, PUTS_IN, REDUCTIONS, RUNS_JOBS, SCALARS, SHARES, STACKS, TENSOR_TYPES, WRAPPERS
+from oomlint.frameworks import IN_MEMORY_DATASETS
 from oomlint.memory.arrays.kept_forms import adds, makes_array
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, EACH, DataTransform, Given, Going, Keeper, KeptSearch
@@ -66,6 +67,7 @@ _ARRAY_LIBRARIES: Final = (
     *("scipy.signal.", "torchaudio.transforms.", "torchaudio.functional.", "librosa.feature.", "librosa.effects.", "librosa.core."),
     "pandas.DataFrame",
     "pandas.Series",
+    "torch_geometric.data.",
     *("librosa.power_to_db", "librosa.amplitude_to_db", "librosa.stft", "librosa.cqt", "librosa.resample", "librosa.to_mono"),
 )
 # What makes `float64` of bytes, and leaves `float32` as it is (scikit-image 0.26).
@@ -181,7 +183,14 @@ class KeptCalls(KeptNames):
                 return replace(going, index=None, listed=True)  # the results of the jobs, in their order
             if isinstance(value, External):
                 return self._library_gives(search, module, value, call, arg, going)
-        return self._given_by(going, call, known=last in KEEPS)
+        return self._given_by(going, call, known=last in KEEPS or self._collates(module, call))
+
+    def _collates(self, module: Module, call: cst.Call) -> bool:
+        """Whether a dataset of torch_geometric makes one graph of a list of them: ``self.collate(graphs)``."""
+        if names.last_name(call.func) != "collate" or not isinstance(call.func, cst.Attribute):
+            return False
+        found = (alt.value for alt in self.evaluator.plainly(call.func.value, module, module.walk.scope_at(call))[:2])
+        return any(isinstance(one, Instance) and self.evaluator.derives(one.cls, *IN_MEMORY_DATASETS) for one in found)
 
     def _picks_folds(self, module: Module, node: cst.BaseExpression) -> bool:
         """Whether an object of scikit-learn gives the places of the rows of each fold, and no rows."""

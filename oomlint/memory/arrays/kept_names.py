@@ -342,7 +342,8 @@ class KeptNames(Keeping):
         scope = module.walk.scope_at(node)
         if not isinstance(scope.node, cst.FunctionDef):
             return False
-        return not (scope.node.decorators or self.evaluator.calls.sites(module, scope, most=_MOST_SITES))
+        called = scope.node.decorators or self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
+        return not (called or self._library_builds(module, scope))
 
     def in_rounds(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether a statement is seen to run many times: in a loop of its function, or of one that calls it."""
@@ -392,10 +393,7 @@ class KeptNames(Keeping):
         The classes of ``torch.utils.data`` call nothing but what runs for each sample or batch.
         """
         owner = scope.parent
-        if owner is None or not owner.is_class:
-            return False
-        bases = (base.name for base in self.evaluator.lineage(ClassRef(module, owner)) if isinstance(base, External))
-        return any(name.endswith("Dataset") and not names.canonical(name).startswith("torch.utils.data.") for name in bases)
+        return owner is not None and owner.is_class and self.evaluator.extends_dataset(ClassRef(module, owner))
 
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
         """Whether some file that names the function speaks of datasets or loaders, or saves something: a look at the text, before anything is parsed."""

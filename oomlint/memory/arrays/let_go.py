@@ -58,6 +58,8 @@ class LetGo:
         return self._building.answer((owner.scope, keeper.attribute), lambda: self._read_by_building(owner, keeper.attribute))
 
     def _read_by_building(self, owner: ClassRef, attribute: str) -> bool:
+        if self.evaluator.extends_dataset(owner):
+            return False  # the library's own methods may read it: `slices` of torch_geometric
         building = {method for _, method, _ in self._building_methods(owner)}
         family = {base.scope for base in (*self.evaluator.lineage(owner), *self.evaluator.calls.subclasses(owner)) if isinstance(base, ClassRef)}
         read = False
@@ -67,7 +69,7 @@ class LetGo:
                 for node in scope.nodes(inner=False):
                     if not isinstance(node, cst.Attribute) or node.attr.value != attribute:
                         continue
-                    if isinstance(module.walk.parents.get(node), cst.AssignTarget | cst.Del):
+                    if module.walk.is_target(node) and not isinstance(module.walk.parents.get(node), cst.AugAssign):
                         continue
                     if this is not None and names.dotted(node.value) == this:
                         if scope.parent in family and scope not in building:
