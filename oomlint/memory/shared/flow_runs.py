@@ -253,8 +253,6 @@ def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
 def _calls_what_moves(scope: Scope, module: Module) -> bool:
     """Whether the rounds of a loop keep something, and call a function of the file, or of the class, that moves tensors or switches gradients off."""
     rounds = [node for body in _repeated(scope) for node in descend(body, into_scopes=False)]
-    if not any(_keeps(node) or _fills_place(node) for node in rounds):
-        return False
     for node in rounds:
         func = node.func if isinstance(node, cst.Call) else None
         holder = module.root if isinstance(func, cst.Name) else scope.parent if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) else None
