@@ -25,7 +25,8 @@ class LoadListThenStack(Rule):
     Checks for `np.stack`, `np.array`, `np.concatenate` (`vstack`, `hstack`), `torch.stack` and `torch.cat` of a list that holds what was read
     from many files: a comprehension, or a list that a loop appends to. It looks in the `__init__` of a `Dataset`, in the methods and functions
     that it calls, in the `setup()` of a data module, where the array is handed to a dataset, in scripts that gather many files to write them
-    at once, and in code that a script runs once, whatever it does with the array then. Samples of a dataset that decodes a file for each are read from
+    at once, and in code that a script runs once, whatever it does with the array then; files of tensors (`torch.load`) are data where they are joined so,
+    and no models. Samples of a dataset that decodes a file for each are read from
     files, too; and where a dataset keeps what `np.concatenate` or `stack` gives of a list that a loop fills with arrays, or a script writes it, it does
     not matter what they are made of (so with `np.array`, where all of them are made of one shape). A tensor that a dataset keeps, made of the rows of
     objects that are still there, is such a copy, too.

@@ -221,8 +221,8 @@ class Arrays:
                     found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
                     keepers = self._large(tuple(k for k in found if not (self._emptied(k, read) or written_over(k, read))), read.kind)
                 joined: tuple[Keeper, ...] = ()
-                if read.kind in {KnownRead.SAMPLE, KnownRead.ARRAY} and not said:
-                    # A script makes one array of what it has read, whatever it does with it then.
+                if read.kind in {KnownRead.SAMPLE, KnownRead.ARRAY, KnownRead.TORCH} and not said:
+                    # A script makes one array of what it has read, whatever it does with it then: no models.
                     found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
                     joined = self._large(tuple(k for k in found if k.many and not k.hazy and self._is_read(read, k)), read.kind)
                     keepers = keepers or joined
