@@ -251,13 +251,19 @@ def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
 
 
 def _calls_what_moves(scope: Scope, module: Module) -> bool:
-    """Whether the rounds of a loop keep something, and call a function of the file, or of the class, that moves tensors or switches gradients off."""
+    """Whether the rounds of a loop call a function of the file, or of the class, that moves tensors or switches gradients off.
+
+    What makes its model ready itself is told where it runs it, unless the rounds keep something.
+    """
     rounds = [node for body in _repeated(scope) for node in descend(body, into_scopes=False)]
+    keeps = any(_keeps(node) or _fills_place(node) for node in rounds)
     for node in rounds:
         func = node.func if isinstance(node, cst.Call) else None
         holder = module.root if isinstance(func, cst.Name) else scope.parent if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) else None
         helper = holder.child(names.last_name(func)) if holder is not None and func is not None else None
-        if helper is not None and any(_word(part) in MOVES | MODES for part in descend(helper.node) if isinstance(part, cst.Attribute | cst.Name)):
+        if helper is None or (not keeps and any(isinstance(call.func, cst.Attribute) and call.func.attr.value in READY for call in helper.calls)):
+            continue
+        if any(_word(part) in MOVES | MODES for part in descend(helper.node) if isinstance(part, cst.Attribute | cst.Name)):
             return True
     return False
 
