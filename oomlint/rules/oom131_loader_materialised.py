@@ -12,7 +12,6 @@ from oomlint.memory.buffers.growth_messages import over, what_of
 from oomlint.memory.buffers.kept_batches import kept_batches
 from oomlint.memory.facts import like_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loader_words import may_be_loader
 from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.names import last_name
@@ -105,8 +104,6 @@ class LoaderMaterialised(Rule):
             written = last_name(call.func)
             if written not in {"list", "tuple", "sorted"} or len(call.args) == 0 or not isinstance(call.func, cst.Name):
                 continue
-            if not may_be_loader(call.args[0].value, module, scope):
-                continue
             if not any(isinstance(a.value, External) and a.value.name == f"builtins.{written}" for a in evaluator.plainly(call.func, module, scope)):
                 continue
             yield from self._whole(module, project, call, call.args[0].value, scope)
@@ -114,7 +111,7 @@ class LoaderMaterialised(Rule):
             for row in scope.rows:
                 part = row.for_in
                 whole = isinstance(part.target, cst.Name) and isinstance(row.elt, cst.Name) and row.elt.value == part.target.value
-                if whole and not part.ifs and part.inner_for_in is None and may_be_loader(part.iter, module, scope):
+                if whole and not part.ifs and part.inner_for_in is None:
                     yield from self._whole(module, project, row, part.iter, scope)
         for kept in kept_batches(module, project):
             name = f"`{over(kept.loop)}`"
