@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -20,28 +20,23 @@ from oomlint.ast_trees import tree_of
 from oomlint.beside_code import launches
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import commands_in
+from oomlint.model.index import imports_of
 from oomlint.source import FileKind, SourceError, kind_of, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from oomlint.model.commands import Command
+    from oomlint.model.index import Imported
     from oomlint.model.project import Project
 
 _ANYTHING: Final = frozenset({"*"})  # stands for all names of a file
 
 
-class _Import(NamedTuple):
-    bound: str  # what the file calls it from then on; "*" for all that there is
-    module: str
-    level: int
-    name: str  # what is taken of the module; empty for the module itself
-
-
 class _Links(Struct, frozen=True):
     """What a file imports, and what each of its top-level statements speaks of."""
 
-    imports: tuple[_Import, ...]
+    imports: tuple[Imported, ...]
     mentions: Mapping[str, frozenset[str]]  # by the names that the statements bind; what binds none is behind ""
 
 
@@ -139,7 +134,7 @@ class _Steps(ABC):
     def _from(self, here: str, names: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
         """The files that these names of a file lead to, and to which of theirs."""
 
-    def _targets(self, path: str, wanted: _Import) -> Iterator[tuple[str, str]]:
+    def _targets(self, path: str, wanted: Imported) -> Iterator[tuple[str, str]]:
         """The files of the project that an import means, each with the name that is taken of it."""
         found = self._project.locate(path, wanted.module, wanted.level)
         if found is None:
@@ -229,7 +224,6 @@ def _links_of(data: bytes) -> _Links | None:
         tree = tree_of(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    imports: list[_Import] = []
     mentions: dict[str, set[str]] = {}
     for statement in tree.body:
         binds: set[str] = set()
@@ -244,10 +238,6 @@ def _links_of(data: bytes) -> _Links | None:
                     binds.add(node.id)
             elif isinstance(node, ast.Attribute):
                 speaks.add(node.attr)
-            elif isinstance(node, ast.Import):
-                imports += (_Import(alias.asname or alias.name.partition(".")[0], alias.name, 0, "") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                imports += (_Import(alias.asname or alias.name, node.module or "", node.level, alias.name) for alias in node.names)
         for name in binds or {""}:
             mentions.setdefault(name, set()).update(speaks)
-    return _Links(tuple(imports), {name: frozenset(spoken) for name, spoken in mentions.items()})
+    return _Links(imports_of(data), {name: frozenset(spoken) for name, spoken in mentions.items()})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from oomlint.model.index import imports_of
 from oomlint.trace.roles import script_of
 from oomlint.trace.timeline import ProcessRole
 
@@ -62,21 +61,8 @@ def closure(project: Project, scripts: Sequence[str]) -> list[str]:
 
 
 def _imported(project: Project, path: str) -> Iterator[str]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(project.text(path))
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            wanted = [(alias.name, 0) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            wanted = [(base, node.level), *((f"{base}.{alias.name}".lstrip("."), node.level) for alias in node.names)]
-        else:
-            continue
-        for dotted, level in wanted:
-            target = project.locate(path, dotted, level) if dotted or level else None
+    for one in imports_of(project.text(path)):
+        for dotted in (one.module, f"{one.module}.{one.name}".strip(".")):
+            target = project.locate(path, dotted, one.level) if dotted or one.level else None
             if target is not None and not target.endswith(os.sep):
                 yield target

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +16,12 @@ from oomlint.ast_trees import tree_of
 from oomlint.discovery import discover
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.model.index import index_of
+from oomlint.model.index import imports_of, index_of
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import ClassRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from oomlint.finding import Place
     from oomlint.model.project import Module, Project
@@ -249,20 +248,13 @@ def _imports(path: str, data: bytes, *stems: str) -> str:
         return "\n".join(f"0 {stem}" for stem in stems if stem in words)
     if not re.search(rb"^\s*(?:import\s|from\s)", data, re.MULTILINE):
         return ""
-    return "\n".join(told for told in _imported(data) if told.replace(".", " ").rpartition(" ")[2] in stems)
+    return "\n".join(told for told in dict.fromkeys(_imported(data)) if told.replace(".", " ").rpartition(" ")[2] in stems)
 
 
-@lru_cache(maxsize=4096)  # asked of the same file for each that it may import
-def _imported(data: bytes) -> tuple[str, ...]:
+def _imported(data: bytes) -> Iterator[str]:
     """What a file imports that may be a module: for each the dots before it and its dotted name."""
-    tree = _tree(data)
-    found: dict[str, None] = {}
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Import):
-            found.update(dict.fromkeys(f"0 {alias.name}" for alias in node.names))
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if base:
-                found[f"{node.level} {base}"] = None
-            found.update(dict.fromkeys(f"{node.level} {base}.{alias.name}".replace(" .", " ") for alias in node.names))
-    return tuple(found)
+    for one in imports_of(data):
+        if one.module:
+            yield f"{one.level} {one.module}"
+        if one.name:
+            yield f"{one.level} {one.module}.{one.name}".replace(" .", " ")
