@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternative, Frame
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
-
-
-_IMPORTS: Final = re.compile(rb"\b(?:import|from)\b[^\n]*")
 
 
 class ArrayPlace(Enum):
@@ -122,8 +117,6 @@ class StoredArrays:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self._objects: AnswerMemory[tuple[cst.CSTNode, Frame], H5Object | None] = AnswerMemory(project.readings)
-        self._signed: dict[str, frozenset[ArrayPlace]] | None = None
-        self._around: AnswerMemory[Module, frozenset[ArrayPlace]] = AnswerMemory(project.readings)
         self._active: set[tuple[str, cst.CSTNode, Frame]] = set()
         self._spent = 0  # questions since the outermost one
         self._cuts = 0  # questions that were not answered
@@ -395,21 +388,9 @@ class StoredArrays:
         return ArrayPlace.MEMMAP in _spoken_of(self.project.raw(module.path))
 
     def _signs(self, module: Module) -> frozenset[ArrayPlace]:
-        """What kinds of files a module's text speaks of, or that of a file that imports it or is imported by it: nobody else can hand it an array."""
-        told = self.project.search(_signs_and_imports, (), module.path)
-        if self._signed is None:
-            self._signed = {path: _spoken_of(self.project.text(path)) for path in told}
-        known = self._around.get(module)
-        if known is None:
-            own = _spoken_of(self.project.raw(module.path))
-            imports, pattern = _import_lines(self.project.raw(module.path)), _imports(module.path)
-            near = (
-                found
-                for path, found in self._signed.items()
-                if not found <= own and path != module.path and (_imports(path).search(imports) or pattern.search(_import_lines(self.project.text(path))))
-            )
-            known = self._around[module] = own.union(*near)
-        return known
+        """What kinds of files a text of the project speaks of: nobody else can hand the module an array."""
+        told = self.project.search(_speaks_of_files, (), module.path)
+        return _spoken_of(self.project.raw(module.path)).union(ArrayPlace[name] for said in told.values() for name in said.split())
 
 
 @lru_cache(maxsize=1024)  # many files ask the same of their neighbours
@@ -417,25 +398,8 @@ def _spoken_of(text: bytes) -> frozenset[ArrayPlace]:
     return frozenset(store for store, signs in _SIGNS.items() if any(sign in text for sign in signs))
 
 
-@lru_cache(maxsize=4096)
-def _import_lines(text: bytes) -> bytes:
-    return b"\n".join(_IMPORTS.findall(text))
-
-
-@cache
-def _imports(path: str) -> re.Pattern[bytes]:
-    """What an import of the file looks like."""
-    folder, name = os.path.split(path)
-    stem = os.path.splitext(name)[0]
-    if stem == "__init__":
-        stem = os.path.basename(folder)
-    return re.compile(rb"\b(?:import|from)\b[^\n]*\b" + re.escape(stem.encode()) + rb"\b")
-
-
 @finder
-def _signs_and_imports(path: str, data: bytes) -> str:
-    """What files a text speaks of, and what it imports."""
+def _speaks_of_files(path: str, data: bytes) -> str:
+    """What kinds of files a text speaks of."""
     del path
-    stores = sorted(store.value for store in _spoken_of(data))
-    imports = hashlib.blake2b(_import_lines(data), digest_size=16).hexdigest()
-    return " ".join((*stores, imports)) if stores else ""
+    return " ".join(sorted(store.name for store in _spoken_of(data)))
