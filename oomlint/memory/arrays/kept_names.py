@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -44,7 +43,6 @@ _CALLS_NOTHING: Final = ("torch.utils.data.", "builtins.object")
 _MODULES: Final = ("torch.nn.", "lightning", "pytorch_lightning")  # what their objects keep is parameters and settings more often than data
 _DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
 _ENDS: Final = frozenset({"assign", "delete", "for", "with", "clear"})  # of what a name stands for
-_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|batch|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
 
 
 class KeptNames(Keeping):
@@ -292,10 +290,6 @@ class KeptNames(Keeping):
         if key in search.seen:
             return
         search.seen.add(key)
-        # What all pairs are made of was gathered from a loader; many files are much for whoever takes them.
-        much = search.meets is not None or (going.many and self.serving.project_trains(module))
-        if not much and not self._used_for_data(module, scope):
-            return
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):
                 now = replace(going, since=site.call).once_more(repeats=self.repeats(site.module, site.call))
@@ -395,12 +389,6 @@ class KeptNames(Keeping):
         owner = scope.parent
         return owner is not None and owner.is_class and self.evaluator.extends_dataset(ClassRef(module, owner))
 
-    def _used_for_data(self, module: Module, scope: Scope) -> bool:
-        """Whether some file that names the function speaks of datasets or loaders, or saves something: a look at the text, before anything is parsed."""
-        name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
-        project = self.project
-        return bool(project.search(_speaks_of_data, (name,), module.path, name) or _speaks_of_data(module.path, project.raw(module.path), name))
-
 
 def _written_keys(scope: Scope, key: cst.BaseExpression) -> list[cst.BaseExpression]:
     """What a key can be: of the variable of a loop, the texts that the loop goes over, where they stand there."""
@@ -418,15 +406,3 @@ def _imports(path: str, data: bytes, stem: str, name: str) -> str:
     if name.encode() not in data or module not in data:
         return ""
     return FOUND if re.search(rb"^\s*from\s+\S*(?<!\w)" + re.escape(module) + rb"\s+import\b", data, re.MULTILINE) is not None else ""
-
-
-@finder
-def _speaks_of_data(path: str, data: bytes, name: str) -> str:
-    """Whether a file has the name and speaks of datasets or loaders, or saves something."""
-    del path
-    return FOUND if name.encode() in data and _has_data_words(data) else ""
-
-
-@lru_cache(maxsize=4096)
-def _has_data_words(data: bytes) -> bool:
-    return _DATA_WORDS.search(data) is not None
