@@ -10,14 +10,12 @@ from msgspec import Struct
 from oomlint.api_names import HANDS_ON, PUTS_IN, SAME_PATH
 from oomlint.finding import Resource
 from oomlint.memory.arrays.kept import READING, kept_of
-from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read, opens_text
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
-from oomlint.model.computed_names import asked_for, key_of
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.rounds import dependents
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
@@ -240,8 +238,6 @@ class ReadCalls:
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> FileRead | None:
         if not isinstance(call.func, cst.Name | cst.Attribute | cst.Call) or not call.args:
             return None
-        if not self._may_read(module, scope, call.func):
-            return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
             value, _ = _unpacked(alt.value)
@@ -250,12 +246,6 @@ class ReadCalls:
                 if reader is not None and reader.kind is not KnownRead.TORCH:
                     return FileRead(reader.kind, value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
         return None
-
-    def _may_read(self, module: Module, scope: Scope, function: cst.BaseExpression) -> bool:
-        """Whether a function may be one of the project that reads a file, by its name, or by the parts of it that are known."""
-        known = reading_functions(self.project, module.path)
-        key = key_of(function, scope) if "getattr" in module.words else None
-        return bool(asked_for(key, known)) if key is not None else self._original_name(module, scope, function) in known
 
     def _original_name(self, module: Module, scope: Scope, function: cst.BaseExpression) -> str:
         known = self._names.get(function)
