@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from oomlint.api_names import ALLOCATORS, DRAWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
 _MOST_NAMES: Final = 20_000  # that are remembered
 
@@ -68,6 +72,8 @@ DENSE: Final = frozenset({"toarray", "todense", "to_dense"})  # methods that mak
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 ELEMENTWISE: Final = MAPS | frozenset("apply applymap progress_apply progress_map parallel_apply".split())  # and those of a table of pandas
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
+LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
+_DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")
 _WORKER_WORD = re.compile(
     r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread(?!ing$|_?safe|_?id)|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
     r"|multiprocessing_context",
@@ -106,3 +112,13 @@ def is_table(word: str) -> bool:
 def is_worker_word(keyword: str) -> bool:
     """Whether the name of a keyword may speak of worker processes."""
     return _WORKER_WORD.search(keyword) is not None
+
+
+def makes_data(name: str) -> bool:
+    """Whether a call makes a dataset, by the name of what is called."""
+    return _DATA_CLASS.search(name) is not None or name in {"random_split", "Subset"}
+
+
+def is_data_class(bases: Iterable[str], members: AbstractSet[str]) -> bool:
+    """Whether a class is a dataset or a data module, by the names of its bases and members."""
+    return any(makes_data(base) for base in bases) or "__getitem__" in members or {"setup", "train_dataloader"} <= members
