@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from oomlint.frameworks import IN_MEMORY_DATASETS
 from oomlint.memory.arrays.joins import joined
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.little_weight import weighs_little
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.padded import padded
@@ -54,29 +55,21 @@ def told_with(load: Load) -> tuple[object, ...]:
 
 
 def _gravest_first(group: list[Load]) -> list[Load]:
-    """Reads of many files before those of one."""
-    return sorted(group, key=lambda load: not load.many)
+    """What weighs little last, and reads of many files before those of one."""
+    return sorted(group, key=lambda load: (weighs_little(load), not load.many)) if len(group) > 1 else group
 
 
 def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
-    """Whole reads of HDF5 datasets: what one function reads for one attribute of a class comes as one load, with the other reads beside it.
+    """Whole reads of HDF5 datasets: what one function reads for one class comes as one load, with the other reads beside it.
 
-    Columns that a call puts together to one array are told beside what else the function reads for the class, or once.
+    Columns that a call puts together to one array come last.
     """
     groups: dict[tuple[object, ...], list[Load]] = {}
-    columns: dict[tuple[object, ...], list[Load]] = {}
     for load in arrays_of(project).h5(module):
-        if load.joined or proven_small(module, load.node):
-            continue
-        key = told_with(load)
-        if _is_column(load):
-            columns.setdefault(key, []).append(load)
-        else:
-            groups.setdefault(key if load.of_object else (*key, load.keeper.attribute), []).append(load)
-    for key, group in groups.items():
-        group.extend(columns.pop(key[:2], []))
-    for group in (*groups.values(), *columns.values()):
-        first, *others = _gravest_first(group)
+        if not (load.joined or proven_small(module, load.node)):
+            groups.setdefault(told_with(load), []).append(load)
+    for group in groups.values():
+        first, *others = sorted(_gravest_first(group), key=_is_column)
         yield replace(first, beside=tuple(other.node for other in others))
 
 

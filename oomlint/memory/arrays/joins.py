@@ -37,7 +37,7 @@ from oomlint.syntax.nodes import descend, names_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oomlint.finding import Fact, Place
+    from oomlint.finding import ByteSize, Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.shared.array_bytes import Bytes
     from oomlint.memory.shared.content_kinds import Content
@@ -65,7 +65,10 @@ class Join(Struct, frozen=True, eq=False):
 
 def joins(module: Module, project: Project) -> Iterator[Join]:
     """Calls of the module that copy a list of loads into one array which a dataset keeps."""
-    yield from (weighed for join in _joins(module, project) if (weighed := _weighed(project, module, join)) is not None)
+    for join in _joins(module, project):
+        size = made_bytes(project, module, join.node)
+        if not _is_small(project, size):
+            yield replace(join, facts=(allocation_fact(module, join.node, size), *join.facts[1:])) if size.known else join
 
 
 def _joins(module: Module, project: Project) -> Iterator[Join]:
@@ -84,12 +87,14 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
             or proven_small(module, node)
             or kept_of(project).repeats(module, node)
             or any(_within(module, one, [node]) for one in h5)
+            or _is_small(project, made_bytes(project, module, node))
         ):
             continue
         scope = module.walk.scope_at(node)
         near = [load for load in loads if load.scope is scope] or loads  # a helper of theirs may give back what others read
-        groups.setdefault((scope, frozenset(_round_of(module, load) for load in near)), []).append((node, near))
-    for (node, loads), *others in groups.values():
+        groups.setdefault(scope if scope.is_function else frozenset(_round_of(module, load) for load in near), []).append((node, near))
+    for group in groups.values():
+        (node, loads), *others = sorted(group, key=lambda one: all(map(weighs_little, one[1]))) if len(group) > 1 else group
         spots = [module.place(load.node, "read here") for load in loads[:1]]
         beside = [module.place(other, "the same happens here") for other, _ in others]
         first = loads[0].keeper
@@ -103,12 +108,9 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
     yield from _gathered(module, project, {module.walk.scope_at(node) for node in (*found, *(row.node for row in rows))})
 
 
-def _weighed(project: Project, module: Module, join: Join) -> Join | None:
-    """The same with the bytes of the array, where shapes tell them; nothing where it is small."""
-    size = made_bytes(project, module, join.node)
-    if size.exact is not None and size.exact < project.settings.small_bytes:
-        return None
-    return replace(join, facts=(allocation_fact(module, join.node, size), *join.facts[1:])) if size.known else join
+def _is_small(project: Project, size: ByteSize) -> bool:
+    """Whether shapes tell that an array is small."""
+    return size.exact is not None and size.exact < project.settings.small_bytes
 
 
 def _round_of(module: Module, load: Load) -> cst.CSTNode:
