@@ -20,6 +20,7 @@ from oomlint.model.values import (
     Absent,
     Alternative,
     Alternatives,
+    Augmented,
     Bound,
     ClassRef,
     Const,
@@ -293,7 +294,7 @@ class Definitions(Outside):
             if depth < len(accessors) and _matches(path, accessors[:depth]) and effect.value is not None and _is_mapping_update(effect):
                 return self._updated(self.access(effect.value, accessors[depth:], frame))
             if depth == len(accessors) and _matches(path, accessors) and not _is_mapping_update(effect):
-                return [Alternative(UNKNOWN)], True
+                return [Alternative(Augmented("", effect.node, frame) if isinstance(effect.node, cst.AugAssign) else UNKNOWN)], True
             return None
         if kind in _MUTATING:
             if depth >= len(accessors) or not _matches(path, accessors[:depth]) or effect.call is None or accessors[depth][0] not in {"item", "attr"}:

@@ -191,6 +191,13 @@ class SourceExpression(Unknown, frozen=True):
     frame: Frame | None = None
 
 
+class Augmented(Unknown, frozen=True):
+    """What ``x += y`` leaves in ``x``. Unknown to whoever asks for constants."""
+
+    node: cst.AugAssign | None = None
+    frame: Frame | None = None
+
+
 class Each(Unknown, frozen=True):
     """What a loop variable goes through: an element of the iterable, at ``index`` inside it. Unknown to whoever asks for constants."""
 

@@ -72,6 +72,11 @@ class WrittenForms:
             return self._method(node, frame)
         return NOTHING
 
+    def augmented(self, node: cst.AugAssign, frame: Frame) -> Content:
+        """What ``x += y`` leaves: an array that computes in place is what it was."""
+        before = self.contents.of(node.target, frame)
+        return before if before.kind in _COMPUTING else NOTHING
+
     def _operation(self, node: cst.BinaryOperation, frame: Frame) -> Content:
         sides = [self.contents.of(node.left, frame), self.contents.of(node.right, frame)]
         if isinstance(node.operator, cst.Modulo) and sides[0].kind is PayloadKind.TEXT:

@@ -15,6 +15,7 @@ from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import (
     Alternative,
+    Augmented,
     Const,
     Display,
     Each,
@@ -110,6 +111,8 @@ class Contents:
             return CELL if cell and whole.form is Form.ROW else NOTHING
         if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None:
             return self.forms.written(value.node, value.frame)
+        if isinstance(value, Augmented) and value.node is not None and value.frame is not None:
+            return self.forms.augmented(value.node, value.frame)
         return NOTHING
 
     @staticmethod
