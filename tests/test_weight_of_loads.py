@@ -252,6 +252,41 @@ def test_what_has_axes_is_an_array_whatever_file_it_came_from(item: str, words: 
     assert said(tmp_path, "OOM402", movements=MOVEMENTS.format(item=item)) == [words]
 
 
+SOUNDS = """
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Sounds(Dataset):
+        def __init__(self, path):
+            {kept}
+
+        def __len__(self):
+            return len(self.sounds)
+
+        def __getitem__(self, index):
+            return self.sounds[index]
+
+
+    loader = DataLoader(Sounds(path), batch_size=64, num_workers=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "code", "copied"),
+    [
+        ("self.sounds, self.speakers = torch.load(path)", "OOM406", ""),  # tensors move to shared memory, which no worker copies
+        ("self.sounds = [torch.from_numpy(one) for one in np.load(path)]", "OOM402", ""),
+        ("self.sounds = np.load(path)", "OOM402", "each spawned worker gets a copy"),
+        ("self.sounds = np.asarray(torch.load(path))", "OOM406", "each spawned worker gets a copy"),
+    ],
+)
+def test_tensors_are_not_copied_for_workers(kept: str, code: str, copied: str, tmp_path: Path) -> None:
+    (found,) = check(tmp_path, code, {"sounds": SOUNDS.format(kept=kept)})
+    assert found.message.partition("; ")[2] == copied
+
+
 ROWS = """
     import h5py
     import torch

@@ -12,6 +12,7 @@ from oomlint.memory.arrays.kept import DataTransform
 from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.little_weight import dataset_of, weighs_little
 from oomlint.memory.arrays.piecewise import Taken
+from oomlint.memory.arrays.torch_load import holds_objects
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.datasets.sample_uses import has_arrays
@@ -23,7 +24,7 @@ from oomlint.model import names
 from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from oomlint.finding import Place
     from oomlint.memory.arrays.kept import Keeper
@@ -34,6 +35,8 @@ _MOST_RELATED: Final = 4
 _MOST_KEEPERS: Final = 2  # that are named before what is read beside
 _MOST_BESIDE: Final = 16
 _MOST_WITHIN: Final = 2  # reads of a function of the project
+_OF_TENSORS: Final = frozenset({PayloadKind.TENSOR, PayloadKind.TENSORS})
+_OF_ARRAYS: Final = frozenset({PayloadKind.ARRAY, PayloadKind.ARRAYS})
 
 
 def _bytes(load: Load) -> str:
@@ -182,7 +185,7 @@ def _workers(load: Load) -> str:
     objects = load.read is not None and load.read.kind in _OBJECTS and not _keeps_arrays(load.keeper)
     if objects:
         return f"; each {f'of {readers.workers}' if (readers.count or 0) > 1 else 'worker'} copies the objects it reads"
-    return "" if _becomes_tensor(load.keeper) else "; each spawned worker gets a copy"
+    return "" if _stays_tensors(load) else "; each spawned worker gets a copy"
 
 
 def _keeps_arrays(keeper: Keeper) -> bool:
@@ -191,15 +194,20 @@ def _keeps_arrays(keeper: Keeper) -> bool:
     return dataset is not None and has_arrays(dataset, keeper.attribute, evaluator_of(keeper.module.project))
 
 
-def _becomes_tensor(keeper: Keeper) -> bool:
-    """Whether a dataset makes a tensor of what it keeps: that moves to shared memory once, and workers get no copies."""
-    if keeper.owner is None or not keeper.attribute:
-        return False
-    datasets = datasets_of(keeper.module.project)
-    for scope in keeper.owner.scope.children:
+def _stays_tensors(load: Load) -> bool:
+    """Whether a dataset keeps tensors of what is read: they move to shared memory once, and workers get no copies."""
+    kinds = set(_kinds_kept(load.keeper))
+    if not _OF_TENSORS.isdisjoint(kinds):
+        return True
+    of_torch = load.read is not None and load.read.kind is KnownRead.TORCH
+    return of_torch and _OF_ARRAYS.isdisjoint(kinds) and not holds_objects(load, load.module.project)
+
+
+def _kinds_kept(keeper: Keeper) -> Iterator[PayloadKind]:
+    """What the statements that set the attribute of a dataset make it."""
+    owner, datasets = keeper.owner, datasets_of(keeper.module.project)
+    for scope in owner.scope.children if owner is not None and keeper.attribute else ():
         for effect in scope.effects.get(names.self_name(scope) or "", ()) if scope.is_function else ():
-            if effect.kind == "assign" and effect.path == (("attr", keeper.attribute),) and effect.value is not None and not effect.index:
-                frame = datasets.evaluator.calls.plain_frame(keeper.owner.module, scope)
-                if datasets.contents.of(effect.value, frame).kind is PayloadKind.TENSOR:
-                    return True
-    return False
+            sets = effect.kind == "assign" and effect.path == (("attr", keeper.attribute),) and not effect.index
+            if owner is not None and sets and effect.value is not None:
+                yield datasets.contents.of(effect.value, datasets.evaluator.calls.plain_frame(owner.module, scope)).kind
