@@ -11,6 +11,7 @@ from oomlint.api_names import HANDS_ON
 from oomlint.model import arguments, names
 from oomlint.model.computed_names import asked_for, key_of
 from oomlint.model.readings import FOUND, AnswerMemory, finder
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 from oomlint.syntax.nodes import descend
 
@@ -230,7 +231,13 @@ class Calls:
     def _frames_of(self, module: Module, scope: Scope, depth: int, most: int) -> list[Frame]:
         found: list[Frame] = []
         method = names.is_method(scope) and scope.name != "__init__"
-        for site in self.sites(module, scope, most if most < _MOST_FRAMES else _MOST_SITES):
+        sites = self.sites(module, scope, most if most < _MOST_FRAMES else _MOST_SITES)
+        outside = self._outside_tests(module, sites)
+        if sites and not outside:  # what only tests give to a function, no program does
+            outside = self._outside_tests(module, self.sites(module, scope))
+            if not outside:
+                return found
+        for site in outside:
             for outer in self.frames(site.module, site.scope, depth + 1, most):
                 if scope.name == "__init__" and site.this is not None and not self._makes(site.call, outer, site.this.cls):
                     continue
@@ -251,7 +258,16 @@ class Calls:
         if not method:
             return found
         # Frameworks call the hooks of the objects that the project makes.
-        return [Frame(module, scope, None, this) for this in self.instances(module, scope.parent, depth + 1, most)]
+        made = self.instances(module, scope.parent, depth + 1, most)
+        return [Frame(module, scope, None, this) for this in made if this.at is None or self._counts(module, this.at.module)]
+
+    @staticmethod
+    def _counts(module: Module, caller: Module) -> bool:
+        """Whether what a caller gives to code of a module is what a program gives: a test says nothing of the program that it tests."""
+        return caller is module or not holds_tests(caller) or holds_tests(module)
+
+    def _outside_tests(self, module: Module, sites: list[CallSite]) -> list[CallSite]:
+        return [site for site in sites if self._counts(module, site.module)]
 
     def _makes(self, call: cst.Call, frame: Frame, cls: ClassRef) -> bool:
         """Whether a call that may make an object of the class still does in a frame of its function: ``TABLE[name](**kwargs)``."""

@@ -13,8 +13,8 @@ from oomlint.memory.buffers.kept_batches import kept_batches
 from oomlint.memory.facts import like_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.names import last_name
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import External
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace

@@ -10,7 +10,7 @@ from oomlint.memory.buffers.concatenation import growths
 from oomlint.memory.buffers.rejoined import rejoined
 from oomlint.memory.facts import concat_facts, rejoin_facts
 from oomlint.memory.fixes.concatenation_fixes import as_list
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from oomlint.memory.buffers.caches import caches, facts_of
 from oomlint.memory.buffers.changed_records import written_records
 from oomlint.memory.buffers.functools_caches import cached_functions
 from oomlint.memory.loaders.loader_calls import story_places
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Rol
 from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.buffers.trainer_outputs import discarded_predictions, whole_evaluations
 from oomlint.memory.fixes.add_argument import added_argument
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from oomlint.finding import Confidence, Consequence, LoopKind, Message, Multipli
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers.model_snapshots import snapshots
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

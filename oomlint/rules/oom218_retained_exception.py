@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.memory.buffers.retained_exceptions import kept_exceptions, shown_and_kept
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import loop_of, target_of, told, what_of
 from oomlint.memory.buffers.metric_lists import kept_by_metrics
 from oomlint.memory.fixes.growth_fixes import fix, on_host, suffixed
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import openings_of
 from oomlint.memory.handles.resource_state import End
 from oomlint.memory.handles.unclosed import closed_after_loop, opened_once, passed_by, runs_for_samples, unclosed
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from oomlint.memory.ranks.checkpoint_devices import goes_to_device, saved_from_h
 from oomlint.memory.ranks.checkpoints import LOADS, kept_while_training, released
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.qualified_names import library_name
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments
 from oomlint.model.names import last_name
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Absent
 from oomlint.rule import Rule
 

@@ -13,9 +13,9 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, is_epoch_loop, loops_around
 from oomlint.memory.shared.qualified_names import library_name
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import trains
 from oomlint.model.names import last_name, parameters
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 from oomlint.syntax.nodes import uses_name
 

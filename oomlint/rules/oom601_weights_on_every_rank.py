@@ -11,7 +11,7 @@ from oomlint.measurement import ON_RANKS
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.load_fixes import mapped
 from oomlint.memory.ranks.checkpoints import released, weights
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.torch_versions import LOAD_MAPPED, torch_versions
 from oomlint.rule import Rule
 

@@ -8,7 +8,7 @@ from oomlint.finding import AllocationFact, Confidence, Consequence, Message, Mu
 from oomlint.measurement import ON_RANKS
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.ranks.full_states import full_states, on_one_rank
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resour
 from oomlint.measurement import ON_RANKS
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.ranks.gathers import GATHER, Gathers, to_one
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, R
 from oomlint.measurement import DatasetSign, Measurement, Trait
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks_fact
 from oomlint.memory.ranks.sharded import sharded
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 from oomlint.weighing import words
 

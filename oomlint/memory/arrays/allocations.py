@@ -20,8 +20,8 @@ from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import SHORT_ROW, allocation, counts_samples
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, Instance
 from oomlint.scout.telling_names import BUILDERS, MAKERS
 from oomlint.syntax.nodes import is_attribute_of

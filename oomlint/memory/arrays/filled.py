@@ -21,8 +21,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Instance
 from oomlint.syntax.nodes import names_in, uses_name
 

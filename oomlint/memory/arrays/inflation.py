@@ -21,8 +21,8 @@ from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_libraries import GENERATORS
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ExternalCall
 from oomlint.scout.telling_names import FLOAT_TENSORS, FLOATS
 from oomlint.syntax.edits import Text

@@ -28,8 +28,8 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Display, External, ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAKERS
 from oomlint.syntax.nodes import descend, names_in

@@ -16,8 +16,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import ALL_AT_ONCE, WHOLE, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.loops import FEW
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, Instance
 
 if TYPE_CHECKING:

@@ -34,10 +34,10 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, KnownRead
 from oomlint.memory.shared.seen_axes import ROWS
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, Instance, is_usual
 from oomlint.syntax.nodes import descend, orders, path_of
 

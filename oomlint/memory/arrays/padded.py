@@ -8,8 +8,8 @@ from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.loads import Load
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Const, FunctionRef
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import Element, ExternalCall, FunctionRef, Instance, SourceExpression
 from oomlint.scout.telling_names import DENSE

@@ -20,9 +20,9 @@ from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Form, PayloadKind
 from oomlint.memory.shared.operand_kinds import operand
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.loops import set_in
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ExternalCall, Instance
 from oomlint.syntax.nodes import descend, uses_name
 

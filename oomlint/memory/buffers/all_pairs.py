@@ -21,9 +21,9 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.tensor_state import Graph
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import External
 from oomlint.syntax.nodes import descend, names_in, uses_name
 

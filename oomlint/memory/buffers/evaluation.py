@@ -15,10 +15,10 @@ from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, is_nth, loops_around
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.events import AS_ARRAY
 from oomlint.model.tensor_state import Graph, Mode
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import is_typed
 from oomlint.syntax.nodes import descend, parts_of, path_of
 

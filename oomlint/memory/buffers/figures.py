@@ -17,9 +17,9 @@ from oomlint.memory.facts import loop_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import arguments, names
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Bound, ClassRef, Const, External, Frame, FunctionRef
 from oomlint.syntax.nodes import descend, names_in, parts_of, uses_name
 

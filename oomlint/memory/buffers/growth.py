@@ -48,12 +48,12 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation, learns_nothing
 from oomlint.memory.shared.seen_axes import NONE, of_same
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.rounds import dependents
 from oomlint.model.tensor_state import MAP, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Absent, Const
 
 if TYPE_CHECKING:

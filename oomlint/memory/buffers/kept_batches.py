@@ -15,9 +15,9 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.shaped import ShapedArray
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.tensor_state import MAP, Device, Storage
+from oomlint.model.test_suites import holds_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

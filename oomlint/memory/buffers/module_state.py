@@ -13,10 +13,10 @@ from oomlint.memory.datasets.serving import Serving
 from oomlint.memory.fixes.growth_fixes import suffixed
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.freezing import frozen_by, switches_gradients
 from oomlint.model.tensor_state import Graph, Mode, ValueKind
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.scout.telling_names import IN_PLACE, STATES
 from oomlint.syntax.nodes import descend, names_in

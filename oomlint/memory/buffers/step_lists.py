@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from oomlint.frameworks import BATCH_HOOK, HUGGING_FACE_TRAINERS, STAGES, START_HOOKS, TRAINING_STEP
 from oomlint.memory.buffers.bounds import counted
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.displays import is_new
 from oomlint.model.events import Store
 from oomlint.model.lifetime import endings_from_outside, endings_of, is_first_only, runs_once
 from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_state import Graph, Mode, SampleSize, ValueKind
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import is_attribute_of, names_in
 

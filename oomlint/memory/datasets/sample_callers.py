@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oomlint.memory.datasets.dataset_classes import Dataset, datasets_of
 from oomlint.memory.loaders.loader_calls import Loader, evaluator_of, is_zero, loaders_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Alternative, ClassRef, Const, FunctionRef, Instance
 
 if TYPE_CHECKING:

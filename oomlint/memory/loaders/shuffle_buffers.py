@@ -10,8 +10,8 @@ from msgspec import Struct
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive, loaders_of
 from oomlint.memory.loaders.own_buffers import filled
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Instance, SourceExpression
 from oomlint.syntax.nodes import descend
 

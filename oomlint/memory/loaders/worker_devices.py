@@ -11,9 +11,9 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, evaluator_of, loaders_of, story_places
 from oomlint.memory.shared.start_methods import start_methods
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef, assumptions
 from oomlint.syntax.nodes import is_attribute_of
 

@@ -10,10 +10,10 @@ import libcst as cst
 from oomlint.frameworks import STEP_METHODS
 from oomlint.memory.datasets.dataset_classes import datasets_of, has_samples
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.computed_names import asked_for
 from oomlint.model.readings import AnswerMemory
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown, greatest, is_typed
 from oomlint.syntax.nodes import is_attribute_of
 

@@ -17,9 +17,9 @@ from oomlint.frameworks import BACKWARDS, RUNS, RUNS_TRAINING
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.idle_code import IdleCode
-from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
+from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.nodes import descend
 
