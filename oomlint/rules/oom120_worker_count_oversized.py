@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
+from oomlint.memory.loaders.dropped_loaders import is_dropped
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
 from oomlint.model.questions import is_cpu_count
@@ -114,7 +115,7 @@ class WorkerCountOversized(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with very many workers."""
         loaders = loaders_of(project)
-        for loader in loaders.of(module):
+        for loader in (one for one in loaders.of(module) if not is_dropped(one)):
             for (maker, call), ways in self._oversized(loaders, loader, project.settings.worker_limit).items():
                 for group in apart(ways, lambda way: way):
                     yield self._told(loader, maker.place(call), group, project)

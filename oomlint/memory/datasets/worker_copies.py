@@ -27,6 +27,7 @@ from oomlint.memory.datasets.held_weight import (
 from oomlint.memory.datasets.sample_uses import has_arrays, one_a_sample, takes_index
 from oomlint.memory.datasets.written_samples import written_sample
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
+from oomlint.memory.loaders.dropped_loaders import is_dropped
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.loaders.loader_classes import made_by_classes
 from oomlint.memory.shared.content_kinds import Form, PayloadKind
@@ -110,7 +111,7 @@ def _cases(module: Module, project: Project) -> Iterator[CopyCase]:
                         _judge(loader, dataset, workers, methods, project.settings)
                     )
         for call, found in every.items():
-            if found:
+            if found and not is_dropped(loader):
                 place = module.place(call)
                 yield from (replace(case, place=place, facts=_facts(case)) for case in _sharpest(found))
 

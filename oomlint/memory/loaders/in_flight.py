@@ -10,6 +10,7 @@ from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.sample_values import launch_of
 from oomlint.memory.datasets.samples import batches_of, length_of
 from oomlint.memory.facts import dataset_facts, loader_fact
+from oomlint.memory.loaders.dropped_loaders import is_dropped
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.model.values import Absent, Alternative, Const, assumptions
 
@@ -46,7 +47,7 @@ class Inflight(Struct, frozen=True):
 def inflight(module: Module, project: Project) -> Iterator[Inflight]:
     """Loaders of the module whose batches in flight exceed the budget; silent where a number is not known."""
     loaders = loaders_of(project)
-    for loader in loaders.of(module):
+    for loader in (one for one in loaders.of(module) if not is_dropped(one)):
         found = [case for case in cases(project, loader) if case.bytes > project.settings.inflight_bytes]
         if found:
             by_place: dict[tuple[Place, ...], list[Inflight]] = {}
