@@ -97,6 +97,8 @@ class Calls:
                         break
                 if owner and not found:
                     found.extend(self._by_computed_name(module, scope))
+                if owner and not found and self.project.search(_instantiates, (), module.path, "instantiate"):
+                    found.extend(self._on_made_by_settings(module, scope, owner))
                 if scope.parent is module.root:
                     found.extend(self._through_tables(module, scope))
         return found if most == _MOST_SITES else found[:most]
@@ -121,6 +123,17 @@ class Calls:
                 for alt in self.evaluator.callees(call, self.plain_frame(module, around)):
                     if isinstance(alt.value, FunctionRef) and alt.value.scope is scope:
                         yield CallSite(module, around, call, tuple(call.args), alt.value.this)
+                        break
+
+    def _on_made_by_settings(self, module: Module, scope: Scope, owner: str) -> Iterator[CallSite]:
+        """Calls of a method on an object that Hydra makes of settings which the function around is given: nobody knows its class but by who calls that."""
+        for caller in self.project.callers(scope.name, module.path, owner):
+            for call, around in self._calls_of(caller, scope.name):
+                for frame in self.frames(caller, around) if around.is_function and around is not scope else ():
+                    made = [alt.value for alt in self.evaluator.callees(call, frame)]
+                    this = next((one.this for one in made if isinstance(one, FunctionRef) and one.scope is scope), None)
+                    if this is not None:
+                        yield CallSite(caller, around, call, tuple(call.args), this)
                         break
 
     def _callers(self, module: Module, scope: Scope, name: str, owner: str) -> Iterator[Module]:
@@ -419,3 +432,10 @@ def _derives(path: str, data: bytes, name: str) -> str:
     del path
     word = name.encode()
     return FOUND if word in data and re.search(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(word) + rb"\b", data) else ""
+
+
+@finder
+def _instantiates(path: str, data: bytes) -> str:
+    """Whether a file has Hydra make objects of what settings say."""
+    del path
+    return FOUND if b"hydra" in data and b"instantiate" in data else ""

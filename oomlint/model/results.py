@@ -211,7 +211,7 @@ class Results(Lookups):
             told = [replace(alt, value=self._is_one(alt.value, node, frame)) for alt in self.values(first, frame)]
             if any(isinstance(alt.value, Const) for alt in told):
                 return told
-        if name in _INSTANTIATES and first is not None and (made := self._instantiated(first, node, frame)):
+        if name in _INSTANTIATES and (made := self._instantiated(node, frame)):
             return made
         if (name in _SAME or name in CONTAINERS) and first is not None:
             if isinstance(first, cst.GeneratorExp):
@@ -243,16 +243,21 @@ class Results(Lookups):
         known = all(base.name in _ROOTS if isinstance(base, External) else all(isinstance(b, ClassRef | External) for b in self.bases(base)) for base in line)
         return Const(value=False) if known and value.bound is not None else unknown
 
-    def _instantiated(self, first: cst.BaseExpression, node: cst.Call, frame: Frame) -> Alternatives:
+    def _instantiated(self, node: cst.Call, frame: Frame) -> Alternatives:
         """What Hydra makes of settings: an object of the class of the project that `_target_` names, with the other settings as its arguments."""
-        bound = Bound((cst.Arg(first, star="**"), *node.args[1:]), frame, node)
+        given = arguments.positional((Bound(tuple(node.args), frame, node),))
+        if not given:
+            return []
+        first, where = given[0].node.value, given[0].bound.frame
+        beside = tuple(arg for arg in node.args if arg.keyword is not None or arg.star == "**")
+        bound = (Bound((cst.Arg(first, star="**"),), where, node), Bound(beside, frame, node))
         found: Alternatives = []
-        for told in self.access(first, (("item", "_target_"),), frame):
+        for told in self.access(first, (("item", "_target_"),), where):
             for target in self.by_path(told.const, frame) if isinstance(told.const, str) else ():
                 if isinstance(target.value, ClassRef):
-                    made = [Alternative(Instance(target.value, (bound,), node, frame))]
+                    made = [Alternative(Instance(target.value, bound, node, frame))]
                 else:
-                    made = self.returned(target.value, (bound,), ()) if isinstance(target.value, FunctionRef) else []
+                    made = self.returned(target.value, bound, ()) if isinstance(target.value, FunctionRef) else []
                 found.extend(merged for alt in made if (merged := alt.under(told.picks)) is not None)
         return found
 
