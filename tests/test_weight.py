@@ -833,6 +833,12 @@ def test_what_tries_a_part_of_its_own_is_one_step_less_grave(files: dict[str, st
         ({**USED, "old.py": OLD, "train.py": BY_TEXT.format("'models.' + data.name"), "settings.yaml": "loader: old\n"}, "warning"),
         ({"data.py": CLASS, "train.py": "from data import size\nprint(size)\n"}, "warning"),
         ({"data.py": CLASS, "train.py": "from data import Old\nprint(Old)\n"}, "error"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import make, size\nprint(size)\n"}, "warning"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import make, size\nprint(make, size)\n"}, "error"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import make as other, size\nprint(other, size)\n"}, "error"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import size\nprint(size)\n"}, "error"),  # whoever reads it may call it
+        ({"data.py": f"{OLD}first = [make]\n", "train.py": "from data import first, make\nprint(first)\n"}, "error"),
+        ({"kit/data.py": OLD, "kit/__init__.py": "from kit.data import make\n", "train.py": "import kit\nprint(kit)\n"}, "error"),
     ],
 )
 def test_what_no_program_of_the_project_reaches_is_one_step_less_grave(files: dict[str, str], severity: str, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ _PACKAGING: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _WRITTEN: Final = re.compile(r"\.(?:ya?ml|json|toml|cfg|ini|gin|conf|txt|md|rst|sh|slurm|sbatch)$|[/\\](?:Makefile|Dockerfile)$")
 _MOST_ENTRIES: Final = 20_000
 _MOST_TEXTS: Final = 500
+_IMPORTED: Final = "imported"
 _MOST_BESIDE: Final = 200  # files of the folders around, whose importers show that they belong together
 
 
@@ -88,7 +89,10 @@ class IdleCode:
             if isinstance(node, _Definition)
             and not node.decorator_list
             and node.name not in used
-            and ((together and not imported) or (isinstance(node, ast.ClassDef) and self._is_unnamed(module, node.name, together=together)))
+            and (
+                (together and not imported)
+                or (self._is_unnamed(module, node.name, together=together) if isinstance(node, ast.ClassDef) else imported and self._is_left(path, node.name))
+            )
         ]
         if idle and self.project.search(_finds_by_text, (path, *_ways(path)), path):
             told = not imported or any(self._is_written(node.name) for node in tree.body if isinstance(node, _Definition))
@@ -102,6 +106,10 @@ class IdleCode:
         if scope is None or self.project.search(_names, (name,), module.path, name):
             return False
         return together or (constructions_of(self.project).is_dataset(ClassRef(module, scope)) and readers_of(self.project).read_any(module))
+
+    def _is_left(self, path: str, name: str) -> bool:
+        """Whether all that is left of the use of a function is that files import it."""
+        return set(self.project.search(_leaves, (name,), path, name).values()) == {_IMPORTED}
 
     def _is_said(self, name: str, path: str) -> bool:
         """Whether a program or a text of the project holds a name: who finds code by a text has it from there."""
@@ -205,6 +213,23 @@ def _names(path: str, data: bytes, name: str) -> str:
     word = re.escape(name.encode(errors="surrogateescape"))
     outside = re.sub(rb"^class[ \t]+" + word + rb"\b.*\n(?:(?:[ \t#].*)?\r?\n)*(?:[ \t].*)?", b"", data, flags=re.MULTILINE)
     return FOUND if re.search(rb"\b" + word + rb"\b", outside) else ""
+
+
+@finder
+def _leaves(path: str, data: bytes, name: str) -> str:
+    """Whether a file uses a name, in whichever way, or only imports it."""
+    if path.endswith(".ipynb") or (tree := _tree(data)) is None:
+        return FOUND if re.search(rb"\b" + re.escape(name.encode(errors="surrogateescape")) + rb"\b", data) else ""
+    imported = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            imported = imported or any(alias.name == name for alias in node.names)
+            if any(alias.name == name and alias.asname not in {None, name} for alias in node.names):
+                return FOUND
+        elif name in {getattr(node, "id", None), getattr(node, "attr", None)} or (isinstance(node, ast.Constant) and node.value == name):
+            return FOUND
+    exported = imported and os.path.basename(path) == "__init__.py"
+    return FOUND if exported else _IMPORTED if imported else ""
 
 
 @finder
