@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.finding import Confidence, Message, Severity, Told
+from oomlint.finding import Confidence, Message, Role, Severity, Told
 from oomlint.frameworks import CALLS_BACK
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -58,18 +58,22 @@ class UnclosedFigures:
         self.evaluator = evaluator_of(project)
 
     def of(self, module: Module) -> Iterator[Told]:
-        """Figures of a module that nothing closes, one for each call that makes one."""
+        """Figures of a module that nothing closes, one for each loop: closing all of them at the end of a round is one change."""
         if module.source.cells or holds_tests(module):
             return  # the cells of a notebook close what they have drawn
+        groups: dict[Loop, list[list[_Way]]] = {}
         for call, scope in module.walk.calls:
             if names.last_name(call.func) in _MAKERS and self._pyplot(call, module, scope) in _MAKERS and not self._reuses(call, module, scope):
                 found = self._repeated([_Way(module, scope, call)])
                 if found is not None:
-                    loop, way = found
-                    message = Message(f"`{names.dotted(call.func)}` creates figures in a loop, and nothing closes them", _COST)
-                    related = tuple(one.module.place(one.call, "on the way from the loop") for one in reversed(way[1:]))
-                    severity, facts = Severity.WARNING if self._trains(way[-1]) else Severity.NOTE, (loop_fact(way[-1].module, loop),)
-                    yield Told(module.place(call), message, severity, Confidence.MEDIUM, related, facts=facts)
+                    groups.setdefault(found[0], []).append(found[1])
+        for loop, ways in groups.items():
+            way, *others = sorted(ways, key=lambda way: not self._trains(way[-1]))
+            message = Message(f"`{names.dotted(way[0].call.func)}` creates figures in a loop, and nothing closes them", _COST)
+            again = [module.place(one[0].call).saying("here, too", Role.AGAIN) for one in others]
+            related = tuple(one.module.place(one.call, "on the way from the loop") for one in reversed(way[1:]))
+            severity, facts = Severity.WARNING if self._trains(way[-1]) else Severity.NOTE, (loop_fact(way[-1].module, loop),)
+            yield Told(module.place(way[0].call), message, severity, Confidence.MEDIUM, (*again, *related), facts=facts)
 
     def _pyplot(self, call: cst.Call, module: Module, scope: Scope) -> str:
         """The function of pyplot that is called; empty for others."""
