@@ -43,6 +43,7 @@ _MANY = 5  # files with copies of the same code, for which one is told even wher
 _MOST_COPIES = 16
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BODIES = frozenset({"body", "orelse", "handlers", "finalbody"})
 
 
 def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached: Container[str] = ()) -> list[Finding]:
@@ -225,9 +226,13 @@ def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Fi
 def _weight(finding: Finding) -> tuple[object, ...]:
     """What comes first: what is grave and sure, data that its readers change, what has a fix, many workers; then the order of files and rows."""
     counts = [one.count or 0 for one in finding.of_noun(LoaderFact)[0].workers] if finding.of_noun(LoaderFact) else []
-    has_fix = finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety is not Safety.DISPLAY
     shared = finding.code == _SHARED and not finding.of_noun(StoreFact)
-    return finding.severity.rank, finding.confidence.rank, shared, not has_fix, -max(counts, default=0), finding.sort_key
+    return finding.severity.rank, finding.confidence.rank, shared, not _can_be_fixed(finding), -max(counts, default=0), finding.sort_key
+
+
+def _can_be_fixed(finding: Finding) -> bool:
+    """Whether a finding has a fix that can be applied."""
+    return finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety is not Safety.DISPLAY
 
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
@@ -263,7 +268,9 @@ def _fixing_all(told: Finding, others: Iterable[Finding]) -> Finding:
 
 
 def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> list[Finding]:
-    """Findings that say the same of copies of one block, in several files, become one, with the places of the others as related places.
+    """Findings that say the same of copies of one block, or of one statement in functions of the same name, in several files, become one.
+
+    The places of the others are related places.
 
     A few that stand for several loaders each are told one by one: their places would be lost.
 
@@ -285,7 +292,12 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
         same: dict[object, list[Finding]] = {}
         for item in group:
             same.setdefault(blocks[item.place.path].at(item.place) or item, []).append(item)
+        near: dict[object, list[Finding]] = {}  # a copy that was changed elsewhere is one still
         for copies in same.values():
+            first = copies[0]
+            statement = blocks[first.place.path].statement(first.place) if not _can_be_fixed(first) else ""
+            near.setdefault((first.message, statement) if statement else first, []).extend(copies)
+        for copies in near.values():
             if len({item.place.path for item in copies}) < least:
                 kept.extend(copies)
                 continue
@@ -344,6 +356,19 @@ class _Blocks:
             return ""
         first = row - getattr(block, "lineno", row)
         return f"{first} {hashlib.blake2b(ast.dump(block).encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
+
+    def statement(self, place: Place) -> str:
+        """What is written in the statement at a place, and the names of the functions and classes that it stands in."""
+        row = place.row + self._starts.get(place.cell, 1) - 1
+        around = list(self._around(row))
+        names = [node.name for node in around if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        if not around:
+            return ""
+        here = around[-1]
+        written = (value for name, value in ast.iter_fields(here) if name not in _BODIES)
+        parts = (part for value in written for part in (value if isinstance(value, list) else [value]))
+        told = [type(here).__name__, *(ast.dump(part) if isinstance(part, ast.AST) else str(part) for part in parts)]
+        return " ".join((*names, hashlib.blake2b("".join(told).encode(errors="surrogatepass"), digest_size=16).hexdigest()))
 
     def _around(self, row: int) -> Iterator[ast.AST]:
         """Statements around a row, the outermost first."""

@@ -991,6 +991,33 @@ def make(train):
     assert found.message.endswith("; also in 4 more loaders")
 
 
+PASSAGES = f"""\
+import pickle
+{LOADER}
+class Passages(Dataset):
+    def __init__(self, path):
+        {{first}}
+        with open(path, "rb") as file:
+            self.passages = {{read}}
+
+    def __len__(self):
+        return len(self.passages)
+
+    def __getitem__(self, index):
+        return self.passages[index]
+
+loader = DataLoader(Passages("passages.pkl"), num_workers=2)
+"""
+
+
+@pytest.mark.parametrize(("read", "told"), [("pickle.load(file)", 1), ("pickle.load(file)[0]", 2)])
+def test_a_copy_of_a_function_that_was_changed_elsewhere_is_one_still(read: str, told: int, tmp_path: Path) -> None:
+    first = PASSAGES.format(first="self.path = path", read="pickle.load(file)")
+    found = check(tmp_path, {"first.py": first, "second.py": PASSAGES.format(first="super().__init__()", read=read)}, "OOM402").findings
+    assert len(found) == told
+    assert found[0].message.endswith("; also in 1 more file") is (told == 1)
+
+
 def test_what_a_loop_keeps_besides_is_told_where_it_stands(tmp_path: Path) -> None:
     text = """
         import torch

@@ -13,7 +13,6 @@ from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loade
 from oomlint.model import names
 from oomlint.model.computed_names import asked_for
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown, greatest, is_typed
 from oomlint.syntax.nodes import is_attribute_of
 
@@ -156,8 +155,7 @@ class Constructions:
         frames = self.evaluator.calls.frames(module, module.walk.scope_at(iterable), most=_MOST_CALLERS)
         if len(frames) >= _MOST_CALLERS or any(frame.bound is None for frame in frames):
             return None
-        used = [frame for frame in frames if frame.bound and not holds_tests(frame.bound[-1].frame.module)]  # a test hands over what is wrong as well
-        counts = [self.contents.containers.count(iterable, frame) or None for frame in used]  # what is written empty is filled elsewhere, as above
+        counts = [self.contents.containers.count(iterable, frame) or None for frame in frames]  # what is written empty is filled elsewhere, as above
         return max((one for one in counts if one is not None), default=None) if None not in counts else None
 
     def is_written_out(self, module: Module, iterable: cst.BaseExpression) -> bool:
