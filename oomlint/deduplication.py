@@ -41,6 +41,8 @@ _MOST_GIVEN = 12
 _MOST_RELATED = 8
 _MANY = 5  # files with copies of the same code, for which one is told even where each stands for several loaders
 _MOST_COPIES = 16
+_MOST_NEAR = 5  # places of copies that differ elsewhere, where they stand in more than a few files
+_FEW_FILES = 2
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BODIES = frozenset({"body", "orelse", "handlers", "finalbody"})
@@ -114,7 +116,7 @@ def _things(finding: Finding, noun: type[AttributeFact | ReadFact | StoreFact]) 
 
 def _with_parts(whole: Finding, parts: Sequence[Finding]) -> Finding:
     """A finding with the places of those that it stands for behind its first one."""
-    spots = [spot for part in parts for spot in (part.place.saying(PART), *(place for place in part.related if place.role is Role.AGAIN))]
+    spots = [spot for part in parts for spot in (part.place.saying(PART), *_again(part))]
     told = {place: place for place in (*whole.related[:1], *(spot for spot in spots if spot not in whole.related), *whole.related[1:])}
     told.pop(whole.place, None)
     return replace(whole, related=tuple(told.values())[:_MOST_RELATED])
@@ -292,12 +294,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
         same: dict[object, list[Finding]] = {}
         for item in group:
             same.setdefault(blocks[item.place.path].at(item.place) or item, []).append(item)
-        near: dict[object, list[Finding]] = {}  # a copy that was changed elsewhere is one still
-        for copies in same.values():
-            first = copies[0]
-            statement = blocks[first.place.path].statement(first.place) if not _can_be_fixed(first) else ""
-            near.setdefault((first.message, statement) if statement else first, []).extend(copies)
-        for copies in near.values():
+        for copies in _near_copies(same.values(), blocks):
             if len({item.place.path for item in copies}) < least:
                 kept.extend(copies)
                 continue
@@ -306,9 +303,30 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
     return kept
 
 
+def _near_copies(groups: Iterable[list[Finding]], blocks: Mapping[str, _Blocks]) -> Iterator[list[Finding]]:
+    """Groups of copies, with those of one statement in functions of the same name as one: a copy that was changed elsewhere is one still.
+
+    Where they have many places in several files, each is told by itself: a reader would lose them in the list. So is what has a fix, which is applied to each.
+    """
+    near: dict[object, list[list[Finding]]] = {}
+    for copies in groups:
+        first = copies[0]
+        statement = blocks[first.place.path].statement(first.place) if not _can_be_fixed(first) else ""
+        near.setdefault((first.message, statement) if statement else first, []).append(copies)
+    for alike in near.values():
+        every = [item for copies in alike for item in copies]
+        few = len({item.place.path for item in every}) <= _FEW_FILES or sum(1 + len(_again(item)) for item in every) <= _MOST_NEAR
+        yield from [every] if few else alike
+
+
+def _again(finding: Finding) -> list[Place]:
+    """The other places at which a finding holds."""
+    return [place for place in finding.related if place.role is Role.AGAIN]
+
+
 def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
-    copies = [item.place.saying(COPY, Role.BESIDE) for item in others]
+    copies = [place.saying(COPY, Role.BESIDE) for item in others for place in (item.place, *_again(item))]
     count = len({place.path for place in copies} - {first.place.path})
     told = replace(first.adding(f"also in {count} more file{'s' if count > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related))
     return _fixing_all(told, others)

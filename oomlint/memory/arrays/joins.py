@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.api_names import DRAWS, PUTS_IN
+from oomlint.finding import Role
 from oomlint.memory.arrays.inflation import keeper_of, may_be_large, run_once
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import MAKES
@@ -96,7 +97,7 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
     for group in groups.values():
         (node, loads), *others = sorted(group, key=lambda one: all(map(weighs_little, one[1]))) if len(group) > 1 else group
         spots = [module.place(load.node, "read here") for load in loads[:1]]
-        beside = [module.place(other, "the same happens here") for other, _ in others]
+        beside = [module.place(other).saying("the same happens here", Role.AGAIN) for other, _ in others]
         first = loads[0].keeper
         put = [first.put[0].place(first.put[1], "added to the others here")] if first.put is not None and first.put[1] is not node else []
         kept = [first.module.place(first.node, f"{first.words} keeps it")] if first.node is not node else []
@@ -141,7 +142,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
         if found:
             (node, keeper), *others = found
             made_of = dict.fromkeys(place for call, _ in found for place in _origins(project, module, scope, call))
-            spots = [*made_of, *(module.place(call, "the same happens here") for call, _ in others)]
+            spots = [*made_of, *(module.place(call).saying("the same happens here", Role.AGAIN) for call, _ in others)]
             kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
             yield Join(node, module.function_of(node), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
 
@@ -175,7 +176,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
         if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
             (node, keeper), *others = found
             put = [module.place(effect.statement, "added to the others here") for call, _ in found for effect in _puts(module, scope, call)]
-            beside = [module.place(call, "the same happens here") for call, _ in others]
+            beside = [module.place(call).saying("the same happens here", Role.AGAIN) for call, _ in others]
             where = f"`{keeper.saver}` writes all of it" if keeper.saver else f"{keeper.words} keeps it"
             kept_at = [keeper.module.place(keeper.node, where)] if keeper.node is not node else []
             spots = list(dict.fromkeys((*put[:1], *beside, *put[1:])))[: _MOST_RELATED - 1]
