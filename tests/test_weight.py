@@ -1018,6 +1018,33 @@ def test_a_copy_of_a_function_that_was_changed_elsewhere_is_one_still(read: str,
     assert found[0].message.endswith("; also in 1 more file") is (told == 1)
 
 
+def test_what_is_told_with_a_copy_goes_with_it(tmp_path: Path) -> None:
+    text = f"""\
+import h5py
+{LOADER}
+class Pairs(Dataset):
+    def __init__(self, path):
+        with h5py.File(path, "r") as file:
+            self.left = file["left"][:]
+            self.right = file["right"][:]
+
+    def __len__(self):
+        return len(self.left)
+
+    def __getitem__(self, index):
+        return self.left[index], self.right[index]
+
+loader = DataLoader(Pairs("pairs.h5"), num_workers=2)
+"""
+    found = only(check(tmp_path, {"first.py": text, "second.py": text}, "OOM305"))
+    assert sorted((place.path.rpartition("/")[2], place.row) for place in (found.place, *found.related)) == [
+        ("first.py", row := found.place.row),
+        ("first.py", row + 1),
+        ("second.py", row),
+        ("second.py", row + 1),
+    ]
+
+
 def test_what_a_loop_keeps_besides_is_told_where_it_stands(tmp_path: Path) -> None:
     text = """
         import torch
