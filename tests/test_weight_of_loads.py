@@ -455,3 +455,97 @@ def test_what_the_dataset_of_a_library_keeps_may_be_read_by_the_library(tmp_path
     program = GRAPHS.replace("BASE", "InMemoryDataset").replace("WRITTEN", "self.collate(graphs)")
     (found,) = check(tmp_path, "OOM406", {"roads": program})
     assert "nothing reads" not in found.message
+
+
+ANSWERS = """
+    import pickle
+
+    from torch.utils.data import Dataset
+
+
+    class Answers(Dataset):
+        def __init__(self, folder):
+            with open(folder + "/answers.pkl", "rb") as file:
+                self.answers = pickle.load(file)
+
+        def __len__(self):
+            return len(self.answers)
+
+        def __getitem__(self, index):
+            return self.answers[index]
+"""
+PREPARED = """
+    import csv
+    import os
+    import pickle
+
+    import numpy as np
+    import pandas as pd
+    from PIL import Image
+
+    {made}
+
+
+    def write(folder):
+        rows = make(folder)
+        with open(os.path.join(folder, "answers.pkl"), "wb") as file:
+            pickle.dump(rows, file)
+"""
+SORTED = """
+    def make(folder):
+        names, _ = zip(*pd.read_csv(folder).values.tolist())
+        return sorted(set(names))
+"""
+NUMBERED = """
+    def make(folder):
+        table = pd.read_csv(folder)
+        numbers = {name: number for number, name in enumerate(np.unique(table["question"].values))}
+        rows = []
+        for student in np.unique(table["student"].values):
+            own = table[table["student"] == student]
+            rows.append([numbers[name] for name in own["question"].values])
+        return rows
+"""
+DRAWN = """
+    def make(folder):
+        rows = []
+        for name in os.listdir(folder):
+            rows.append((name, np.asarray(Image.open(name))))
+        return rows
+"""
+APPLIED = """
+    def read(path):
+        return np.asarray(Image.open(path))
+
+    def make(folder):
+        table = pd.read_csv(folder)
+        table["picture"] = table["path"].map(read)
+        return table
+"""
+FILLED = """
+    def make(folder):
+        rows = []
+        fill(rows, folder)
+        return rows
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "severity"),
+    [
+        pytest.param(SORTED, "note", id="names of a column"),
+        pytest.param(NUMBERED, "note", id="numbers of names"),
+        pytest.param(DRAWN, "warning", id="pictures beside names"),
+        pytest.param(APPLIED, "warning", id="pictures in a table"),
+        pytest.param(FILLED, "warning", id="what another function fills"),
+        pytest.param(SORTED + NUMBERED.replace("make", "other"), "note", id="of two makers the one that is called"),
+    ],
+)
+def test_words_and_numbers_that_the_project_writes_itself_are_a_note(made: str, severity: str, tmp_path: Path) -> None:
+    prepared = dedent(PREPARED).format(made=dedent(made))
+    assert severities(tmp_path, "OOM402", answers=ANSWERS, prepared=prepared) == [severity]
+
+
+def test_another_file_of_the_project_says_nothing_of_what_is_read(tmp_path: Path) -> None:
+    prepared = dedent(PREPARED).format(made=dedent(SORTED)).replace("answers.pkl", "questions.pkl")
+    assert severities(tmp_path, "OOM402", answers=ANSWERS, prepared=prepared) == ["warning"]

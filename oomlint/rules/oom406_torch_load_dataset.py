@@ -32,9 +32,9 @@ class TorchLoadDataset(Rule):
     Checks for `torch.load(path)` of data (not of a model) without `mmap=True` in the `__init__` of a `Dataset`, in what it calls, or in a factory
     that passes the result to a dataset.
 
-    It is silent for checkpoints, weights and states of optimizers, for one small file per sample in `__getitem__`, for labels, splits and
-    statistics, and where `mmap` is given. For a loop over many files OOM402 speaks. In a class derived from torch_geometric's `InMemoryDataset`, whose
-    data is in memory by definition, it is a note.
+    It is silent for checkpoints, weights and states of optimizers, also where the project writes them itself, for one small file per sample in
+    `__getitem__`, for labels, splits and statistics, and where `mmap` is given. For a loop over many files OOM402 speaks. In a class derived from
+    torch_geometric's `InMemoryDataset`, whose data is in memory by definition, it is a note.
 
     ## Why is this bad
 

@@ -18,6 +18,8 @@ from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.known_reads import DECODERS, KnownRead
+from oomlint.memory.shared.written_files import written_files_of
+from oomlint.model import names
 from oomlint.model.values import ClassRef
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def told_with(load: Load) -> tuple[object, ...]:
 
 
 def _gravest_first(group: list[Load]) -> list[Load]:
-    """What weighs little last, and reads of many files before those of one."""
+    """Reads of many files before those of one, and what weighs little behind all others."""
     return sorted(group, key=lambda load: (weighs_little(load), not load.many)) if len(group) > 1 else group
 
 
@@ -114,8 +116,15 @@ def _restores(load: Load, project: Project) -> bool:
     """
     if not isinstance(load.node, cst.Call):
         return False
-    if loaded(load.module, load.scope, load.node).restores:
+    if loaded(load.module, load.scope, load.node).restores or _is_state(load, project):
         return True
     if None not in kept_of(project).returned(load.module, load.node):
         return False
     return any(loaded(site.module, site.scope, site.call).restores for site in evaluator_of(project).calls.sites(load.module, load.scope))
+
+
+def _is_state(load: Load, project: Project) -> bool:
+    """Whether the project writes the file itself, and puts nothing there but the state of modules."""
+    path = load.read.path if load.read is not None else None
+    written = written_files_of(project).of(load.module, load.scope, path)
+    return bool(written) and all(isinstance(one.node, cst.Call) and names.last_name(one.node.func) == "state_dict" for one in written)

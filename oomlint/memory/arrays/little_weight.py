@@ -15,7 +15,9 @@ from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import ALL_AT_ONCE, WHOLE, KnownRead
+from oomlint.memory.shared.plain_data import holds_plain_data
 from oomlint.memory.shared.seen_axes import ROWS
+from oomlint.memory.shared.written_files import written_files_of
 from oomlint.model.loops import FEW
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, Instance
@@ -33,7 +35,16 @@ _DEEPEST: Final = 3  # calls around a read
 
 def weighs_little(load: Load) -> bool:
     """Whether it is little beside what the project reads or holds in any case."""
-    return _lies_beside(load) or _is_of_library(load) or _picks_samples(load) or _is_of_few_files(load)
+    return _lies_beside(load) or _is_of_library(load) or _picks_samples(load) or _is_of_few_files(load) or _is_written_plain(load)
+
+
+def _is_written_plain(load: Load) -> bool:
+    """Whether the project writes the objects of the file itself, and all of them are words and numbers: names, places, columns of tables of text."""
+    read = load.read
+    if read is None or load.many or read.kind not in {KnownRead.OBJECT, KnownRead.TORCH}:
+        return False
+    written = written_files_of(load.module.project).of(load.module, load.scope, read.path)
+    return bool(written) and all(holds_plain_data(load.module.project, one.node, one.frame) for one in written)
 
 
 def _lies_beside(load: Load) -> bool:

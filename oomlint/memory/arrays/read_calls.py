@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _HAND_ON: Final = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.Subset"})
 _NO_DATASETS: Final = frozenset({"range", "zip", "sorted", "items", "keys", "values", "glob", "listdir", "walk", "open", "split", "product"})
 _OF_PATHS: Final = SAME_PATH | frozenset("open join format GzipFile ZipFile".split())
+_PATH_ARGUMENTS: Final = frozenset("f file fname path filename filepath_or_buffer fp uri".split())
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 
 
@@ -173,7 +174,7 @@ class ReadCalls:
             if known is not None and known[1] == "PIL.Image.open" and _as_it_is(module, call):
                 return None  # nothing is decoded
             if known is not None:
-                return FileRead(*known, module, scope, call, next(iter(arguments.plain(told)), None))
+                return FileRead(*known, module, scope, call, _path_given(told))
         return None
 
     def _known(self, frame: Frame, function: Value, call: cst.Call) -> tuple[KnownRead, str] | None:
@@ -355,6 +356,12 @@ def _enclosing(scope: Scope) -> Iterator[Scope]:
     while here is not None and here.parent is not None:
         yield here
         here = here.parent
+
+
+def _path_given(call: cst.Call) -> cst.BaseExpression | None:
+    """The path that a reading call is given, by place or by one of the names that libraries have for it."""
+    plain = arguments.plain(call)
+    return plain[0] if plain else next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in _PATH_ARGUMENTS), None)
 
 
 def _is_named(arg: cst.Arg) -> bool:

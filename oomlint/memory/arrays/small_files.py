@@ -10,34 +10,22 @@ import libcst as cst
 from oomlint.api_names import SAME_PATH
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.qualified_names import library_name
+from oomlint.memory.shared.written_files import opened
 from oomlint.model import arguments, names
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.arrays.read_calls import FileRead
     from oomlint.model.project import Module
-    from oomlint.syntax.scopes import Scope
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|(?<=[A-Za-z])2(?=[A-Za-z])(?![dD](?![a-z]))")  # `word2id`, but not `pose2d` or `rgb21c`
 _DEEPEST_PATH: Final = 6  # calls and names between a path and its text
 _PATH_WORDS: Final = frozenset({"path", "file", "filename", "filepath", "dir", "name"})
 
 
-def opened(module: Module, scope: Scope, path: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """The call that opened what a name stands for where it is read: ``with open(path) as f``. One name may stand for one file after the other."""
-    if not isinstance(path, cst.Name):
-        return path
-    found = [effect for effect in scope.effects.get(path.value, ()) if isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "open"]
-    around = list(module.walk.ancestors(path))
-    start = module.tree.span(path)
-    inside = [effect for effect in found if effect.kind == "with" and effect.statement in around]
-    before = inside or [effect for effect in found if module.tree.span(effect.node) < start] or found
-    return before[-1].value if before else path
-
-
 def of_small_file(read: FileRead) -> bool:
     """Whether the path that a call is given says that the file has one small value a sample, or a summary."""
-    path = opened(read.module, read.scope, read.path)
+    path = opened(read.module, read.scope, read.path) if read.path is not None else None
     if read.by and isinstance(path, cst.Name | cst.Attribute) and not _PATH_WORDS.intersection(_words(names.last_name(path))[-1:]):
         return False  # what a function of the project is given may be the number of a sample: it says which file, and not what is in it
     return small_file(read.module, path)
