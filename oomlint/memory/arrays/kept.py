@@ -26,7 +26,7 @@ from oomlint.model.counters import numbered
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import FunctionRef
 from oomlint.scout.telling_names import MAPS
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -467,9 +467,16 @@ def _picks_of_rows(node: cst.Subscript) -> bool:
 
 
 def _elements(loop: cst.For | cst.CompFor, target: cst.BaseExpression) -> list[str]:
-    """The names of a target that stand for an element, or a part of one, and not for the number of the round."""
-    counts = numbered(loop)
-    return [part.value for part in descend(target) if isinstance(part, cst.Name) and part.value not in counts]
+    """The names of a target that stand for an element, or a part of one, and not for the number of the round or for a key."""
+    others = numbered(loop) | _keys(loop)
+    return [part.value for part in descend(target) if isinstance(part, cst.Name) and part.value not in others]
+
+
+def _keys(loop: cst.For | cst.CompFor) -> set[str]:
+    """The names that a loop over the entries of a dictionary gives to a key: it holds nothing of what stands under it."""
+    iterated, target = names.gone_through(loop)
+    pairs = isinstance(iterated, cst.Call) and not iterated.args and names.last_name(iterated.func) == "items"
+    return names_in(target.elements[0].value) if pairs and isinstance(target, cst.Tuple) else set()
 
 
 def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:
