@@ -28,7 +28,7 @@ from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.uses import NameUses
 from oomlint.model.values import Bound, ClassRef, External, ExternalCall, FunctionRef, SourceExpression
 from oomlint.scout.telling_names import MAPS
-from oomlint.syntax.nodes import descend, is_attribute_of, uses_name
+from oomlint.syntax.nodes import descend, is_attribute_of, names_in, uses_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,7 @@ _CALLS_NOTHING: Final = ("torch.utils.data.", "builtins.object")
 _MODULES: Final = ("torch.nn.", "lightning", "pytorch_lightning")  # what their objects keep is parameters and settings more often than data
 _DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
 _ENDS: Final = frozenset({"assign", "delete", "for", "with", "clear"})  # of what a name stands for
+_LAYS: Final = frozenset({"paste", "alpha_composite"})  # a picture on another one
 
 
 class KeptNames(Keeping):
@@ -103,7 +104,7 @@ class KeptNames(Keeping):
             if any(not around.isdisjoint(module.walk.ancestors(effect.statement)) for effect in effects):
                 return
             made = [effect.statement for effect in effects if effect.kind == "assign" and is_container(effect)]
-        if made and all(self.runs_once(module, one) for one in made):
+        if made and all(self.runs_once(module, one) for one in made) and not _laid_out(scope, name):
             search.found.append(going.kept_by(module, statement, f"`{name}`", live=True))
 
     def _trains_beside(self, module: Module, statement: cst.CSTNode, name: str) -> bool:
@@ -406,3 +407,10 @@ def _imports(path: str, data: bytes, stem: str, name: str) -> str:
     if name.encode() not in data or module not in data:
         return ""
     return FOUND if re.search(rb"^\s*from\s+\S*(?<!\w)" + re.escape(module) + rb"\s+import\b", data, re.MULTILINE) is not None else ""
+
+
+def _laid_out(scope: Scope, name: str) -> bool:
+    """Whether all pictures of a list are put onto one, for somebody to look at: that is about as large as they are together."""
+    loops = (loop for loop in scope.loops if isinstance(loop, cst.For) and name in names_in(loop.iter))
+    calls = ((loop, call) for loop in loops for call in descend(loop.body) if isinstance(call, cst.Call) and names.last_name(call.func) in _LAYS)
+    return any(call.args and not names_in(call.args[0].value).isdisjoint(names_in(loop.target)) for loop, call in calls)
