@@ -53,8 +53,9 @@ class EagerDataset(Rule):
     checkpoints, for a known small number of samples (`max_samples=20`, also as the default of an option), for what a server decodes for one request,
     and where the whole is proven small (under 16 MiB, or under 50,000 elements). It is silent, too, for what an unpickled object makes of something
     else (`scaler.transform(rows)`), and where the other side of a test maps the file into memory and is the one that is taken, by the arguments or
-    the defaults. It is silent where the attribute is deleted once the object is built (`del self.rows`), and where a network takes all of it in one
-    pass: it is needed at once then, and small beside the activations of that pass. Reading in `__getitem__` is the cure, not the bug.
+    the defaults. It is silent where the attribute is deleted once the object is built (`del self.rows`) or holds something else by then, and where a
+    network takes all of it in one pass: it is needed at once then, and small beside the activations of that pass. Reading in `__getitem__` is the
+    cure, not the bug.
 
     Where the size is not known, it is a warning with medium confidence: MNIST fits into any memory.
 

@@ -11,14 +11,14 @@ from oomlint.memory.arrays.kept_forms import block_around
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
-from oomlint.model.lifetime import endings
+from oomlint.model.lifetime import How, endings
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Instance, Unknown
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
@@ -38,14 +38,19 @@ class LetGo:
         self.constructions = constructions_of(project)
         self._building: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
 
-    def is_let_go(self, keeper: Keeper) -> bool:
-        """Whether the object has lost it once it is built: ``del self.rows``, ``self.rows.clear()`` or ``None`` in its place, behind what keeps it."""
+    def is_let_go(self, keeper: Keeper, keepers: Iterable[Keeper]) -> bool:
+        """Whether the object has lost it once it is built: ``del self.rows``, ``self.rows.clear()`` or something else in its place, behind what keeps it.
+
+        What is put there may be made of it, and keep it as well: then it is one of the ``keepers``.
+        """
         if keeper.owner is None or not keeper.attribute:
             return False
         kept = keeper.module.walk.scope_at(keeper.node)
         for module, method, this in self._building_methods(keeper.owner):
             for ending in endings((this, (("attr", keeper.attribute),)), module, method):
-                always = ending.lets_go and block_around(module, ending.statement) is method.suite
+                again = any(one.node is ending.statement and one.attribute == keeper.attribute for one in keepers)
+                replaced = ending.how is How.BOUND and isinstance(ending.statement, cst.Assign) and not again
+                always = (ending.lets_go or replaced) and block_around(module, ending.statement) is method.suite
                 if always and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node):
                     return True
         return False

@@ -373,7 +373,7 @@ class Arrays:
         """
         known = kind is KnownRead.SAMPLE
         found = (k for k in keepers if ((known and not k.hazy) or not self._says_small(k)) and not few_a_sample(k.module, k.node))
-        large = [k for k in found if not self.let_go.is_let_go(k) and not (said and not self._has_rows(k))]
+        large = [k for k in found if not self.let_go.is_let_go(k, keepers) and not (said and not self._has_rows(k))]
         return tuple(sorted(large, key=lambda k: (self.let_go.is_for_building(k), -max(axes_of(self.project, k).least, ROWS))))
 
     def _has_rows(self, keeper: Keeper) -> bool:
