@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -17,7 +18,9 @@ from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.content_kinds import Content
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Bound
     from oomlint.syntax.scopes import Scope
 
 _ANNOTATED: Final = (
@@ -29,14 +32,16 @@ _REDUCING: Final = frozenset(
     "sum mean std max min argmax argmin unique prod median var all any percentile quantile load linspace arange random default_rng".split()
 )
 _DEEPEST: Final = 6
+_MOST_CALLERS: Final = 4
 _MANY: Final = re.compile(r"\b([Ll]ist|[Ss]equence|[Dd]ict|[Tt]uple|Iterable)\b")
 
 
 def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> Content | None:
     """What an array, tensor or table holds; ``None`` for what is not known to be one."""
-    calls = evaluator_of(project).calls
-    content = datasets_of(project).contents.of(node, calls.plain_frame(module, scope))
-    for frame in (None, *calls.frames(module, scope, most=2)):
+    evaluator = evaluator_of(project)
+    content = datasets_of(project).contents.of(node, evaluator.calls.plain_frame(module, scope))
+    reached = (frame for frame in evaluator.calls.frames(module, scope, most=_MOST_CALLERS) if all(map(_is_reached, frame.bound or (), repeat(evaluator))))
+    for frame in (None, *islice(reached, 2)):
         if frame is not None:
             content = datasets_of(project).contents.of(node, frame)
         if content.kind in {PayloadKind.ARRAY, PayloadKind.TENSOR, PayloadKind.FRAME}:
@@ -45,6 +50,11 @@ def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpres
     if kind is None:
         return None
     return replace(content, kind=kind, words="a parameter")
+
+
+def _is_reached(bound: Bound, evaluator: Evaluator) -> bool:
+    """Whether control comes to a call: not where a test around it is known to fail."""
+    return bool(evaluator.where(bound.call, bound.frame))
 
 
 def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> PayloadKind | None:
