@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.api_names import DRAWS, PUTS_IN
+from oomlint.api_names import AS_ARRAY, DRAWS, PUTS_IN
 from oomlint.finding import Role
 from oomlint.memory.arrays.inflation import keeper_of, may_be_large, run_once
 from oomlint.memory.arrays.kept import DataTransform, kept_of
@@ -30,7 +30,9 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import arguments, names
+from oomlint.model.loops import set_in
 from oomlint.model.test_suites import holds_tests
+from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import Display, External, ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAKERS
 from oomlint.syntax.nodes import descend, names_in
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 _MOST_RELATED: Final = 4
 _MOST_FRAMES: Final = 4
+_LONGEST_WAY: Final = 8  # names and calls between what is added and the row that it is taken out of
 _WRITES: Final = re.compile(r"\b(?:save\w*|dump)\s*\(")
 _LISTS: Final = frozenset({PayloadKind.ARRAYS, PayloadKind.TENSORS})
 _NUMBERS: Final = frozenset({"range", "arange", "linspace"})
@@ -89,6 +92,7 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
             or kept_of(project).repeats(module, node)
             or any(_within(module, one, [node]) for one in h5)
             or _is_small(project, made_bytes(project, module, node))
+            or _takes_rows_apart(module, node)
         ):
             continue
         scope = module.walk.scope_at(node)
@@ -165,6 +169,8 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
                 continue
             if _draws_numbers(project, held) or kept.makes_short_rows(module, call):
                 continue
+            if _takes_rows_apart(module, call):
+                continue
             size = _size_of_each(project, held, loops)
             if size is None and (names.last_name(call.func) in MAKES or all(_counts_only(project, module, loop) for loop in loops)):
                 continue  # of arrays that differ in length `np.array` makes references
@@ -202,6 +208,39 @@ def _draws_numbers(project: Project, held: Content) -> bool:
         return False
     size = allocated(made, evaluator_of(project), evaluator_of(project).calls.plain_frame(module, module.walk.scope_at(made)))
     return size is not None and len(size.dimensions) == 1 and (size.exact is None or size.exact < project.settings.small_bytes)
+
+
+def _takes_rows_apart(module: Module, call: cst.Call) -> bool:
+    """Whether a call joins what rounds have taken out of an array that is in memory, each out of its own row: that array is as large as all of them."""
+    scope = module.walk.scope_at(call)
+    puts = list(_puts(module, scope, call)) if call.args else []
+    return bool(puts) and all(_of_one_row(module.project, module, scope, put) for put in puts)
+
+
+def _of_one_row(project: Project, module: Module, scope: Scope, put: Effect) -> bool:
+    """Whether what a round adds is taken out of its own row of an array that is in memory: ``torch.tensor(rows[i]).flatten()[valid]``."""
+    loop, *others = loops_around(put.node, module, scope)
+    node, changing = put.value, set_in(loop, module.walk, scope)
+    for _ in range(_LONGEST_WAY if not others else 0):
+        match node:
+            case cst.Name() if node.value in changing:
+                bound = [effect for effect in scope.effects.get(node.value, ()) if not effect.path]
+                node = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and not bound[0].index else None
+            case cst.Subscript(value=cst.Name() | cst.Attribute(), slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Name(value=number)))]) if (
+                names.dotted(node.value).partition(".")[0] not in changing
+            ):
+                frame = evaluator_of(project).calls.plain_frame(module, scope)
+                of_array = constructions_of(project).contents.of(node.value, frame).kind in {PayloadKind.ARRAY, PayloadKind.TENSOR}
+                return of_array and isinstance(loop, cst.For) and number in names_in(loop.target)
+            case cst.Subscript():
+                node = node.value
+            case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name(value=method))) if method in VIEWS:
+                node = inner
+            case cst.Call() if names.last_name(node.func) in AS_ARRAY and node.args:
+                node = node.args[0].value
+            case _:
+                return False
+    return False
 
 
 def _counts_only(project: Project, module: Module, loop: cst.CSTNode | None) -> bool:
@@ -295,7 +334,8 @@ def _is_there(element: cst.BaseExpression) -> bool:
 def joined(load: Load) -> bool:
     """Whether a list of it becomes one array in the same module: that is where the finding is, or what a round reads is gone with it."""
     walk = load.module.walk
-    done = [one.node for keeper in load.keepers for one in keeper.passed if one.does is DataTransform.JOINS and one.module is load.module]
+    joins = (one.node for keeper in load.keepers for one in keeper.passed if one.does is DataTransform.JOINS and one.module is load.module)
+    done = [node for node in joins if not (isinstance(node, cst.Call) and _takes_rows_apart(load.module, node))]
     own = [node for node in done if walk.scope_at(node) is load.scope]
     return any(not _column_by_column(load, node) for node in own) if own else bool(done)
 
