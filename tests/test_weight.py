@@ -434,6 +434,38 @@ def test_outputs_for_chunks_of_an_argument_are_a_note(takes: str, severity: str,
     assert only(check(tmp_path, {"render.py": program}, "OOM220")).severity == severity
 
 
+FRAMES = """\
+    import numpy as np
+    import torch
+
+    def prepared(frames):
+        pictures = torch.from_numpy(np.float32(frames).transpose(0, 3, 1, 2))
+        return pictures, torch.tensor([1, 2])
+
+    @torch.no_grad()
+    def detect(network, frames, chunk):
+        network.eval()
+        SHAPE
+        pictures, scale = prepared(frames)
+        found = []
+        for start in range(0, number, chunk):
+            found.append(network(pictures[start : start + chunk]).view(chunk, 8, 3).cpu())
+        return torch.cat(found)
+    """
+
+
+@pytest.mark.parametrize(
+    ("shape", "severity"),
+    [
+        pytest.param("number, height, width, channels = frames.shape", "note", id="all axes"),
+        pytest.param("number = frames.shape[0]", "note", id="the first"),
+        pytest.param("number = len(np.load('frames.npy'))", "warning", id="of something else"),
+    ],
+)
+def test_outputs_for_chunks_of_what_is_made_of_an_argument_are_a_note(shape: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"detect.py": textwrap.dedent(FRAMES).replace("SHAPE", shape)}, "OOM219")).severity == severity
+
+
 DESCRIBED = """\
     import argparse
     import os

@@ -243,7 +243,19 @@ def chunks_of_one(loop: Loop) -> bool:
         return len(made) == 1 and isinstance(made[0], cst.ListComp) and _takes_slices(made[0].elt, made[0].for_in.target, given)
     if not _counted(loop) or not isinstance(loop.node, cst.For):
         return False
-    return _takes_slices(loop.node.body, loop.node.target, given)
+    # Of what it counts to the length of, it may slice what it has made of all of it.
+    cut = set(loop.scope.effects) if given & _lengths_of(loop) else given
+    return _takes_slices(loop.node.body, loop.node.target, cut)
+
+
+def _lengths_of(loop: Loop) -> set[str]:
+    """The arrays whose first axis a loop counts to the end of: ``range(0, n, size)`` behind ``n, rows, columns = frames.shape``."""
+    count = _counted(loop)[:2][-1].value
+    found = [count]
+    for effect in loop.scope.effects.get(count.value, ()) if isinstance(count, cst.Name) else ():
+        unpacked = effect.index == (0,) and isinstance(effect.value, cst.Attribute) and effect.value.attr.value == "shape"
+        found.append(effect.value.value if unpacked and isinstance(effect.value, cst.Attribute) else _measured(effect.value) if effect.value else count)
+    return {node.value for node in found if isinstance(node, cst.Name)}
 
 
 def pieces_of_one(loop: Loop, evaluator: Evaluator) -> bool:
