@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
+from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, OF_ARRAYS, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.memory.shared.array_bytes import along_columns, known_size
 from oomlint.memory.shared.byte_size import Size
@@ -128,7 +128,9 @@ class Libraries:
             return Content(PayloadKind.SHARED, "tensors of a mapped file", module, call)
         if known is not None:
             words = known[1].format(name=name, last=last, library=name.partition(".")[0], plain=name.removeprefix("builtins."))
-            return Content(known[0], words, module, call, numbers=known[0] is PayloadKind.SCALAR, form=_FORMS.get(name))
+            form = _FORMS.get(name)
+            element = Content(PayloadKind.ARRAY, "a NumPy array", module, call) if form is Form.PICKLED and _has_arrays(call, frame) else None
+            return Content(known[0], words, module, call, element, numbers=known[0] is PayloadKind.SCALAR, form=form)
         if _FRAME_LOADERS.match(name):
             return Content(PayloadKind.FRAME, "a DataFrame", module, call)
         if name == "numpy.load":
@@ -270,6 +272,26 @@ class Libraries:
         if attr in FACTS:
             return Content(PayloadKind.SCALAR, "a shape")
         return NOTHING
+
+
+def _has_arrays(call: cst.Call, frame: Frame) -> bool:
+    """Whether the function that reads a container of objects takes its elements for arrays: ``for name, one in rows.items(): one.shape[1]``."""
+    found = {path[0] for path in frame.module.walk.bound_to(call) if not path[1]}
+    parts: set[str] = set()
+    for loop in frame.scope.loops if found else ():
+        match names.gone_through(loop) if isinstance(loop, cst.For) else None:
+            case cst.Call(func=cst.Attribute(value=cst.Name(value=name), attr=cst.Name(value="items"))), cst.Tuple(elements=[_, cst.Element(value=one)]):
+                parts |= {one.value} if name in found and isinstance(one, cst.Name) else set()
+            case cst.Call(func=cst.Attribute(value=cst.Name(value=name), attr=cst.Name(value="values"))) | cst.Name(value=name), cst.Name(value=word):
+                parts |= {word} if name in found else set()
+    uses = (node.value for node in frame.scope.nodes() if isinstance(node, cst.Attribute) and node.attr.value in OF_ARRAYS) if found else ()
+    return any(_is_one_of(node, found, parts) for node in uses)
+
+
+def _is_one_of(node: cst.BaseExpression, wholes: set[str], parts: set[str]) -> bool:
+    if isinstance(node, cst.Subscript):
+        return isinstance(node.value, cst.Name) and node.value.value in wholes
+    return isinstance(node, cst.Name) and node.value in parts
 
 
 def uses_torch(module: Module) -> bool:
