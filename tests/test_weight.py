@@ -123,6 +123,43 @@ def test_records_with_the_path_of_a_file_are_a_note_and_pairs_of_texts_are_a_war
     assert only(check(tmp_path, {"train.py": records}, "OOM110")).severity == severity
 
 
+STEMS = """
+import soundfile
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Stems(Dataset):
+    def __init__(self, songs):
+        self.count = len(songs)
+        self.kinds = ["voice", "drums", "bass"]
+        self.stems = {number: MADE for number in range(self.count)}
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.stack([self.part(index, kind) for kind in self.kinds])
+
+    def part(self, index, kind):
+        told = {"KEY": self.stems[index][kind], "start": 0}
+        return torch.from_numpy(soundfile.read(**told)[0])
+
+loader = DataLoader(Stems(songs), num_workers=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "key", "severity"),
+    [
+        pytest.param("{kind: songs[number].sources[kind].path for kind in self.kinds}", "file", "note", id="paths"),
+        pytest.param("{kind: songs[number].sources[kind].text for kind in self.kinds}", "title", "warning", id="another argument"),
+        pytest.param("{'voice': songs[number].path, 'text': songs[number].text}", "file", "warning", id="beside a text"),
+    ],
+)
+def test_paths_that_a_call_is_given_by_a_dictionary_are_a_note(made: str, key: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": STEMS.replace("MADE", made).replace("KEY", key)}, "OOM110")).severity == severity
+
+
 CLIPS = """\
 import pickle
 

@@ -13,7 +13,7 @@ from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.archives import loads_archive, maps_file
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read, opens_text
+from oomlint.memory.shared.known_reads import GIVEN, LAST, LAZY, PATH_ARGUMENTS, PRELOADS, SAMPLERS, TEXTS, KnownRead, known_read, opens_text
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import AnswerMemory
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _HAND_ON: Final = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.Subset"})
 _NO_DATASETS: Final = frozenset({"range", "zip", "sorted", "items", "keys", "values", "glob", "listdir", "walk", "open", "split", "product"})
 _OF_PATHS: Final = SAME_PATH | frozenset("open join format GzipFile ZipFile".split())
-_PATH_ARGUMENTS: Final = frozenset("f file fname path filename filepath_or_buffer fp uri".split())
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 
 
@@ -361,7 +360,7 @@ def _enclosing(scope: Scope) -> Iterator[Scope]:
 def _path_given(call: cst.Call) -> cst.BaseExpression | None:
     """The path that a reading call is given, by place or by one of the names that libraries have for it."""
     plain = arguments.plain(call)
-    return plain[0] if plain else next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in _PATH_ARGUMENTS), None)
+    return plain[0] if plain else next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in PATH_ARGUMENTS), None)
 
 
 def _is_named(arg: cst.Arg) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -101,7 +102,8 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
         return True  # a table says something of each sample, which is somewhere else
     if record is not None and record.dataset is not None:
         return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)
-    return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
+    alike = record is not None and (items_of(record) in {"strings", "numbers", ""} or isinstance(record.node, cst.BaseComp))  # what is in it is all of one kind
+    return alike and names_files(dataset.instance, holding.name, evaluator, records=True)
 
 
 def is_aside(holding: Holding, dataset: Dataset, loader: Loader) -> bool:

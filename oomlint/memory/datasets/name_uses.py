@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.datasets.sample_body import item_of, reads_file
+from oomlint.memory.shared.known_reads import PATH_ARGUMENTS
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, Frame, FunctionRef
-from oomlint.syntax.nodes import is_attribute_of, uses_name
+from oomlint.syntax.nodes import constant_key, is_attribute_of, uses_name
 
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
@@ -133,8 +134,18 @@ class _Reader:
             return isinstance(holder.operator, cst.Divide)
         if isinstance(holder, cst.Index):
             return not self.records
+        if isinstance(holder, cst.DictElement):
+            return constant_key(holder.key) in PATH_ARGUMENTS and self._reads_with(parents.get(holder), function)
         call = parents.get(holder) if isinstance(holder, cst.Arg) else None
         return isinstance(call, cst.Call) and isinstance(holder, cst.Arg) and self._takes_name(call, holder, function, depth)
+
+    def _reads_with(self, given: cst.CSTNode | None, function: FunctionRef) -> bool:
+        """Whether a call that reads a file is given the entries of a dictionary as its arguments: ``read(**told)``."""
+        holder = function.module.walk.parents.get(given) if given is not None else None
+        target = holder.targets[0].target if isinstance(holder, cst.Assign) and holder.value is given else None
+        frame = self.evaluator.calls.plain_frame(function.module, function.scope)
+        calls = (call for call in function.scope.calls for arg in call.args if arg.star == "**" and (arg.value is given or _is_same(arg.value, target)))
+        return any(reads_file(call, frame, self.evaluator) for call in calls)
 
     def _takes_name(self, call: cst.Call, arg: cst.Arg, function: FunctionRef, depth: int) -> bool:
         base = call.func.value if isinstance(call.func, cst.Attribute) else None
@@ -155,6 +166,10 @@ class _Reader:
         if given is None:
             return False
         return self.names(callee, frozenset({given}), depth + 1) or (_gives_back(callee, given) and self._is_name(call, function, depth))
+
+
+def _is_same(node: cst.BaseExpression, target: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Name) and isinstance(target, cst.Name) and node.value == target.value
 
 
 def _gives_back(callee: FunctionRef, given: str) -> bool:

@@ -103,6 +103,7 @@ SAMPLERS: Final = frozenset(
 )
 SAMPLING: Final = frozenset(name.rpartition(".")[2] for name in SAMPLERS)
 LAST: Final = frozenset(name.rpartition(".")[2] for name in BY_NAME) | {"imread"}
+PATH_ARGUMENTS: Final = frozenset("f file fname path filename filepath_or_buffer fp uri".split())  # by which functions that read are told where
 TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
 
 
