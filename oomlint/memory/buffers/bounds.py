@@ -251,10 +251,13 @@ def chunks_of_one(loop: Loop) -> bool:
 def _lengths_of(loop: Loop) -> set[str]:
     """The arrays whose first axis a loop counts to the end of: ``range(0, n, size)`` behind ``n, rows, columns = frames.shape``."""
     count = _counted(loop)[:2][-1].value
-    found = [count]
+    found: list[cst.BaseExpression | None] = [count]
     for effect in loop.scope.effects.get(count.value, ()) if isinstance(count, cst.Name) else ():
-        unpacked = effect.index == (0,) and isinstance(effect.value, cst.Attribute) and effect.value.attr.value == "shape"
-        found.append(effect.value.value if unpacked and isinstance(effect.value, cst.Attribute) else _measured(effect.value) if effect.value else count)
+        unpacked = effect.value if effect.index == (0,) else None
+        if isinstance(unpacked, cst.Attribute) and unpacked.attr.value == "shape":
+            found.append(unpacked.value)
+        elif effect.value is not None:
+            found.append(_measured(effect.value))
     return {node.value for node in found if isinstance(node, cst.Name)}
 
 
