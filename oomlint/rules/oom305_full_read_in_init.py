@@ -31,6 +31,7 @@ class FullReadInInit(Rule):
 
     It is silent where the array is proven small (under 16 MiB, or under 50,000 elements), for parts (`f["x"][:100]`), and for reads that by their
     names give one small value a sample or a summary: labels, targets, classes, ids, indices, splits, lengths, offsets, `mean`, `std`, attributes.
+    It is silent, too, behind a test that asks how much memory the machine has (`psutil.virtual_memory()`): whoever wrote it has the choice.
 
     Where the size is not known, it is a warning with medium confidence: it may well fit. What is used beside a file that is read for each sample, boxes
     beside pictures, is a note.

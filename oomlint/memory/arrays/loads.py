@@ -38,7 +38,7 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.test_suites import holds_tests
-from oomlint.model.values import ClassRef, Instance, is_usual
+from oomlint.model.values import ClassRef, External, Instance, SourceExpression, is_usual
 from oomlint.syntax.nodes import descend, orders, path_of
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ _LONGEST: Final = 7  # names on the way of a sample
 _MOST_FRAMES: Final = 4
 _MAKES_TENSORS: Final = TENSOR_TYPES | {"from_numpy", "as_tensor", "tensor"}
 _MOST_CALLERS: Final = 16
+_OF_MACHINE: Final = frozenset({"psutil.virtual_memory", "psutil.swap_memory", "os.sysconf"})  # what tells how much memory there is
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
 _FILES_OF_SAMPLES: Final = frozenset(
@@ -173,12 +174,27 @@ class Arrays:
         return any(self.evaluator.where(statement, frame) for frame in frames)
 
     def _asks_size(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
-        """Whether a test on the way compares amounts, or one on the way to each call of the function: whoever reads has asked how much it is."""
-        if any(wanted and _compares_amounts(test) and not _counts_rounds(module, scope, test) for test, wanted in path_conditions(module.walk, scope, node)):
-            return True
+        """Whether a test on the way compares amounts, or one on the way to each call of the function: whoever reads has asked how much it is.
+
+        Or how much memory the machine has.
+        """
+        for test, wanted in path_conditions(module.walk, scope, node):
+            if (wanted and _compares_amounts(test) and not _counts_rounds(module, scope, test)) or self._measures_machine(module, scope, test):
+                return True
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_FRAMES) if scope.parent is not None and scope.name != "__init__" else []
         ways = [path_conditions(site.module.walk, site.scope, site.call) for site in sites]
         return bool(ways) and all(any(wanted and _compares_amounts(test) for test, wanted in way) for way in ways)
+
+    def _measures_machine(self, module: Module, scope: Scope, test: cst.BaseExpression) -> bool:
+        """Whether a test compares the memory of the machine with something: ``psutil.virtual_memory().total > 64 * 2**30``."""
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for compared in filter(orders, descend(test)):
+            for side in (compared.left, *(one.comparator for one in compared.comparisons)):
+                made = [alt.value.node for alt in self.evaluator.values(side, frame) if isinstance(alt.value, SourceExpression)]
+                calls = (call for one in (side, *made) if one is not None for call in descend(one) if isinstance(call, cst.Call))
+                if any(isinstance(alt.value, External) and alt.value.name in _OF_MACHINE for call in calls for alt in self.evaluator.values(call.func, frame)):
+                    return True
+        return False
 
     def _chosen(self, module: Module, one: WholeRead) -> bool:
         """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the dataset."""
