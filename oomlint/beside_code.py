@@ -42,3 +42,8 @@ def beside(path: str) -> Beside | None:
 def launches(path: str) -> bool:
     """Whether a file of that name is one that starts programs."""
     return beside(path) not in {None, Beside.SETTINGS}
+
+
+def is_settings(path: str) -> bool:
+    """Whether a file of that name is one of settings."""
+    return beside(path) is Beside.SETTINGS

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import oomlint.syntax.quick  # noqa: F401 - before anybody imports libcst by itself
-from oomlint.beside_code import EDITOR_FOLDER, SHELL_SUFFIXES, beside, launches
+from oomlint.beside_code import EDITOR_FOLDER, SHELL_SUFFIXES, beside, is_settings, launches
 from oomlint.discovery import discover
 from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
@@ -46,6 +46,7 @@ _ASSIGNED = re.compile(  # `cls = Images`, `build = resnet if args.small else vg
 )
 _ALIAS = re.compile(rb"\b(\w++)[ \t]+as[ \t]+(\w+)")
 _MOST_LAUNCH_FILES = 400  # more scripts than anyone reads
+_MOST_SETTINGS_FILES = 400
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
@@ -164,6 +165,7 @@ class Project:
         self._bytes: dict[str, bytes] = {}
         self._files: tuple[str, ...] | None = None
         self._launch_files: tuple[str, ...] | None = None
+        self._settings_files: tuple[str, ...] | None = None
         self._indexes: dict[str, Index | None] = {}
         self._stems: dict[str, list[str]] = {}  # files by what an import calls them
         self._parsed = 0  # characters
@@ -462,6 +464,14 @@ class Project:
             beside_files = (path for path in self.overlay if path.startswith(self._searched_below) and launches(path))
             self._launch_files = tuple(sorted({*found, *filter(os.path.isfile, of_editors), *beside_files}))[:_MOST_LAUNCH_FILES]
         return self._launch_files
+
+    def settings_files(self) -> tuple[str, ...]:
+        """Files of settings beside the code, in order."""
+        if self._settings_files is None:
+            found = discover([self.top], self.settings, self.root, most_entries=_MAX_ENTRIES, wanted=is_settings).files
+            beside_files = (path for path in self.overlay if path.startswith(self._searched_below) and is_settings(path))
+            self._settings_files = tuple(sorted({*found, *beside_files}))[:_MOST_SETTINGS_FILES]
+        return self._settings_files
 
     def shell_files(self) -> tuple[str, ...]:
         """Shell scripts among them."""

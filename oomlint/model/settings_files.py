@@ -13,7 +13,21 @@ from oomlint.model import arguments, names
 from oomlint.model.given_command import GivenCommand, is_known
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.settings_formats import SUFFIXES, compose
-from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, ProvenanceStep, SettingsFile, SettingsNode, Unknown, Value
+from oomlint.model.values import (
+    ABSENT,
+    Alternative,
+    Const,
+    Element,
+    External,
+    ExternalCall,
+    Frame,
+    Merged,
+    ProvenanceStep,
+    SettingsFile,
+    SettingsNode,
+    Unknown,
+    Value,
+)
 from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
@@ -165,6 +179,25 @@ class SettingsReader:
             if here is ABSENT:
                 return True
         return False
+
+    def anywhere(self, value: Element) -> list[Alternative]:
+        """What stands at the keys that the code asks for in all files that it may have read, where nobody knows which one it is.
+
+        Those are the files in the folder of the code, or below it, that have the keys; else those of the folder above.
+        """
+        form = _LOADERS.get(value.whole.name)
+        if not form or not all(isinstance(key, str) for _, key in value.accessors):
+            return []
+        folder = os.path.dirname(value.whole.frame.module.path)
+        paths = [path for path in self.project.settings_files() if SUFFIXES.get(os.path.splitext(path)[1], "") == form]
+        while True:
+            roots = (self.read(path, form) for path in paths if path.startswith(os.path.join(folder, "")))
+            having = [root for root in roots if root is not None and self.is_mapping(root) and not self.lacks(root, value.accessors)]
+            if having:
+                return [alt for root in having for alt in self.evaluator.into_value(root, value.accessors)]
+            if folder == self.project.root or folder == os.path.dirname(folder):
+                return []
+            folder = os.path.dirname(folder)
 
     def entries(self, value: SettingsNode) -> list[tuple[str, Any]]:
         """The keys of a mapping, with their nodes."""

@@ -18,7 +18,7 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_libraries import uses_torch
 from oomlint.memory.shared.loop_kinds import batch_loader, loops_around
-from oomlint.memory.shared.training_loops import SHORT, along_axis, rounds
+from oomlint.memory.shared.training_loops import SHORT, along_axis, rounds, usual_rounds
 from oomlint.model import names
 from oomlint.model.counters import TestSpot
 from oomlint.model.lifetime import ended_in, is_about, says_first
@@ -198,7 +198,8 @@ def _loop(
         if of_module and not _over_batches(project, loop, module, scope):
             continue  # it goes over the parts of one input
         most = rounds(project, loop, module, scope)
-        if most is not None and most <= SHORT:
+        usual = usual_rounds(project, loop, module, scope) if most is None and isinstance(loop, cst.For) else most
+        if usual is not None and usual <= SHORT:
             continue
         found = role(module, project, loop, added, scope, most, call)
         # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.

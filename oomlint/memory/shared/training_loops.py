@@ -13,7 +13,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import names
 from oomlint.model.tensor_shapes import measured_axis
-from oomlint.model.values import Display
+from oomlint.model.values import Display, Element
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def rounds(project: Project, loop: Loop | cst.CompFor, module: Module, scope: Sc
 
 
 def usual_rounds(project: Project, loop: cst.For | cst.CompFor, module: Module, scope: Scope) -> int | None:
-    """How often a loop goes round where nobody asks for more: by the defaults of options and parameters; ``None`` where there is none."""
+    """How often a loop goes round where nobody asks for more: by the defaults of options and parameters, and by what all settings beside the code say."""
     evaluator, node = evaluator_of(project), names.iterated(loop.iter, WRAPPERS)
     if isinstance(node, cst.Subscript) and all(isinstance(part.slice, cst.Slice) for part in node.slice):
         node = node.value  # a part of it goes round no more often
@@ -49,7 +49,9 @@ def usual_rounds(project: Project, loop: cst.For | cst.CompFor, module: Module, 
         for alt in evaluator.values(asked, frame):
             if counted and isinstance(alt.const, int):
                 counts.append(alt.const)
-            elif not counted and isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple):
+            elif counted and isinstance(alt.value, Element):
+                counts.extend(one.const for one in evaluator.settings.anywhere(alt.value) if isinstance(one.const, int))
+            elif not counted and isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple) and alt.value.node.elements:
                 counts.append(len(alt.value.node.elements))
     return max(counts, default=None)
 
