@@ -51,7 +51,11 @@ class LetGo:
                 again = any(one.node is ending.statement and one.attribute == keeper.attribute for one in keepers)
                 replaced = ending.how is How.BOUND and isinstance(ending.statement, cst.Assign) and not again
                 always = (ending.lets_go or replaced) and block_around(module, ending.statement) is method.suite
-                if always and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node):
+                if (
+                    always
+                    and not (replaced and _call_of(kept, method.name))
+                    and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node)
+                ):
                     return True
         return False
 
@@ -170,12 +174,17 @@ def _call_of(method: Scope, name: str) -> cst.Call | None:
 
 def _runs_behind(module: Module, method: Scope, later: cst.CSTNode, first: Module, kept: Scope, sooner: cst.CSTNode) -> bool:
     """Whether a statement of a method runs behind one of the same method, of one that it calls, or of one that calls it."""
-    if method is kept:
-        return _stands_behind(module, later, sooner)
-    if (call := _call_of(method, kept.name)) is not None:
-        return _stands_behind(module, later, call)
+    first_here = sooner if method is kept else _call_of(method, kept.name)
+    if first_here is not None:
+        return _stands_behind(module, later, first_here) and not _may_leave(module, method, first_here, later)
     call = _call_of(kept, method.name)
     return call is not None and _stands_behind(first, call, sooner)
+
+
+def _may_leave(module: Module, method: Scope, sooner: cst.CSTNode, later: cst.CSTNode) -> bool:
+    """Whether the method may be left between two statements: ``if found: self.rows = load(path); return``."""
+    ends = (node for node in method.nodes(inner=False) if isinstance(node, cst.Return))
+    return any(_stands_behind(module, one, sooner) and _stands_behind(module, later, one) for one in ends)
 
 
 def _stands_behind(module: Module, later: cst.CSTNode, sooner: cst.CSTNode) -> bool:
