@@ -48,14 +48,11 @@ class LetGo:
         kept = keeper.module.walk.scope_at(keeper.node)
         for module, method, this in self._building_methods(keeper.owner):
             for ending in endings((this, (("attr", keeper.attribute),)), module, method):
-                again = any(one.node is ending.statement and one.attribute == keeper.attribute for one in keepers)
+                # What another method makes of it is not looked for.
+                again = method is not kept or any(one.node is ending.statement and one.attribute == keeper.attribute for one in keepers)
                 replaced = ending.how is How.BOUND and isinstance(ending.statement, cst.Assign) and not again
                 always = (ending.lets_go or replaced) and block_around(module, ending.statement) is method.suite
-                if (
-                    always
-                    and not (replaced and _call_of(kept, method.name))
-                    and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node)
-                ):
+                if always and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node):
                     return True
         return False
 
