@@ -15,7 +15,7 @@ from oomlint.model.lifetime import How, endings
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Instance, Unknown
 from oomlint.syntax.edits import Text
-from oomlint.syntax.nodes import names_in
+from oomlint.syntax.nodes import descend, is_attribute_of, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,7 +50,8 @@ class LetGo:
             for ending in endings((this, (("attr", keeper.attribute),)), module, method):
                 # What another method makes of it is not looked for.
                 again = method is not kept or any(one.node is ending.statement and one.attribute == keeper.attribute for one in keepers)
-                replaced = ending.how is How.BOUND and isinstance(ending.statement, cst.Assign) and not again
+                bound = ending.statement.value if ending.how is How.BOUND and isinstance(ending.statement, cst.Assign) and not again else None
+                replaced = bound is not None and not _may_hold(bound, method, keeper.attribute)
                 always = (ending.lets_go or replaced) and block_around(module, ending.statement) is method.suite
                 if always and _runs_behind(module, method, ending.statement, keeper.module, kept, keeper.node):
                     return True
@@ -100,6 +101,22 @@ class LetGo:
                 for method in cls.scope.children:
                     if (this := names.self_name(method)) is not None and method in self.constructions.building(owner):
                         yield cls.module, method, this
+
+
+def _may_hold(value: cst.BaseExpression, method: Scope, attribute: str) -> bool:
+    """Whether a value may hold what an attribute does without anybody having seen it: an object of a class, what another method reads, rows of rows."""
+    for node in descend(value):
+        if isinstance(node, cst.CompFor) and node.inner_for_in is not None:
+            return True
+        name = names.last_name(node.func) if isinstance(node, cst.Call) else ""
+        own = (
+            method.parent.child(name)
+            if method.parent is not None and isinstance(node, cst.Call) and is_attribute_of(node.func, names.self_name(method))
+            else None
+        )
+        if name[:1].isupper() or (own is not None and any(is_attribute_of(one, names.self_name(own)) and one.attr.value == attribute for one in own.nodes())):
+            return True
+    return False
 
 
 def _hands_on(module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
