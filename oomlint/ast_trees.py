@@ -29,6 +29,11 @@ def tree_of(text: str | bytes) -> ast.Module:
     return known
 
 
+def is_at_hand(text: str) -> bool:
+    """Whether the tree of a program is kept."""
+    return text in _trees
+
+
 def _decoded(data: bytes) -> str | None:
     """The text of a file as the scout has it; ``None`` where the parser has to find out its encoding."""
     if b"coding" in data[:500]:

@@ -9,11 +9,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint import plugins, registry
-from oomlint.ast_trees import tree_of
+from oomlint.ast_trees import is_at_hand, tree_of
 from oomlint.beside_code import Beside, beside
 from oomlint.deduplication import copied
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
+from oomlint.model.index import index_of
 from oomlint.plugins import RuleSources
 from oomlint.projects import Projects
 from oomlint.scout.triage import triage
@@ -139,6 +140,8 @@ class Checker:
         if known is None:
             seen = triage(source.text, notebook=source.kind is FileKind.NOTEBOOK)
             known = fresh = (seen.parse, seen.error, seen.readers)
+            if source.kind is FileKind.PYTHON and is_at_hand(source.text):
+                index_of(source.data)  # nearly all are asked for theirs, when the tree is long gone
         parse, mistake, readers = known
         broken = None
         if mistake is not None:

@@ -293,7 +293,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
             blocks[path] = _Blocks(*_text(path, overlay))
         same: dict[object, list[Finding]] = {}
         for item in group:
-            same.setdefault(blocks[item.place.path].at(item.place) or item, []).append(item)
+            same.setdefault(blocks[item.place.path].at(item.place, alone=item.severity is not Severity.ERROR) or item, []).append(item)
         for copies in _near_copies(same.values(), blocks):
             if len({item.place.path for item in copies}) < least:
                 kept.extend(copies)
@@ -358,8 +358,8 @@ class _Blocks:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
 
-    def at(self, place: Place) -> str:
-        """What is written in the outermost loop of the function around a place, or in the function, or else in the statement; empty where nothing stands."""
+    def at(self, place: Place, *, alone: bool) -> str:
+        """What is written in the outermost loop of the function around a place, or in the function; in a statement ``alone``, where there is neither."""
         row = place.row + self._starts.get(place.cell, 1) - 1
         function: ast.AST | None = None
         loop: ast.AST | None = None
@@ -369,7 +369,7 @@ class _Blocks:
                 function, loop = node, None
             elif isinstance(node, _LOOPS) and loop is None:
                 loop = node
-        block = loop or function or node
+        block = loop or function or (node if alone else None)
         if block is None:
             return ""
         first = row - getattr(block, "lineno", row)

@@ -7,7 +7,6 @@ binds a name that it does not bind, never the other way round.
 from __future__ import annotations
 
 import ast
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,7 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-_INNER: Final = re.compile(rb"[\r\n][ \t]+(?:from|import)[ \t]")  # an import that may stand in a function
+_MOST_KEPT: Final = 4096  # indexes; that of a file takes about as much as its imports
+
+
+class Imported(NamedTuple):
+    """What one name of an import stands for."""
+
+    bound: str  # what the file calls it from then on; "*" for all that there is
+    module: str
+    level: int  # dots before it
+    name: str  # what is taken of the module; empty for the module itself
 
 
 class Index(Struct, frozen=True):
@@ -29,8 +37,10 @@ class Index(Struct, frozen=True):
     stars: tuple[tuple[str, int], ...]  # modules of which everything is imported, each with how many dots stood before it
     taken: frozenset[str]  # names that are imported anywhere by themselves: what stands behind `from ... import`, and all parts of `import a.b`
     imported: frozenset[str]  # names that are imported anywhere, the parts of dotted ones too, and what they are called from then on
+    imports: tuple[Imported, ...]  # all that is imported, wherever that is done
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def index_of(text: bytes) -> Index | None:
     """The index of a program. ``None`` where CPython cannot parse it."""
     try:
@@ -38,10 +48,14 @@ def index_of(text: bytes) -> Index | None:
         names: set[str] = set()
         imported: set[str] = set()
         taken: set[str] = set()
-        for node in ast.walk(tree) if _INNER.search(text) else _top(tree.body):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                imported.update((getattr(node, "module", None) or "").split("."))
-                taken.update(part for alias in node.names for part in (*alias.name.split("."), alias.asname or ""))
+        imports: list[Imported] = []
+        for node in _imports(tree):
+            taken.update(part for alias in node.names for part in (*alias.name.split("."), alias.asname or ""))
+            if isinstance(node, ast.Import):
+                imports += (Imported(alias.asname or alias.name.partition(".")[0], alias.name, 0, "") for alias in node.names)
+            else:
+                imported.update((node.module or "").split("."))
+                imports += (Imported(alias.asname or alias.name, node.module or "", node.level, alias.name) for alias in node.names)
         stars: list[tuple[str, int]] = []
         for node in _top(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -56,32 +70,25 @@ def index_of(text: bytes) -> Index | None:
                 names.update(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return Index(frozenset(names), tuple(stars), frozenset(taken - {""}), frozenset((imported | taken) - {""}))
+    return Index(frozenset(names), tuple(stars), frozenset(taken - {""}), frozenset((imported | taken) - {""}), tuple(imports))
 
 
-class Imported(NamedTuple):
-    """What one name of an import stands for."""
-
-    bound: str  # what the file calls it from then on; "*" for all that there is
-    module: str
-    level: int  # dots before it
-    name: str  # what is taken of the module; empty for the module itself
-
-
-@lru_cache(maxsize=4096)  # asked of the same file for each that it may import
 def imports_of(text: bytes) -> tuple[Imported, ...]:
     """All that a program imports, wherever it does so; nothing where CPython cannot parse it."""
-    try:
-        tree = tree_of(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    found: list[Imported] = []
-    for node in (part for statement in tree.body for part in ast.walk(statement)):
-        if isinstance(node, ast.Import):
-            found += (Imported(alias.asname or alias.name.partition(".")[0], alias.name, 0, "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            found += (Imported(alias.asname or alias.name, node.module or "", node.level, alias.name) for alias in node.names)
-    return tuple(found)
+    index = index_of(text)
+    return index.imports if index is not None else ()
+
+
+def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a program, block by block from the outermost. Expressions, which are most of it, hold none."""
+    blocks: list[list[ast.stmt]] = [tree.body]
+    for block in blocks:  # it gets longer meanwhile
+        for node in block:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield node
+                continue
+            for holder in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+                blocks += (inner for name in ("body", "orelse", "finalbody") if (inner := getattr(holder, name, None)))
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:

@@ -63,18 +63,12 @@ def _calls(path: str, data: bytes, name: str, owner: str, *ways: str) -> str:
     word = name.encode()
     if word not in data or word not in _called(data):
         return ""
-    return FOUND if _may_have(data, owner) or _imports(_index(data), ways, owner) else ""
+    return FOUND if _may_have(data, owner) or _imports(index_of(data), ways, owner) else ""
 
 
 def _may_have(data: bytes, owner: str) -> bool:
     """Whether a file may have an object of a class without an import: it names the class, or has Hydra make what the settings name."""
     return owner != "" and (owner.encode() in data or (b"hydra" in data and b"instantiate(" in data))
-
-
-@lru_cache(maxsize=256)
-def _index(data: bytes) -> Index | None:
-    """What a file binds at its top level. ``None`` for what CPython cannot parse."""
-    return index_of(data)
 
 
 def _imports(index: Index | None, names: Iterable[str], owner: str) -> bool:
@@ -387,7 +381,7 @@ class Project:
     def index(self, path: str) -> Index | None:
         """What a file binds at its top level. ``None`` where it cannot be read, or CPython cannot parse it."""
         if path not in self._indexes:
-            self._indexes[path] = _index(self.text(path))
+            self._indexes[path] = index_of(self.text(path))
         return self._indexes[path]
 
     def may_bind(self, path: str, name: str) -> bool:
