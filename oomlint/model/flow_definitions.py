@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -198,8 +199,7 @@ class FlowDefinitions(Flowing):
             if last == "Parameter":
                 return tensor(graph=Graph.YES, sources=frozenset({id(call)}), size=SampleSize.UNKNOWN) if learns(call) else tensor(size=SampleSize.UNKNOWN)
             if last[:1].isupper():
-                fast = FAST_PATH.search(frame.module.code(call)) is not None
-                path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
+                path = _way_of(frame.module.code(call)) if _way_of(frame.module.source.text) else ""  # to write out a call takes long
                 dims, size = self._output(last, call, frame, depth)
                 frozen = PARAMETERLESS.search(last) is not None or (last == "Sequential" and self._only_transforms(call, frame, depth))
                 return module_of(value=External(name), frozen=frozen, moved=path, dims=dims, size=size)
@@ -287,6 +287,12 @@ class FlowDefinitions(Flowing):
             if isinstance(alt.value, External) and alt.value.name in {"builtins.float", "builtins.int"}:
                 return PLAIN
         return None
+
+
+@lru_cache(maxsize=1024)
+def _way_of(code: str) -> str:
+    """Which other way than most the layers take that a piece of code makes."""
+    return "fast" if FAST_PATH.search(code) is not None else "unreduced" if _UNREDUCED.search(code) is not None else ""
 
 
 def _axes(layer: str) -> int:

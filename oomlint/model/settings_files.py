@@ -145,7 +145,8 @@ class SettingsReader:
             if not form or os.path.getsize(path) > MOST_BYTES:
                 return None
             text = self.project.raw(path).decode("utf-8-sig", "replace")
-            node = compose(text.replace("\t", " ") if path.endswith(".json") else text, form)  # YAML has no tabs between values
+            as_json = form == "yaml" and path.endswith(".json")
+            node = compose(text.replace("\t", " "), "json") if as_json else compose(text, form)  # YAML has no tabs between values
         except Exception:  # noqa: BLE001 - any broken settings file is simply not known
             return None
         self._files[key] = SettingsNode(SettingsFile(path), node) if node is not None else None

@@ -41,6 +41,16 @@ def _yaml(text: str) -> Any:
     return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
+def _json(text: str) -> Any:
+    """The same from libyaml, where it is there, in a tenth of the time: files of JSON may be data. What it does not read, as half a pair, is for the other."""
+    import yaml  # noqa: PLC0415 - most runs meet no settings file
+
+    try:
+        return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return _yaml(text)
+
+
 def _toml(text: str) -> Any:
     return _node(tomllib.loads(text), (), _rows(text, dotted=True))
 
@@ -78,7 +88,7 @@ def _literal(text: str) -> object:
     return quoted[2] if quoted is not None else "${" + text + "}"
 
 
-_FORMATS: Final[Mapping[str, Callable[[str], Any]]] = {"yaml": _yaml, "toml": _toml, "ini": _ini, "gin": _gin}
+_FORMATS: Final[Mapping[str, Callable[[str], Any]]] = {"yaml": _yaml, "json": _json, "toml": _toml, "ini": _ini, "gin": _gin}
 SUFFIXES: Final = {".yaml": "yaml", ".yml": "yaml", ".json": "yaml", ".toml": "toml", ".ini": "ini", ".cfg": "ini", ".conf": "ini", ".gin": "gin"}
 
 

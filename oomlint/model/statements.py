@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.model.project import Module
+    from oomlint.syntax.scopes import Scope
 
 BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 _SWALLOWS: Final = frozenset({"suppress", "raises", "warns", "assertRaises", "assertRaisesRegex", "assertWarns", "ExitStack", "AsyncExitStack", "subTest"})
@@ -39,6 +40,21 @@ def innermost(module: Module, place: Place) -> cst.CSTNode | None:
             break
         found = inner
         blocks = [*_blocks_of(inner)]
+    return found
+
+
+def call_at(module: Module, place: Place) -> tuple[cst.Call, Scope] | None:
+    """The call at a place, and the scope that it stands in. To find out where all calls of a file are takes long."""
+    holder = innermost(module, place)
+    within = (pair for pair in module.walk.calls if _laid_out(module, pair[0]) is holder)
+    return next((pair for pair in within if module.place(pair[0]) == place), None)
+
+
+def _laid_out(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+    """The statement of a block that a node stands in: one behind ``elif`` is part of the ``if``."""
+    found = module.walk.statement_of(node)
+    while isinstance(above := module.walk.parents.get(found), cst.If) and above.orelse is found:
+        found = above
     return found
 
 

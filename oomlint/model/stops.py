@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from enum import Flag, auto
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import libcst as cst
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.source import Source
     from oomlint.syntax.scopes import Scope
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
@@ -81,7 +82,7 @@ class Stops:
             holder = walk.parents.get(here)
             if holder is None:
                 return False
-            if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and self._in_cells(module)):
+            if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and _in_cells(module.source)):
                 number = walk.block(holder)[1].get(here, 0)
                 if number and self._answer(self._behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
@@ -344,10 +345,6 @@ class Stops:
         raised = (part.exc for part in scope.nodes(inner=False) if isinstance(part, cst.Raise) and part.exc is not None)
         return not any("NotImplemented" in module.code(one) for one in raised)
 
-    def _in_cells(self, module: Module) -> bool:
-        """Whether the top level of a file is run piece by piece."""
-        return bool(module.source.cells) or _CELLS.search(module.source.text) is not None
-
     # -- functions that nothing runs -----------------------------------------------------------------------------------
 
     def _is_never_run(self, module: Module, scope: Scope) -> bool:
@@ -383,6 +380,16 @@ class Stops:
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         found = self.evaluator.values(call.func, frame)
         return len(found) == 1 and isinstance(found[0].value, FunctionRef) and not self.evaluator.fits(call, found[0].value, frame)
+
+
+def _in_cells(source: Source) -> bool:
+    """Whether the top level of a file is run piece by piece."""
+    return bool(source.cells) or _speaks_of_cells(source.text)
+
+
+@lru_cache(maxsize=64)
+def _speaks_of_cells(text: str) -> bool:
+    return _CELLS.search(text) is not None
 
 
 @finder

@@ -66,7 +66,8 @@ class NameUses:
         made = self.made(definition)
         given = made or self.bindings(definition)
         within = set(descend(definition)) if definition is not None else set()
-        first = next((number for number, node in enumerate(self.scope.nodes(inner=False)) if node is definition), -1)
+        nodes = self.scope.nodes(inner=False)
+        first = nodes.index(definition) if definition in nodes else -1
         beside = self.walk.statement_of(definition) if isinstance(definition, cst.NamedExpr) else None  # its own statement reads it, too
         for number, use in self.scope.mentions(self.name):
             if use in within or self._is_another(use) or isinstance(self.walk.parents.get(use), cst.AssignTarget | cst.Del):

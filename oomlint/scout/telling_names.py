@@ -92,6 +92,7 @@ def is_no_root(name: str, *, method: bool) -> bool:
     return name == "collate_fn" or (method and name in NO_ROOTS)
 
 
+@lru_cache(maxsize=1 << 10)  # the rules ask for those of a file that the scout has looked at
 def words_of(text: str) -> Words:
     """The telling names of a text, wherever they stand."""
     found = {word: _tells(word) for word in set(_WORD.findall(text))}

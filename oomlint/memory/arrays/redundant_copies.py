@@ -96,7 +96,7 @@ def _written(keeper: Keeper) -> bool:
     """Whether the copy is written to: then it is one for a reason."""
     name = re.escape(keeper.attribute or (keeper.names[-1] if keeper.names else ""))
     node: cst.CSTNode = keeper.owner.scope.node if keeper.owner is not None else keeper.module.walk.scope_at(keeper.node).node
-    return _changed(name, keeper.module.code(node))
+    return _changed(name, keeper.module.source.text) and _changed(name, keeper.module.code(node))  # to write out a class takes long
 
 
 def _changed(name: str, code: str) -> bool:

@@ -16,6 +16,7 @@ from oomlint.memory.shared.qualified_names import library_name, project_function
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory, finder
+from oomlint.model.statements import call_at
 from oomlint.model.values import Const, ExternalCall, SourceExpression, Unknown
 from oomlint.syntax.nodes import descend, path_of
 from oomlint.weighing import in_each
@@ -413,7 +414,7 @@ def _is_spread(call: cst.Call) -> bool:
 
 def by_ranks(finding: Finding, module: Module, project: Project) -> Finding:
     """A finding on what a process holds, and that each rank holds it, where several run the code."""
-    called = next((pair for pair in module.walk.calls if module.place(pair[0]) == finding.place), None)
+    called = call_at(module, finding.place)
     ranks = ranks_of(project).at(module, called[1], called[0]) if called is not None else None
     if ranks is None:
         return finding
