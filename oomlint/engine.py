@@ -271,7 +271,8 @@ def _lint(checker: Checker, items: Sequence[Looked], options: RunOptions) -> lis
         for code in checker.job.codes:
             registry.load(code)
     with _patience():
-        return each(checker, Checker.lint, items, sum(item.size for item in items if item.parse) / _LINT_BYTES, options.processes)
+        worth = sum(item.size for item in items if item.parse) / _LINT_BYTES
+        return each(checker, Checker.lint, items, worth, options.processes, lambda item: checker.projects.top_of(item.path))
 
 
 @contextmanager

@@ -6,13 +6,14 @@ import os
 import sys
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from oomlint import plugins
 from oomlint.checking import Checker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.checking import CheckJob
 
@@ -22,19 +23,37 @@ _Result = TypeVar("_Result")
 _checker: Checker | None = None  # in a child process
 
 
-def each(checker: Checker, method: Callable[[Checker, _Item], _Result], items: Sequence[_Item], worth: float, processes: int | None) -> list[_Result]:
-    """The results for all items, in their order, from as many processes as the work is worth; ``checker`` is the one of this process."""
+def each(
+    checker: Checker,
+    method: Callable[[Checker, _Item], _Result],
+    items: Sequence[_Item],
+    worth: float,
+    processes: int | None,
+    together: Callable[[_Item], object] = lambda _: None,
+) -> list[_Result]:
+    """The results for all items, in their order, from as many processes as the work is worth; ``checker`` is the one of this process.
+
+    Neighbours that belong ``together`` go to one process, which learns what they share once, where they are no more than its part of all.
+    """
     number = processes or min(_processors(), round(worth))
     results: list[_Result] = []
     if number > 1 and len(items) > 1:
         # The system may allow no processes, or one is killed, for want of memory most likely: one at a time takes less.
         with suppress(ImportError, OSError, RuntimeError):
-            _spread(checker.job, method, items, number, results)
+            _spread(checker.job, method, _bundles(items, number, together), number, results)
     results += [method(checker, item) for item in items[len(results) :]]
     return results
 
 
-def _spread(job: CheckJob, method: Callable[[Checker, _Item], _Result], items: Sequence[_Item], number: int, results: list[_Result]) -> None:
+def _bundles(items: Sequence[_Item], number: int, together: Callable[[_Item], object]) -> Iterator[Sequence[_Item]]:
+    """What is handed out at once, in order."""
+    for _, group in groupby(items, together):
+        found = [*group]
+        size = len(found) if len(found) * number <= len(items) else max(1, len(items) // (4 * number))
+        yield from (found[start : start + size] for start in range(0, len(found), size))
+
+
+def _spread(job: CheckJob, method: Callable[[Checker, _Item], _Result], bundles: Iterable[Sequence[_Item]], number: int, results: list[_Result]) -> None:
     import multiprocessing  # noqa: PLC0415 - most runs need none of it
     import threading  # noqa: PLC0415
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
@@ -44,8 +63,8 @@ def _spread(job: CheckJob, method: Callable[[Checker, _Item], _Result], items: S
     context = multiprocessing.get_context("fork" if fork else "spawn")
     with ProcessPoolExecutor(number, context, _begin, (job,)) as pool:
         try:
-            for result in pool.map(partial(_in_child, method), items, chunksize=max(1, len(items) // (4 * number))):
-                results.append(result)  # noqa: PERF402 - what has come before a failure is kept
+            for found in pool.map(partial(_in_child, method), bundles):
+                results += found  # what has come before a failure is kept
         except (KeyboardInterrupt, SystemExit):
             for child in multiprocessing.active_children():
                 child.terminate()  # else the pool waits until their work is done
@@ -78,10 +97,10 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _in_child(method: Callable[[Checker, _Item], _Result], item: _Item) -> _Result:
+def _in_child(method: Callable[[Checker, _Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     if _checker is None:
         raise RuntimeError("this process was not made to check files")
-    return method(_checker, item)
+    return [method(_checker, item) for item in items]
 
 
 def _processors() -> int:

@@ -45,7 +45,7 @@ class Projects:
 
     def of(self, path: str) -> Project:
         """The project of a file. Trees of all projects are let go of where they are many: ask for it while no question is open."""
-        top = self._top(os.path.dirname(path))
+        top = self.top_of(path)
         if sum(project.parsed for project in self._known.values()) > (_MOST_PARSED if top == self._last else _MOST_PARSED_BEHIND):
             for where, project in self._known.items():
                 project.let_go(_MOST_KEPT if where == top else 0, held=self._held)
@@ -60,13 +60,13 @@ class Projects:
         """The same, knowing nothing yet."""
         from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
 
-        top = self._top(os.path.dirname(path))
+        top = self.top_of(path)
         folders = tuple(folder for folder in self._folders if self._top(folder) == top)
         return Project(self._root, self._settings, self._overlay, folders, top)
 
     def forget(self, path: str) -> None:
         """Have the project of a file made again."""
-        self._known.pop(self._top(os.path.dirname(path)), None)
+        self._known.pop(self.top_of(path), None)
 
     def opened(self) -> Iterator[str]:
         """The files whose content is known by now, those among them that stand for others included."""
@@ -79,6 +79,10 @@ class Projects:
         other._tops = self._tops
         other._known.update({top: project.over(overlay) for top, project in self._known.items()})
         return other
+
+    def top_of(self, path: str) -> str:
+        """The folder of the project that a file belongs to."""
+        return self._top(os.path.dirname(path))
 
     def _top(self, folder: str) -> str:
         """The folder that bounds what belongs to a file in this one."""
