@@ -97,11 +97,7 @@ class Module(Struct, eq=False, dict=True):
     source: Source
     tree: Tree
     project: Project
-
-    @property
-    def walk(self) -> Walk:
-        """Scopes, effects and parents."""
-        return self.tree.walk
+    walk: Walk  # that of the tree: scopes, effects and parents
 
     @cached_property
     def words(self) -> str:
@@ -221,7 +217,8 @@ class Project:
         if known is None:
             try:
                 source = read_source(path, self.overlay.get(path))
-                known = Module(path, source, Tree(source), self)
+                tree = Tree(source)
+                known = Module(path, source, tree, self, tree.walk)
                 self._parsed += len(source.text)
             except SourceError as error:
                 known = error

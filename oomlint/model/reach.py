@@ -132,6 +132,8 @@ class Reach:
 
     def _extend(self, found: list[Found], falls: list[Conditions], result: tuple[list[Found], list[Conditions]]) -> None:
         outs, more = result
+        if not outs and len(more) == 1 and not more[0]:
+            return  # as most statements do, it leaves all as it was
         for before in falls:
             found.extend((effect, payload, (*before, *conditions)) for effect, payload, conditions in outs)
         falls[:] = [(*before, *conditions) for before in falls for conditions in more][:_MOST_PATHS]
