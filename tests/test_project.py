@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oomlint.config import Settings, load_settings
 from oomlint.engine import RunOptions, run
 from oomlint.model.calls import _derives
+from oomlint.model.index import index_of
 from oomlint.model.project import Project
+from oomlint.model.settings_formats import compose
+from oomlint.model.statements import call_at
 from oomlint.model.words import WordIndex
+from oomlint.processes import _bundles
 from oomlint.syntax.tree import Tree
 
 if TYPE_CHECKING:
@@ -339,6 +343,46 @@ def test_a_file_in_the_search_path_goes_before_a_folder_of_its_name(tmp_path: Pa
 def test_an_index_of_words_finds_what_a_search_finds(text: bytes) -> None:
     files = [b"train_loader = load(x)\n", b"def load(y): return caf\xc3\xa9.reset()", b"", b"picture = '" + b"A" * 80 + b"'", b"x\nload\nloader"]
     assert WordIndex(files).holding([text]) == [number for number, file in enumerate(files) if text in file]
+
+
+def test_an_index_knows_imports_wherever_they_stand() -> None:
+    text = b"import a.b\ndef f(): import c\ntry:\n    from ..d import e as g\nexcept E:\n    from . import h\nmatch x:\n    case 1: from k import *\n"
+    index = index_of(text)
+    assert index is not None
+    told = {(one.bound, one.module, one.level, one.name) for one in index.imports}
+    assert told == {("a", "a.b", 0, ""), ("c", "c", 0, ""), ("g", "d", 2, "e"), ("h", "", 1, "h"), ("*", "k", 0, "*")}
+    assert {"a", "b", "c", "e", "g", "h"} <= index.taken
+
+
+@pytest.mark.parametrize("text", ['{"workers": 4,\n "rows": [1.5, null, true, "a\\u00e9"]}', '{"face": "\\ud83d\\ude00"}', "[]"])
+def test_json_is_read_as_yaml_is(text: str) -> None:
+    def laid_out(node: Any) -> object:
+        below = [laid_out(part) for part in flattened(node.value)] if isinstance(node.value, list) else node.value
+        return node.tag, below, (node.start_mark.line, node.start_mark.column, node.end_mark.line, node.end_mark.column)
+
+    def flattened(parts: list[Any]) -> list[Any]:
+        return [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
+
+    assert laid_out(compose(text, "json")) == laid_out(compose(text, "yaml"))
+
+
+@pytest.mark.parametrize("place", ["if first(x):", "elif second(y):", "third(z)"])
+def test_the_call_at_a_place_is_found_in_its_statement(place: str, tmp_path: Path) -> None:
+    text = "if first(x):\n    pass\nelif second(y):\n    pass\nelse:\n    third(z)\n"
+    write(tmp_path, {"train.py": text})
+    project = Project(tmp_path, Settings())
+    module = project.module(str(tmp_path / "train.py"))
+    calls = {module.code(call.func): module.place(call) for call, _ in module.walk.calls}
+    word = next(name for name in calls if name in place)
+    found = call_at(module, calls[word])
+    assert found is not None
+    assert module.code(found[0].func) == word
+
+
+def test_what_belongs_together_is_handed_out_at_once() -> None:
+    items = ["a1", "a2", "a3", "b1", "c1", "c2", "d1", "d2"]
+    assert [*_bundles(items, 2, lambda item: item[0])] == [["a1", "a2", "a3"], ["b1"], ["c1", "c2"], ["d1", "d2"]]
+    assert [*_bundles(items, 2, lambda _: None)] == [[item] for item in items]
 
 
 def test_what_was_looked_for_is_looked_for_again_in_what_has_changed(tmp_path: Path) -> None:

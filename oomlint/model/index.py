@@ -49,13 +49,13 @@ def index_of(text: bytes) -> Index | None:
         imported: set[str] = set()
         taken: set[str] = set()
         imports: list[Imported] = []
-        for node in _imports(tree):
-            taken.update(part for alias in node.names for part in (*alias.name.split("."), alias.asname or ""))
-            if isinstance(node, ast.Import):
-                imports += (Imported(alias.asname or alias.name.partition(".")[0], alias.name, 0, "") for alias in node.names)
+        for one in _imports(tree):
+            taken.update(part for alias in one.names for part in (*alias.name.split("."), alias.asname or ""))
+            if isinstance(one, ast.Import):
+                imports += (Imported(alias.asname or alias.name.partition(".")[0], alias.name, 0, "") for alias in one.names)
             else:
-                imported.update((node.module or "").split("."))
-                imports += (Imported(alias.asname or alias.name, node.module or "", node.level, alias.name) for alias in node.names)
+                imported.update((one.module or "").split("."))
+                imports += (Imported(alias.asname or alias.name, one.module or "", one.level, alias.name) for alias in one.names)
         stars: list[tuple[str, int]] = []
         for node in _top(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
