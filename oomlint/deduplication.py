@@ -111,7 +111,7 @@ def _things(finding: Finding, noun: type[AttributeFact | ReadFact | StoreFact]) 
     """What a finding is about, as far as another may be about the same."""
     if noun is AttributeFact:
         return [(fact.name, fact.place) for fact in finding.of_noun(AttributeFact) if fact.place is not None]
-    return [fact.place for fact in finding.of_noun(noun)]
+    return [fact.place for fact in (finding.of_noun(StoreFact) if noun is StoreFact else finding.of_noun(ReadFact))]
 
 
 def _with_parts(whole: Finding, parts: Sequence[Finding]) -> Finding:
