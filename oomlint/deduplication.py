@@ -34,7 +34,6 @@ _ONE_CHAIN: Final = (
     # What tells of a problem, what tells of a part of it, and the noun by which both are about the same thing.
     (frozenset({"OOM305", "OOM402", "OOM403"}), frozenset({"OOM401"}), ReadFact),  # what is read, and where that is joined
     (frozenset({"OOM507"}), frozenset({"OOM402", "OOM408"}), AttributeFact),  # what stays on the device, and where it comes from
-    (frozenset({_EVALUATES}), frozenset({"OOM201", "OOM202", "OOM203", "OOM205"}), StoreFact),  # an evaluation in grad mode, and what keeps its graphs
 )
 _READS: Final = frozenset({"OOM305", "OOM402", "OOM404", "OOM406"})  # by what reads: a function that several datasets call is one problem
 _MOST_GIVEN = 12
@@ -107,17 +106,18 @@ def _chains_once(findings: list[Finding]) -> list[Finding]:
     return findings
 
 
-def _things(finding: Finding, noun: type[AttributeFact | ReadFact | StoreFact]) -> list[object]:
+def _things(finding: Finding, noun: type[AttributeFact | ReadFact]) -> list[object]:
     """What a finding is about, as far as another may be about the same."""
     if noun is AttributeFact:
         return [(fact.name, fact.place) for fact in finding.of_noun(AttributeFact) if fact.place is not None]
-    return [fact.place for fact in (finding.of_noun(StoreFact) if noun is StoreFact else finding.of_noun(ReadFact))]
+    return [fact.place for fact in finding.of_noun(ReadFact)]
 
 
 def _with_parts(whole: Finding, parts: Sequence[Finding]) -> Finding:
     """A finding with the places of those that it stands for behind its first one."""
-    spots = [spot for part in parts for spot in (part.place.saying(PART), *_again(part))]
-    told = {place: place for place in (*whole.related[:1], *(spot for spot in spots if spot not in whole.related), *whole.related[1:])}
+    spots = [part.place.saying(PART) for part in parts]
+    again = [place for part in parts for place in _again(part)]
+    told = {place: place for place in (*whole.related[:1], *(spot for spot in spots if spot not in whole.related), *whole.related[1:], *again)}
     told.pop(whole.place, None)
     return replace(whole, related=tuple(told.values())[:_MOST_RELATED])
 
