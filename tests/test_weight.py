@@ -471,7 +471,7 @@ def test_outputs_for_chunks_of_an_argument_are_a_note(takes: str, severity: str,
     assert only(check(tmp_path, {"render.py": program}, "OOM220")).severity == severity
 
 
-FRAMES = """\
+CLIP = """\
     import numpy as np
     import torch
 
@@ -500,7 +500,7 @@ FRAMES = """\
     ],
 )
 def test_outputs_for_chunks_of_what_is_made_of_an_argument_are_a_note(shape: str, severity: str, tmp_path: Path) -> None:
-    assert only(check(tmp_path, {"detect.py": textwrap.dedent(FRAMES).replace("SHAPE", shape)}, "OOM219")).severity == severity
+    assert only(check(tmp_path, {"detect.py": textwrap.dedent(CLIP).replace("SHAPE", shape)}, "OOM219")).severity == severity
 
 
 DESCRIBED = """\
