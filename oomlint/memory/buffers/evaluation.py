@@ -221,7 +221,7 @@ class Evaluations:
         if frame is None or frame.scope.parent is None:
             return False
         modes = self.runs.gradients.callers(frame.module, frame.scope)
-        return any(mode is not Mode.ON for mode in modes)
+        return Mode.OFF in modes or (bool(modes) and Mode.ON not in modes)  # a call that nobody knows says nothing of the others
 
 
 def _is_cut(loop: Loop, record: Record) -> bool:
