@@ -627,6 +627,19 @@ def test_a_settings_file_that_gives_nothing_is_named_with_what_is_unknown(budget
     assert len(done.err.splitlines()) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python train.py --num_workers 5", "train.py has no option `--num_workers`, as far as its files show: it is left out; did you mean `--num-workers`?"),
+        ("python train.py --zz=1", "train.py has no option `--zz`, as far as its files show: it is left out"),
+        ("python train.py --num-work 5 -n 3", ""),
+    ],
+)
+def test_an_option_that_the_script_does_not_have_is_named(budget: Budget, command: str, said: str) -> None:
+    script(ARGPARSE)
+    assert budget(command).err.removeprefix("oomlint: warning: ").strip() == said
+
+
 def test_a_settings_file_that_several_programs_miss_is_named_once(budget: Budget) -> None:
     for name in ("first.py", "second.py"):
         script("import yaml\nwith open('told.yaml') as file:\n    read = yaml.safe_load(file)\n", n="read['n']", workers="read['workers']", path=name)

@@ -60,7 +60,7 @@ def values_of(words: Sequence[str]) -> Values:
             if number == 0 and name.strip() in {BATCH, PREFETCH, TENSORS}:
                 raise BudgetError(f"--set {word}: it is 1 at least")
         elif name.strip() in SETTINGS or _FRACTION.fullmatch(text.strip()):
-            raise BudgetError(f"--set {word}: {text!r} is no whole number")
+            raise BudgetError(f"--set {word}: {text!r} is no whole number from 0 on")
         else:
             try:
                 number = size(text)

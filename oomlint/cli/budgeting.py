@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _MOST_RANKS: Final = 4096
+_LEAST_BYTES: Final = 1 << 20  # of a limit that is given without a unit
 _MOST_NAMES: Final = 8  # in a line
 _FORKSERVER: Final = (3, 14)  # the default on Linux from this version of Python on
 
@@ -162,9 +163,12 @@ def _limits(arguments: Arguments, target: BudgetTarget) -> limits.JobResources:
 
 def _size(option: str, given: str) -> int:
     try:
-        return size(given)
+        found = size(given)
     except ValueError as error:
         raise BudgetError(f"{option}: {error}") from None
+    if given.isdigit() and 0 < found < _LEAST_BYTES:
+        raise BudgetError(f"{option}: {given} is a number of bytes; name the unit: {given}GiB")
+    return found
 
 
 def _descriptors(given: str | None) -> limits.Limit | None:
@@ -246,6 +250,9 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
         project.command = GivenCommand(target.options, path, dict(target.variables), target.place)
         by_project.setdefault(id(project), (ProgramFinder(project, files), []))[1].append(path)
     for finder, own in by_project.values():
+        for flag, close in finder.evaluator.options.words_given.strays().items():
+            meant = f"; did you mean `{close}`?" if close else ""
+            say(f"warning: {View(current_folder()).name(own[0])} has no option `{flag}`, as far as its files show: it is left out{meant}")
         for path in finder.scripts(own) if os.path.isdir(target.path) else own:
             try:
                 programs = [one for one in finder.programs(path) if not target.cell or one.cell == target.cell]

@@ -47,7 +47,7 @@ def trace(arguments: Arguments) -> int:
     view = View(current_folder())
     pace = Pace(_interval(arguments.interval), _overhead(arguments.overhead))
     if not arguments.command or not arguments.command[0].strip():
-        raise ConfigError("there is no command: `oomlint trace -- python train.py`")
+        raise ConfigError("name the command to watch, as in `oomlint trace -- python train.py`")
     if arguments.html == STANDARD:
         raise ConfigError("--html: the page goes to a file, and `-` is none")
     for option, path in (("--html", arguments.html), ("--output-file", arguments.output_file)):

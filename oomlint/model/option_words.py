@@ -24,6 +24,7 @@ _REPEATED: Final = frozenset({"append", "extend", "append_const", "count", "stor
 _GROUPS: Final = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
 _TRUTHS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}  # what a function of the project makes of a word
 _OWN_WORDS: Final = re.compile(r"\bhydra\b|\bfrom_cli\b|\bfrom_dotlist\b|\bsys\.argv\b")
+_LEAVES_WORDS: Final = "parse_known_args"  # by which others may read them
 _MOST_GROUPS: Final = 4  # inside each other
 _TEXTS: Final = ("pathlib.", "os.path.", "click.", "builtins.str")  # types that leave a word as it is
 
@@ -120,21 +121,36 @@ class OptionWords:
         value = Const(constant_of(text)) if text is not None and is_known(text) else Unknown(f"`{name}` of the command")
         return Alternative(value, (asked.gives(f"{name}{'' if text is None else f' {text}'}"),))
 
-    def _found_unclaimed(self, words: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    def strays(self) -> dict[str, str]:
+        """Options of the command that no parser in sight has, where one reads all words: with the closest that there is, or nothing."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only for a command
+
+        asked, (declared, claimed, own) = self.project.command, self._in_sight()
+        modules = {one.module for one in declared}
+        if asked is None or own or not declared or any(one.style != "argparse" for one in declared) or any(_LEAVES_WORDS in one.source.text for one in modules):
+            return {}
+        flags = (word.partition("=")[0] for word in asked.words if word.startswith("--") and is_known(word))
+        return {flag: (get_close_matches(flag, claimed, n=1) or [""])[0] for flag in flags if not _has(claimed, flag) and flag not in {"--", "--help"}}
+
+    def _in_sight(self) -> tuple[list[Declared], set[str], bool]:
+        """The options that the script may have, by what they are called, and whether it looks at the words itself."""
         entry = self.project.find(self.project.command.script) if self.project.command is not None else None
-        if entry is None:
-            return
-        reached = [entry, *self.options.imported(entry)]
+        reached = [entry, *self.options.imported(entry)] if entry is not None else []
         declared = [one for module in reached for one in self.options.all_declared(module)]
         claimed = {word for one in declared for option in self._options(one) for word in option.flags}
-        own = any(_OWN_WORDS.search(module.source.text) for module in reached)  # what the words are is asked there
+        return declared, claimed, any(_OWN_WORDS.search(module.source.text) for module in reached)
+
+    def _found_unclaimed(self, words: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+        if self.project.command is None or self.project.find(self.project.command.script) is None:
+            return
+        declared, claimed, own = self._in_sight()
         for number, word in enumerate(words):
             flag, equals, text = word.partition("=")
             if not is_known(word):
                 if not declared and not own and not (number and words[number - 1].startswith("-")):
                     yield "*", None
                 continue
-            if flag in claimed or any(one.startswith(flag) for one in claimed if flag.startswith("--")) or not (flag.startswith("--") or equals):
+            if _has(claimed, flag) or not (flag.startswith("--") or equals):
                 continue
             following = words[number + 1] if number + 1 < len(words) and not words[number + 1].startswith("--") else "True"
             name = flag.lstrip("-+~").rpartition(".")[2].replace("-", "_")
@@ -273,6 +289,11 @@ class OptionWords:
 
 def _callee(node: cst.BaseExpression) -> cst.BaseExpression:
     return node.func if isinstance(node, cst.Call) else node
+
+
+def _has(claimed: set[str], flag: str) -> bool:
+    """Whether an option is one of those that there are, or the beginning of a long one."""
+    return flag in claimed or (flag.startswith("--") and any(one.startswith(flag) for one in claimed))
 
 
 def _decorated(one: Declared) -> cst.CSTNode | None:
