@@ -1292,13 +1292,13 @@ def program_of(text: str) -> str:
     return f"{HEAD}{dedent(text).strip()}\n"
 
 
-def fixed(program: str, folder: Path) -> str:
-    """The program after its safe fixes."""
+def fixed(program: str, folder: Path, *, unsafe: bool = False) -> str:
+    """The program after its safe fixes, and after those that are not where they are asked for."""
     compile(program, "train.py", "exec")
     path = folder / "train.py"
     path.write_bytes(program.encode())
     # Without the scout, so that a file that it holds back by mistake does not look left alone.
-    report = engine.run([str(path)], EVERYTHING, folder, engine.RunOptions(fix=True, cache=False, processes=1, scout=False))
+    report = engine.run([str(path)], EVERYTHING, folder, engine.RunOptions(fix=True, unsafe_fixes=unsafe, cache=False, processes=1, scout=False))
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     return path.read_bytes().decode()
 
@@ -1308,6 +1308,12 @@ def fixed(program: str, folder: Path) -> str:
 )
 def test_it_is_left_alone(text: str, tmp_path: Path) -> None:
     assert fixed(program_of(text), tmp_path) == program_of(text)
+
+
+@pytest.mark.parametrize("name", ["a sum that is printed with its history", "a mean of it that is printed with its history"])
+def test_what_only_prints_otherwise_is_fixed_where_unsafe_fixes_are_asked_for(name: str, tmp_path: Path) -> None:
+    trap = TRAPS[name]
+    assert fixed(program_of(trap.program), tmp_path, unsafe=True) == program_of(trap.program).replace(trap.text, trap.rewritten)
 
 
 def outcomes(case: Case, run: Run, folder: Path) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ class LossAccumulatesGraph(Rule):
 
     `.detach()` is added to what is summed, in parentheses where it is more than a name or a call. This is safe: the sum has the same value and
     dtype and is still a tensor, so `.item()`, `.cpu()` and formats work as before, and nothing waits for the device. It is unsafe where the
-    value might be no tensor, because a number has no `.detach()`.
+    value might be no tensor, because a number has no `.detach()`, and where the sum is printed as a tensor, which no longer shows a `grad_fn`.
 
     `.item()` is not what the fix writes. It waits for the device in each step, makes a Python float of the sum, and adds up in double precision.
 

@@ -108,7 +108,7 @@ def on_host(module: Module) -> Rewrite:
 
 
 def stays_detached(growth: Growth, project: Project) -> bool:
-    """Whether nothing can tell what is stored from the same without its graph: nobody asks for the graph, shows it, or differentiates the result."""
+    """Whether nothing that computes can tell what is stored from the same without its graph: nobody asks for the graph, or differentiates the result."""
     if _reads_graph(growth.stores) or growth.facts.get("mixed") or any(store.scope.yields for store in growth.stores):
         return False
     # What a backward pass has freed cannot be differentiated a second time, whoever holds it.
@@ -118,8 +118,6 @@ def stays_detached(growth: Growth, project: Project) -> bool:
         for loop in store.loops:
             if result_differentiated(loop.scope, loop.module, project):
                 return False
-        if isinstance(store.node, cst.AugAssign | cst.Assign) and _shown(store):
-            return False
     return not any(
         via.call in {event_via.call for event in growth.record.backwards for event_via in event.via}
         for store in growth.stores
@@ -220,10 +218,11 @@ def _begins_with_graph(store: Store, module: Module) -> bool:
 
 
 def detach_fix(growth: Growth, module: Module, project: Project, message: str) -> Fix | None:
-    """The fix that stores everything without its graph; ``None`` where somebody could tell."""
-    if _begins_with_graph(growth.store, module):
+    """The fix that stores everything without its graph; ``None`` where the program could tell. A tensor that is printed shows its graph: then it is unsafe."""
+    if _begins_with_graph(growth.store, module) or not stays_detached(growth, project):
         return None
-    return fix(growth, module, message, detached(module), safe_if_sure) if stays_detached(growth, project) else None
+    printed = any(isinstance(store.node, cst.AugAssign | cst.Assign) and _shown(store) for store in growth.stores)
+    return fix(growth, module, message, detached(module), (lambda _: Safety.UNSAFE) if printed else safe_if_sure)
 
 
 def safe_if_sure(held: TensorState) -> Safety:
