@@ -90,7 +90,7 @@ class Arguments:
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
     watch: bool = flag("Check again whenever a file has changed; needs the extra `watch`.", _OUTPUT, "-w")
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
-    quiet: bool = flag("Show findings, and why a file was not written.", _OUTPUT, "-q")
+    quiet: bool = flag("Show findings and errors, without the summary and hints.", _OUTPUT, "-q")
     verbose: bool = flag("Say which settings, rules and files a run has, and how long it takes; show all related places and all rows of a fix.", _OUTPUT, "-v")
     exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT, "-e")
     exit_non_zero_on_fix: bool = flag("Exit with 1 where something was fixed, even if nothing is left.", _OUTPUT)
