@@ -33,7 +33,7 @@ from oomlint.model import arguments, names
 from oomlint.model.loops import set_in
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.torch_tables import VIEWS
-from oomlint.model.values import Display, External, ExternalCall, FunctionRef
+from oomlint.model.values import ClassRef, Display, External, ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAKERS
 from oomlint.syntax.nodes import descend, names_in
 
@@ -53,6 +53,7 @@ _LONGEST_WAY: Final = 8  # names and calls between what is added and the row tha
 _WRITES: Final = re.compile(r"\b(?:save\w*|dump)\s*\(")
 _LISTS: Final = frozenset({PayloadKind.ARRAYS, PayloadKind.TENSORS})
 _NUMBERS: Final = frozenset({"range", "arange", "linspace"})
+_SAMPLERS: Final = ("torch.utils.data.Sampler", "torch.utils.data.sampler.Sampler", "torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler")
 _COMPUTING: Final = ("numpy.", "torch.", "math.", "builtins.")
 _FEW: Final = frozenset({PayloadKind.SCALAR, PayloadKind.TEXT, PayloadKind.SMALL, PayloadKind.PATHS})  # a number or a name for each sample
 
@@ -157,7 +158,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
     running = runs_models(project, module)
     for scope in _may_write(module, project) if _WRITES.search(module.source.text) else run_once(module, project):
         found: list[tuple[cst.Call, Keeper]] = []
-        for call in scope.calls if scope not in told else ():
+        for call in scope.calls if scope not in told and not _deals_out(project, module, scope) else ():
             rows = call.args[0].value if call.args and kept_of(project).joins(module, call) else None
             loops = [kept.gathering(module, put.node) for put in _puts(module, scope, call)] if isinstance(rows, cst.Name) else []
             if not isinstance(rows, cst.Name) or not loops or kept.repeats(module, call):
@@ -187,6 +188,12 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             kept_at = [keeper.module.place(keeper.node, where)] if keeper.node is not node else []
             spots = list(dict.fromkeys((*put[:1], *beside, *put[1:])))[: _MOST_RELATED - 1]
             yield Join(node, module.function_of(node), (*spots, *kept_at), (allocation_fact(module, node), *keeper_facts(keeper)))
+
+
+def _deals_out(project: Project, module: Module, scope: Scope) -> bool:
+    """Whether code is a method of a sampler: what that gathers are numbers of samples."""
+    owner = scope.parent
+    return owner is not None and owner.is_class and evaluator_of(project).derives(ClassRef(module, owner), *_SAMPLERS)
 
 
 def _size_of_each(project: Project, held: Content, loops: list[cst.CSTNode | None]) -> Bytes | None:
