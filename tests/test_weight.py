@@ -1458,3 +1458,22 @@ SEPARATED = """\
 @pytest.mark.parametrize(("shape", "severity"), [("assert track.shape[1] == 2", "note"), ("print(track)", "warning")])
 def test_pieces_of_an_array_that_is_handed_over_are_a_note(shape: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"separate.py": textwrap.dedent(SEPARATED).replace("SHAPE", shape)}, "OOM219")).severity == severity
+
+
+PICTURED = """\
+    from torch.utils.data import DataLoader
+
+    def show(model, loader, count):
+        rows, columns = count // 4, 4
+        for row in range(rows):
+            for column in range(columns):
+                print(row, column, model(next(iter(loader))))
+
+    def main(model, dataset):
+        show(model, DataLoader(dataset, batch_size=1, num_workers=1), COUNT)
+"""
+
+
+@pytest.mark.parametrize(("count", "severity"), [("10", "note"), ("400", "warning"), ("len(dataset)", "warning")])
+def test_workers_that_are_started_again_a_few_times_are_a_note(count: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"show.py": PICTURED.replace("COUNT", count)}, "OOM124")).severity == severity

@@ -12,6 +12,7 @@ from oomlint.memory.facts import like_facts, loop_fact
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, goes_often, is_nth, loader_like, loops_around
 from oomlint.memory.shared.start_methods import FORKED
+from oomlint.memory.shared.training_loops import few_rounds_around
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 
@@ -107,8 +108,14 @@ class NextIterInLoop(Rule):
             )
             related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
             confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
+            severity = Severity.NOTE if few_rounds_around(project, call, module, scope) else self.severity
             yield self.finding(
-                module.place(call), message, confidence=confidence, related=related, facts=[*like_facts(like), loop_fact(module, loop, LoopKind.BATCH)]
+                module.place(call),
+                message,
+                severity=severity,
+                confidence=confidence,
+                related=related,
+                facts=[*like_facts(like), loop_fact(module, loop, LoopKind.BATCH)],
             )
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,7 +11,7 @@ from oomlint.api_names import WRAPPERS
 from oomlint.frameworks import BACKWARDS, STEPPED
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loop_kinds import is_epoch_loop
+from oomlint.memory.shared.loop_kinds import is_epoch_loop, loops_around
 from oomlint.model import names
 from oomlint.model.tensor_shapes import measured_axis
 from oomlint.model.values import Display, Element
@@ -54,6 +55,12 @@ def usual_rounds(project: Project, loop: cst.For | cst.CompFor, module: Module, 
             elif not counted and isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple) and alt.value.node.elements:
                 counts.append(len(alt.value.node.elements))
     return max(counts, default=None)
+
+
+def few_rounds_around(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
+    """Whether all the rounds of the loops around code in its function are few together, where nobody asks for more."""
+    counts = [usual_rounds(project, loop, module, scope) if isinstance(loop, cst.For) else None for loop in loops_around(node, module, scope)]
+    return bool(counts) and prod(SHORT + 1 if count is None else count for count in counts) <= SHORT
 
 
 def along_axis(loop: Loop) -> bool:
