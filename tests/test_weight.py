@@ -1460,6 +1460,66 @@ def test_pieces_of_an_array_that_is_handed_over_are_a_note(shape: str, severity:
     assert only(check(tmp_path, {"separate.py": textwrap.dedent(SEPARATED).replace("SHAPE", shape)}, "OOM219")).severity == severity
 
 
+VOLUME = """\
+    import torch
+
+    class Segmenter:
+        def __init__(self, net, size, margin):
+            self.net, self.size, self.margin = net, size, margin
+
+        def predict(self, volume):
+            self.net.eval()
+            _, depth, height, width = volume.shape
+            m = self.margin
+            found = []
+            with torch.no_grad():
+                LOOP
+            return torch.cat(found).permute(1, 0, 2, 3)
+"""
+SLABS = """\
+volume = volume.view(depth, 1, height, width)
+                at = 0
+                while at < depth:
+                    found.append(self.net(SCANS[at : at + self.size].repeat(1, 3, 1, 1)))
+                    at += self.size"""
+NEIGHBOURS = """\
+volume = torch.cat([volume[:, :m], volume, volume[:, -m:]], dim=1)
+                for at in range(m, depth + m):
+                    found.append(self.net(SCANS[:, at - m : at + m + 1]))"""
+
+
+@pytest.mark.parametrize("loop", [SLABS, NEIGHBOURS])
+@pytest.mark.parametrize(("sliced", "severity"), [("volume", "note"), ("torch.load('scans.pt')", "warning")])
+def test_what_is_made_of_the_slices_of_an_argument_is_a_note(loop: str, sliced: str, severity: str, tmp_path: Path) -> None:
+    text = VOLUME.replace("LOOP", loop).replace("SCANS", sliced)
+    assert only(check(tmp_path, {"segment.py": text}, "OOM219")).severity == severity
+
+
+BLENDED = """\
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader
+
+    def blend(tiles, grid, mode):
+        return np.stack(tiles).reshape(*grid, -1) * len(mode)
+
+    def compare(model, dataset, grid, modes):
+        tiles = []
+        with torch.no_grad():
+            for images in DataLoader(dataset, batch_size=32):
+                tiles.append(torch.sigmoid(model(images.cuda()))[:, :, 1:, 1:].cpu().numpy())
+        LATER
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "severity"),
+    [("for mode in modes:\n            print(mode, blend(tiles, grid, mode).mean())", "note"), ("print(blend(tiles, grid, 'cosine').mean())", "warning")],
+)
+def test_what_each_round_of_a_later_loop_is_given_is_a_note(later: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"compare.py": BLENDED.replace("LATER", later)}, "OOM219")).severity == severity
+
+
 PICTURED = """\
     from torch.utils.data import DataLoader
 

@@ -16,7 +16,7 @@ from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_shapes import measured_axis
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, Element, ExternalCall, Instance, SourceExpression, Unknown
-from oomlint.syntax.nodes import block_of, descend
+from oomlint.syntax.nodes import block_of, descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
     cst.LessThan: cst.GreaterThan,
@@ -235,17 +235,29 @@ def chunks_of_one(loop: Loop) -> bool:
     """Whether the rounds take slices of an argument of the function, one after the other: parts of what somebody has handed over as one.
 
     The loop counts itself, in steps or one by one, or goes over a list of such slices: ``[texts[i : i + size] for i in range(0, len(texts), size)]``.
+    Slices of a later axis are such parts, too: ``volume[:, i - 1 : i + 2]``.
     """
     given = _handed_over(loop.scope)
     over = names.iterated(loop.iterable) if loop.iterable is not None else None
     if isinstance(over, cst.Name) and loop.loader is None:
         made = [effect.value for effect in loop.scope.effects.get(over.value, ())]
         return len(made) == 1 and isinstance(made[0], cst.ListComp) and _takes_slices(made[0].elt, made[0].for_in.target, given)
-    if not _counted(loop) or not isinstance(loop.node, cst.For):
+    number = _number_of(loop)
+    if number is None or not isinstance(loop.node, cst.For | cst.While):
         return False
     # Of what it counts to the length of, it may slice what it has made of all of it.
-    cut = set(loop.scope.effects) if given & _lengths_of(loop) else given
-    return _takes_slices(loop.node.body, loop.node.target, cut)
+    cut = set(loop.scope.effects) if _counted(loop) and given & _lengths_of(loop) else given
+    return _takes_slices(loop.node.body, number, cut)
+
+
+def _number_of(loop: Loop) -> cst.BaseExpression | None:
+    """What a loop counts: the target of one over ``range``, or what the rounds of a ``while`` add to until it is too large."""
+    node = loop.node
+    if isinstance(node, cst.For):
+        return node.target if _counted(loop) else None
+    number = node.test.left if isinstance(node, cst.While) and isinstance(node.test, cst.Comparison) else None
+    added = (part for part in descend(node.body) if isinstance(part, cst.AugAssign) and isinstance(part.operator, cst.AddAssign)) if number is not None else ()
+    return number if isinstance(number, cst.Name) and any(names.dotted(part.target) == number.value for part in added) else None
 
 
 def _lengths_of(loop: Loop) -> set[str]:
@@ -280,8 +292,8 @@ def _takes_array(dataset: Instance, scope: Scope, evaluator: Evaluator) -> bool:
 
 
 def _handed_over(scope: Scope) -> set[str]:
-    """Arguments of a function that it leaves as they are, and lists of what it makes of each part of one."""
-    given = set(names.parameter_names(scope)) - set(scope.effects)
+    """Arguments of a function that it leaves as they are or only makes anew of themselves, and lists of what it makes of each part of one."""
+    given = {name for name in names.parameter_names(scope) if all(_is_of_itself(effect, name) for effect in scope.effects.get(name, ()))}
     for name, effects in scope.effects.items():
         made = effects[0].value if len(effects) == 1 else None
         if isinstance(made, cst.ListComp) and isinstance(made.for_in.iter, cst.Name) and made.for_in.iter.value in given:
@@ -289,12 +301,18 @@ def _handed_over(scope: Scope) -> set[str]:
     return given
 
 
+def _is_of_itself(effect: Effect, name: str) -> bool:
+    """Whether what a name gets is made of what it had: ``x = x.view(-1, 1)``, ``x = torch.cat([x[:1], x])``."""
+    return effect.kind == "assign" and not effect.index and not effect.path and effect.value is not None and name in names_in(effect.value)
+
+
 def _takes_slices(body: cst.CSTNode, target: cst.BaseExpression, given: set[str]) -> bool:
-    """Whether code cuts something at the number that a loop counts."""
+    """Whether code cuts something at the number that a loop counts, or beside it."""
     for node in descend(body) if isinstance(target, cst.Name) else ():
-        part = node.slice[0].slice if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value in given else None
-        if isinstance(part, cst.Slice) and names.dotted(part.lower) == names.dotted(target):
-            return True
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value in given:
+            starts = (part.slice.lower for part in node.slice if isinstance(part.slice, cst.Slice) and part.slice.lower is not None)
+            if any(names.dotted(target) in names_in(start) for start in starts):
+                return True
     return False
 
 

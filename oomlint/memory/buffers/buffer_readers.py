@@ -94,6 +94,19 @@ def used_on_device(store: Store, record: Record, loop: Loop, evaluator: Evaluato
     return False
 
 
+def needed_again(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether each round of a loop behind this one hands all that is collected to a function: it has to be there until the last of them."""
+    words, around = _names_of(store, loop, 0), set(loop.module.walk.ancestors(loop.node))
+    for call in loop.scope.calls if store.scope is loop.scope else ():
+        above = set(loop.module.walk.ancestors(call))
+        behind = any(isinstance(node, cst.For | cst.While) and node not in around for node in above) and loop.node not in above
+        if behind and names.dotted(call.func) not in names.BUILTINS and any(isinstance(arg.value, cst.Name) and arg.value.value in words for arg in call.args):
+            frame = evaluator.calls.plain_frame(loop.module, loop.scope)
+            if any(isinstance(alt.value, FunctionRef) for alt in evaluator.values(call.func, frame)[:1]):
+                return True
+    return False
+
+
 def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether what is collected ends on the host: as arrays, numbers, in a file, or with whoever called; or was meant to."""
     if thrown_away(store, loop) is not None:

@@ -30,6 +30,7 @@ from oomlint.memory.buffers.buffer_readers import (
     feeds_metric,
     joined_later,
     last_alone,
+    needed_again,
     read_on_host,
     thrown_away,
     used_as_tensor,
@@ -320,7 +321,7 @@ class Buffers:
         few = bool(dense) and not maps and class_scores(store, loop, self.runs.evaluator)  # for each sample as many numbers as there are classes
         returned = id(store.node) in record.returned.all_tags
         few = few or (chunks_of_one(loop) and (returned or joined_later(store, loop, self.runs.evaluator))) or all(map(self._usually_few, growing))
-        few = few or (not store.attributes and pieces_of_one(loop, self.runs.evaluator))
+        few = few or (not store.attributes and (pieces_of_one(loop, self.runs.evaluator) or needed_again(store, loop, self.runs.evaluator)))
         # One row of numbers a sample weighs little: what has two axes or more, a map or a sequence, is told of.
         large = maps or (bool(dense) and max(shown.least, axes_once_joined(store, loop, self.runs.evaluator)) >= MAP)
         severity = Severity.WARNING if large and not few else Severity.NOTE
