@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
+from oomlint.model.reach import path_conditions
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
 from oomlint.model.unbound import Unbound, may_bring
 from oomlint.model.values import ClassRef, FunctionRef, Instance
-from oomlint.syntax.nodes import block_of, descend
+from oomlint.syntax.nodes import block_of, descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
     from oomlint.source import Source
     from oomlint.syntax.scopes import Scope
 
@@ -34,7 +36,7 @@ _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _METADATA: Final = ("pyproject.toml", "setup.cfg")
 _DEEPEST: Final = 24  # statements and functions, one in another
 # What calls a function by its name, or runs cells one by one.
-_BY_TEXT: Final = re.compile(r"\b(?:globals|locals|getattr|eval|Fire|sys\.modules|__dict__|ScriptModule)\b")
+_BY_TEXT: Final = re.compile(r"(?<![.\w])eval\s*\(|\b(?:globals|locals|getattr|Fire|sys\.modules|__dict__|ScriptModule)\b")
 _CELLS: Final = re.compile(r"^# ?%%|^# In\[|get_ipython", re.MULTILINE)
 
 
@@ -358,16 +360,35 @@ class Stops:
             return scope.name not in {"__init__", "__new__", "__getitem__"} and self.broken(module, parent.node)
         if parent is not module.root or module.source.cells or _BY_TEXT.search(module.source.text):
             return False
-        refs = [part for part in module.walk.root.nodes() if isinstance(part, cst.Name) and part.value == scope.name and part is not node.name]
-        calls = [module.walk.parents.get(part) for part in refs]
+        outside = self._calls_here(module, scope)
+        return bool(outside) and all(self._is_dead_call(module, call) for call in outside or ())
+
+    def _calls_here(self, module: Module, scope: Scope) -> list[cst.Call] | None:
+        """The calls of a function of a file outside of itself, where nothing else can be done with it, by another file or by its name."""
+        node, walk = scope.node, module.walk
+        refs = [part for part in walk.root.nodes() if isinstance(part, cst.Name) and part.value == scope.name and not self._means_another(module, scope, part)]
+        calls = [walk.parents.get(part) for part in refs]
         if not refs or not all(isinstance(call, cst.Call) and call.func is part for call, part in zip(calls, refs, strict=True)):
-            return False
-        outside = [call for call in calls if isinstance(call, cst.Call) and node not in module.walk.ancestors(call)]
-        if not outside or not all(self._is_dead_call(module, call) for call in outside) or self._is_entry(scope.name):
-            return False
+            return None
+        if self._is_entry(scope.name):
+            return None
         stem = module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
         found = self.project.search(_speaks_of, (scope.name, stem), module.path, scope.name)
-        return not any(path != module.path for path in found)
+        if any(path != module.path for path in found):
+            return None
+        return [call for call in calls if isinstance(call, cst.Call) and node not in walk.ancestors(call)]
+
+    @staticmethod
+    def _means_another(module: Module, scope: Scope, part: cst.Name) -> bool:
+        """Whether a name is not that of a function of its file: it is the one in its definition, a keyword, an attribute, or of a parameter or a variable."""
+        above, here = module.walk.parents.get(part), module.walk.scope_at(part)
+        if above is scope.node or module.walk.is_word(part) or (isinstance(above, cst.Param) and above.name is part):
+            return True
+        while here.parent is not None:
+            if not here.is_class and (here.sets(part.value) or part.value in names.parameter_names(here)):
+                return True
+            here = here.parent
+        return False
 
     def _is_entry(self, name: str) -> bool:
         """Whether the metadata of the project make a command of a function."""
@@ -375,11 +396,39 @@ class Stops:
         return any(spoken.search(self.project.raw(os.path.join(folder, one))) for folder in {self.project.root, self.project.top} for one in _METADATA)
 
     def _is_dead_call(self, module: Module, call: cst.Call) -> bool:
-        if self.never(module, call):
+        if self.never(module, call) or self._is_excluded(module, call):
             return True
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         found = self.evaluator.values(call.func, frame)
         return len(found) == 1 and isinstance(found[0].value, FunctionRef) and not self.evaluator.fits(call, found[0].value, frame)
+
+    def _is_excluded(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call stands behind a test of parameters of its function that comes out otherwise for the constants of each call of that."""
+        walk = module.walk
+        scope = walk.scope_at(call)
+        node = scope.node
+        if not isinstance(node, cst.FunctionDef) or node.decorators or scope.parent is not module.root or module.source.cells:
+            return False
+        own = set(names.parameter_names(scope)) - set(scope.effects)
+        tests = [(test, wanted) for test, wanted in path_conditions(walk, scope, call) if own and names_in(test) <= own]
+        calls = self._calls_here(module, scope) if tests and _BY_TEXT.search(module.source.text) is None else None
+        frames = self.evaluator.calls.frames(module, scope) if calls else []
+        made = {layer.call for frame in frames for layer in frame.bound or ()}
+        if not calls or not made.issuperset(calls) or any(frame.bound is None for frame in frames):
+            return False
+        return all(any(_by_literals(test, frame) and not self.evaluator.conditions(((test, wanted),), frame) for test, wanted in tests) for frame in frames)
+
+
+def _by_literals(test: cst.BaseExpression, frame: Frame) -> bool:
+    """Whether all parameters that a test asks for get literals: of the call, or as defaults."""
+    node = frame.scope.node
+    params = {param.name.value: param.default for param in names.parameters(frame.scope)} if isinstance(node, cst.FunctionDef) else {}
+    for name in names_in(test):
+        given = arguments.given_to(frame.scope, name, frame.bound or ())
+        value = given.node.value if given is not None else params.get(name)
+        if not isinstance(value, cst.SimpleString | cst.Integer) and names.dotted(value) not in {"True", "False", "None"}:
+            return False
+    return True
 
 
 def _in_cells(source: Source) -> bool:
