@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _METADATA: Final = ("pyproject.toml", "setup.cfg")
+_MOST_DERIVED: Final = 4  # classes, one of another
 _DEEPEST: Final = 24  # statements and functions, one in another
 # What calls a function by its name, or runs cells one by one.
 _BY_TEXT: Final = re.compile(r"(?<![.\w])eval\s*\(|\b(?:globals|locals|getattr|Fire|sys\.modules|__dict__|ScriptModule)\b")
@@ -357,11 +358,50 @@ class Stops:
         if not isinstance(node, cst.FunctionDef) or node.decorators or parent is None:
             return False
         if parent.is_class:
-            return scope.name not in {"__init__", "__new__", "__getitem__"} and self.broken(module, parent.node)
+            return scope.name not in {"__init__", "__new__", "__getitem__"} and (self.broken(module, parent.node) or self._is_never_made(module, parent))
         if parent is not module.root or module.source.cells or _BY_TEXT.search(module.source.text):
             return False
         outside = self._calls_here(module, scope)
         return bool(outside) and all(self._is_dead_call(module, call) for call in outside or ())
+
+    def _is_never_made(self, module: Module, cls: Scope) -> bool:
+        """Whether no call of a class, nor of one that derives from it, fits its constructor: none of them has an object."""
+        return self._answer(self._never, ("made", cls), lambda: bool(self._misfits(module, cls, 0)), unknown=False)
+
+    def _misfits(self, module: Module, cls: Scope, depth: int) -> int | None:
+        """How many calls of a class there are, of which none fits; ``None`` where one does, or anything else is done with the class."""
+        others = list(self.project.mentioning([cls.name.encode()], module.path)) if cls.parent is module.root and depth < _MOST_DERIVED else None
+        if others is None:
+            return None
+        word, count = re.compile(rf"\b{re.escape(cls.name)}\b"), 0
+        for other in {one.path: one for one in (module, *others)}.values():
+            if word.search(other.source.text) is None:
+                continue
+            if other.source.cells or _BY_TEXT.search(other.source.text):
+                return None
+            for part in other.walk.root.nodes():
+                if isinstance(part, cst.SimpleString) and word.search(part.value):
+                    return None  # a registry may find it
+                if isinstance(part, cst.Name) and part.value == cls.name:
+                    found = self._misfit(other, part, ClassRef(module, cls), depth)
+                    if found is None:
+                        return None
+                    count += found
+        return count
+
+    def _misfit(self, module: Module, part: cst.Name, cls: ClassRef, depth: int) -> int | None:
+        """How many calls of a class a mention of its name stands for, none of which fits; ``None`` where one does, or nobody knows."""
+        above = module.walk.parents.get(part)
+        holder = module.walk.parents.get(above) if above is not None else None
+        if above is cls.scope.node or (isinstance(above, cst.ImportAlias) and above.asname is None):
+            return 0
+        if isinstance(above, cst.Arg) and above.value is part and isinstance(holder, cst.ClassDef):
+            return self._misfits(module, module.walk.scope_of[holder], depth + 1)
+        if not isinstance(above, cst.Call) or above.func is not part:
+            return None
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(above))
+        found = [alt.value for alt in self.evaluator.values(part, frame)]
+        return 1 if found == [cls] and not self.evaluator.fits(above, cls, frame) else None
 
     def _calls_here(self, module: Module, scope: Scope) -> list[cst.Call] | None:
         """The calls of a function of a file outside of itself, where nothing else can be done with it, by another file or by its name."""
