@@ -256,8 +256,10 @@ def _number_of(loop: Loop) -> cst.BaseExpression | None:
     if isinstance(node, cst.For):
         return node.target if _counted(loop) else None
     number = node.test.left if isinstance(node, cst.While) and isinstance(node.test, cst.Comparison) else None
-    added = (part for part in descend(node.body) if isinstance(part, cst.AugAssign) and isinstance(part.operator, cst.AddAssign)) if number is not None else ()
-    return number if isinstance(number, cst.Name) and any(names.dotted(part.target) == number.value for part in added) else None
+    if not isinstance(node, cst.While) or not isinstance(number, cst.Name):
+        return None
+    added = (part.target for part in descend(node.body) if isinstance(part, cst.AugAssign) and isinstance(part.operator, cst.AddAssign))
+    return number if any(names.dotted(target) == number.value for target in added) else None
 
 
 def _lengths_of(loop: Loop) -> set[str]:
