@@ -1372,6 +1372,59 @@ def test_what_each_rank_holds_is_multiplied_by_the_ranks(tmp_path: Path) -> None
     assert by_both.message.endswith("; about 512.0 MiB each; again on each of 4 ranks")
 
 
+STARTED = """
+import argparse
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, RandomSampler
+
+
+class Rows(Dataset):
+    def __init__(self, path):
+        self.rows = np.load(path)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, default=-1)
+    args = parser.parse_args()
+    JOINED
+    rows = Rows("rows.npy")
+    sampler = RandomSampler(rows) if args.local_rank == -1 else DistributedSampler(rows)
+    for batch in DataLoader(rows, batch_size=8, sampler=sampler):
+        print(batch.mean())
+
+
+if __name__ == "__main__":
+    main()
+"""
+WAITING = "if args.local_rank != -1:\n        dist.init_process_group('nccl')"
+
+
+@pytest.mark.parametrize(
+    ("joined", "command", "severity"),
+    [
+        (WAITING, "python train.py", "note"),
+        (WAITING, "python train.py --local_rank 0", "warning"),
+        (WAITING, "python -m torch.distributed.launch train.py", "warning"),
+        (WAITING, "srun python train.py", "warning"),
+        (WAITING, "python other.py", "warning"),
+        ("dist.init_process_group('nccl')", "python train.py", "warning"),
+    ],
+)
+def test_a_file_that_is_started_in_one_process_has_no_other_ranks(joined: str, command: str, severity: str, tmp_path: Path) -> None:
+    files = {"train.py": STARTED.replace("JOINED", joined), "train.sh": f"{command}\n"}
+    assert only(check(tmp_path, files, "OOM605")).severity == severity
+
+
 MIDDLE = """
 import numpy as np
 import torch

@@ -36,6 +36,7 @@ _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python
 # What starts a script in several processes, and the options that say in how many.
 _LAUNCHERS = frozenset({"torchrun", "torch.distributed.launch", "torch.distributed.run", "accelerate", "deepspeed"})
 _MPI = frozenset({"mpirun", "mpiexec", "horovodrun"})
+_RANK = re.compile(r"(--)?\w*rank\b", re.IGNORECASE)
 _SETTINGS = re.compile(r"[\w./-]+\.(?:ya?ml|json)")
 _MPI_COUNTS = re.compile(r"--?(n|np|num-proc)")
 _COUNTS = re.compile(r"--(nproc[_-]per[_-]node|num[_-]processes|num[_-]gpus|ntasks[_-]per[_-]node)")
@@ -156,6 +157,14 @@ class Launches:
             if count is not False:
                 found.append((count, command.place))
         return found
+
+    def by_itself(self, script: Module) -> bool:
+        """Whether there are command lines that start the script, and none of them, nor a page of the project, has a launcher or gives it a rank."""
+        commands = self.of_script(script)
+        words = {word for command in commands for word in command.words}
+        started = words | {os.path.basename(word) for word in words}
+        launched = bool(started & (_LAUNCHERS | _MPI | {"srun"})) or any(_RANK.match(word) for word in words)
+        return bool(commands) and not launched and not any(self._starts(one, script) for one in self._told())
 
     def starts(self, script: Module) -> Iterator[tuple[Command, int]]:
         """The command lines of files beside the code that start the script, and in how many processes on a machine each task of theirs does."""

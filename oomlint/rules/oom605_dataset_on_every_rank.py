@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Role, Safety, Severity, Weighs
 from oomlint.measurement import DatasetSign, Measurement, Trait
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks_fact
+from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.ranks.sharded import sharded
 from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
@@ -33,6 +34,9 @@ class DatasetOnEveryRank(Rule):
     (under 16 MiB, or under 50,000 elements), and without a sampler that deals the samples out.
     So it is where the rank goes into the path, with `num_replicas=1`, and for tensors that `torch.multiprocessing.spawn` sends to the ranks: it moves
     them into shared memory.
+
+    It is a note where the commands of the project (shell scripts, Makefiles, notebooks) start the file without a launcher, and all that would make it one
+    of several processes stands behind a test for its rank, which they do not give.
 
     ## Why is this bad
 
@@ -110,6 +114,7 @@ class DatasetOnEveryRank(Rule):
     code = "OOM605"
     slug = "dataset-on-every-rank"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = Safety.DISPLAY
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.RANKS,))
     measured_as = Measurement(dataset=(DatasetSign.BUILT,), traits=frozenset({Trait.MORE_DATA, Trait.READS_ALL, Trait.IN_NO_FILE}))
@@ -140,4 +145,5 @@ class DatasetOnEveryRank(Rule):
             if found.ranks is not None:
                 facts.append(ranks_fact(found.ranks))
             place = module.place(found.loader.call)
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=_ADVICE, facts=facts)
+            severity = Severity.NOTE if ranks_of(project).starts_alone(module) else None
+            yield self.finding(place, message, severity=severity, confidence=Confidence.MEDIUM, related=related, fix=_ADVICE, facts=facts)

@@ -163,6 +163,8 @@ class RanksOf:
 
     def _of_file(self, module: Module) -> Ranks | None:
         made = next(self._makes(module), None)
+        if made is not None and self.starts_alone(module):
+            return None
         launched = [one for one in self.evaluator.options.launches.processes(module) if one[0] != 1]
         if made is None and not launched:
             return None
@@ -177,6 +179,26 @@ class RanksOf:
             return Ranks(module, None, launched[0][1].saying("launched here"), shards)
         count = next((n for _, n in self._makes(module) if n is not None), None)
         return Ranks(module, count, module.place(made[0], "one of several processes"), shards)
+
+    def starts_alone(self, module: Module) -> bool:
+        """Whether the project starts a file in one process, in which nothing makes it one of several unless it is given a rank."""
+        if not self.evaluator.options.launches.by_itself(module) or self._spawned(module) is not None:
+            return False
+        made = [node for node, _ in self._makes(module) if not _says_local_rank(node)]
+        return bool(made) and all(self._waits_for_rank(module, node) for node in made)
+
+    def _waits_for_rank(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether what makes the process one of several stands behind a test for the rank."""
+        child = node
+        for here in module.walk.ancestors(node):
+            if isinstance(here, cst.If | cst.IfExp) and child is not here.test:
+                scope = module.walk.scope_at(here)
+                if any(isinstance(part, cst.Name | cst.Attribute) and self.is_rank(module, scope, part) for part in descend(here.test)):
+                    return True
+            child = here
+        function = project_function(self.project, node.func, module, module.walk.scope_at(node)) if isinstance(node, cst.Call) else None
+        made = [call for call in function.scope.calls if names.last_name(call.func) == _GROUP] if function is not None else []
+        return function is not None and bool(made) and all(self._waits_for_rank(function.module, call) for call in made)
 
     def _makes(self, module: Module) -> Iterator[tuple[cst.CSTNode, int | None]]:
         """What makes a process one of several, and how many where it says so."""
