@@ -549,3 +549,37 @@ def test_words_and_numbers_that_the_project_writes_itself_are_a_note(made: str, 
 def test_another_file_of_the_project_says_nothing_of_what_is_read(tmp_path: Path) -> None:
     prepared = dedent(PREPARED).format(made=dedent(SORTED)).replace("answers.pkl", "questions.pkl")
     assert severities(tmp_path, "OOM402", answers=ANSWERS, prepared=prepared) == ["warning"]
+
+
+PARTS = """
+    import os
+
+    import cv2
+    import numpy as np
+    import torch
+    from torch import nn
+
+    shown = [cv2.imread(os.path.join("train", name)) for name in os.listdir("train")]
+    shown = shown + [cv2.imread(os.path.join("other", name)) for name in os.listdir("other")]
+    shown = shown + [cv2.imread(os.path.join("more", name)) for name in os.listdir("more")]
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1))
+    for one in shown:
+        print(network(torch.from_numpy(np.moveaxis(one, 2, 0)).float()[None]))
+"""
+TRAINED = """
+    import torch
+
+
+    def train(network, batches):
+        optimizer = torch.optim.SGD(network.parameters())
+        for picture, label in batches:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(picture), label).backward()
+            optimizer.step()
+"""
+
+
+def test_statements_that_fill_one_list_are_one_finding(tmp_path: Path) -> None:
+    (found,) = check(tmp_path, "OOM402", {"parts": PARTS, "train": TRAINED})
+    assert found.place.row == 9
+    assert sum(place.message == "read here, too" for place in found.related) == 2

@@ -51,9 +51,11 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
 
 
 def told_with(load: Load) -> tuple[object, ...]:
-    """Loads for which this is equal are one finding: read by one function for one dataset, for another object, or for one call that takes them."""
+    """Loads for which this is equal are one finding: read by one function for one dataset, for another object, into one list, or for one call."""
     owner = load.keeper.owner
-    return load.scope, owner.scope if owner is not None else None if load.of_object else load.keeper.node
+    if owner is not None:
+        return load.scope, owner.scope
+    return load.scope, None if load.of_object else load.keeper.words if load.pooled else load.keeper.node
 
 
 def _gravest_first(group: list[Load]) -> list[Load]:
