@@ -583,3 +583,12 @@ def test_statements_that_fill_one_list_are_one_finding(tmp_path: Path) -> None:
     (found,) = check(tmp_path, "OOM402", {"parts": PARTS, "train": TRAINED})
     assert found.place.row == 9
     assert sum(place.message == "read here, too" for place in found.related) == 2
+
+
+def test_numbers_that_nothing_can_map_are_a_note(tmp_path: Path) -> None:
+    text = (FIXTURES / "OOM406" / "bad_numbers_of_texts.py").read_text(encoding="utf-8")
+    (item,) = check(tmp_path, "OOM406", {"texts": text})
+    assert item.severity == "note"
+    assert item.fix is None
+    (item,) = check(tmp_path, "OOM406", {"texts": text.replace("torch.tensor([row.words for row in rows], dtype=torch.long)", "torch.stack([*rows])")})
+    assert item.severity == "warning"

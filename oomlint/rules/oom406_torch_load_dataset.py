@@ -10,7 +10,7 @@ from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import chosen_by_base, told_with, torch_loads
 from oomlint.memory.arrays.load_messages import ONE_BY_ONE, related, told, weighs_of
-from oomlint.memory.arrays.torch_load import holds_objects
+from oomlint.memory.arrays.torch_load import holds_objects, made_into_tensors
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import torch_mapped
 from oomlint.model.torch_versions import LOAD_MAPPED, torch_versions
@@ -34,7 +34,8 @@ class TorchLoadDataset(Rule):
 
     It is silent for checkpoints, weights and states of optimizers, also where the project writes them itself, for one small file per sample in
     `__getitem__`, for labels, splits and statistics, and where `mmap` is given. For a loop over many files OOM402 speaks. In a class derived from
-    torch_geometric's `InMemoryDataset`, whose data is in memory by definition, it is a note.
+    torch_geometric's `InMemoryDataset`, whose data is in memory by definition, it is a note. So are objects whose parts are numbers and lists of them,
+    as the function that reads them shows: it makes tensors of them (`torch.tensor([row.words for row in rows])`), and there is nothing to map.
 
     ## Why is this bad
 
@@ -134,7 +135,7 @@ class TorchLoadDataset(Rule):
             if (of_objects or torch_versions(project, module).lacks(LOAD_MAPPED)) and not message.help:
                 message = replace(message, help=ONE_BY_ONE)
             facts = load_facts(load)
-            severity = Severity.NOTE if chosen_by_base(load, project) else None
+            severity = Severity.NOTE if chosen_by_base(load, project) or (of_objects and made_into_tensors(load, project)) else None
             yield self.finding(
                 module.place(load.node), message, severity=severity, confidence=Confidence.MEDIUM,
                 related=related(load), fix=fix, facts=facts, weighs=weighs_of(load),

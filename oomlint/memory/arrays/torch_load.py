@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SECTIONS = re.compile(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
 _WITHOUT_TENSORS = re.compile(r"sched|scaler|sampler|early_stop", re.IGNORECASE)  # their state is numbers
 _OF_GRAPHS = ("networkx.", "igraph.", "rdkit.")  # libraries whose objects are no tensors
+_TAKES_NUMBERS = frozenset({"torch.tensor", "torch.LongTensor", "torch.FloatTensor", "torch.IntTensor", "torch.Tensor"})
 _NUMBERS = re.compile(
     r"^(\w+_)?(epochs?|steps?|iter(ation)?s?|global_step|args|config|cfg|hparams|hyper_parameters|options|best_epoch|lr_?sched\w*|scheduler\w*|scaler)$",
 )
@@ -161,10 +162,13 @@ def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tu
 
 
 def holds_objects(load: Load, project: Project) -> bool:
-    """Whether a loop over what a dataset keeps of a file shows that it holds no tensors.
+    """Whether a loop over what is read shows that the file holds no tensors.
 
-    Each part of an element that the loop uses is handed to a library for graphs, or compared with text.
+    Each part of an element that a loop of its dataset uses is handed to a library for graphs, or compared with text, or the function that reads it makes
+    tensors of their parts: `torch.tensor([row.words for row in rows])` takes numbers and lists of them.
     """
+    if made_into_tensors(load, project):
+        return True
     owner, module = load.keeper.owner, load.keeper.module
     for scope in owner.scope.children if owner is not None else ():
         rows = f"{names.self_name(scope)}.{load.keeper.attribute}"
@@ -173,6 +177,27 @@ def holds_objects(load: Load, project: Project) -> bool:
             if parts and all(any(_is_no_tensor(module, use, project) for use in uses) for uses in parts):
                 return True
     return False
+
+
+def made_into_tensors(load: Load, project: Project) -> bool:
+    """Whether the function that reads a file makes tensors of parts of its elements, and does nothing else with them one by one."""
+    module, walk = load.module, load.module.walk
+    holder = walk.parents.get(load.node)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+    if not isinstance(target, cst.Name):
+        return False
+    loops = [node for node in load.scope.nodes() if isinstance(node, cst.For | cst.CompFor) and names.dotted(node.iter) == target.value]
+    return bool(loops) and all(isinstance(loop, cst.CompFor) and _fills_tensor(module, walk.parents.get(loop), project) for loop in loops)
+
+
+def _fills_tensor(module: Module, rows: cst.CSTNode | None, project: Project) -> bool:
+    """Whether a list is what ``torch.tensor`` is given: of tensors with more than one element it raises `ValueError`."""
+    above = module.walk.parents.get(rows) if isinstance(rows, cst.ListComp) else None
+    call = module.walk.parents.get(above) if isinstance(above, cst.Arg) else None
+    if not isinstance(call, cst.Call) or call.args[0] is not above:
+        return False
+    found = evaluator_of(project).plainly(call.func, module, module.walk.scope_at(call))
+    return bool(found) and all(isinstance(alt.value, External) and alt.value.name in _TAKES_NUMBERS for alt in found)
 
 
 def _parts(module: Module, loop: cst.For | cst.CompFor) -> list[list[cst.Name]]:
