@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import libcst as cst
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.api_names import PICTURE_OF_ARRAY
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.tensor_shapes import is_rest
+from oomlint.model.tensor_shapes import POOLS, axes_of, is_rest, pooled
+from oomlint.model.torch_tables import PAIRS, PICKS, REDUCTIONS
+from oomlint.model.uses import NameUses
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.nodes import is_attribute_of
+from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 ROWS: Final = 2  # axes of an array that has a row for each sample
 _DEEPEST: Final = 3  # names of a part of a part
 SAME_AXES: Final = frozenset("float long int double half byte to cpu cuda numpy clone copy detach contiguous astype".split())
 _MOVES_AXES: Final = frozenset({"permute", "transpose", "swapaxes"})
 _VIEWS: Final = frozenset({"view", "reshape"})
+_TAKES_ONE: Final = frozenset({"squeeze", "select", "diagonal"})
+_FLATTENS: Final = frozenset({"flatten", "ravel"})
+_ALL: Final = 9  # axes: more than any tensor has
 _JOINS: Final = frozenset({"cat", "concat", "concatenate"})
 _PADS: Final = frozenset({"pad", "pad_sequence"})
 _ONE: Final = frozenset({"int", "float"})
@@ -99,7 +105,49 @@ def of_same(module: Module, scope: Scope, node: cst.BaseExpression) -> Axes:
     """What a function shows of a value that is one of its variables, on whatever device and of whatever type."""
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in SAME_AXES:
         node = node.func.value
-    return of_name(module, scope, node.value) if isinstance(node, cst.Name) else NONE
+    if not isinstance(node, cst.Name):
+        return NONE
+    uses = NameUses(module.walk, scope, node.value)
+    return _of_bindings(module, scope, uses, uses.bindings(node), 0)
+
+
+def _of_bindings(module: Module, scope: Scope, uses: NameUses, held: set[Effect | None], depth: int) -> Axes:
+    """What is shown of a variable where it has these values, and of what they were made of where that was its own."""
+    found = NONE
+    for node in scope.nodes():
+        if isinstance(node, cst.Name) and node.value == uses.name and not held.isdisjoint(uses.bindings(node)):
+            found = found.joined(of_use(module, scope, node))
+    for effect in held if depth < _DEEPEST else ():
+        value = effect.value if effect is not None and effect.kind == "assign" else None
+        own = next((part for part in descend(value) if isinstance(part, cst.Name) and part.value == uses.name), None) if value is not None else None
+        if own is not None and (taken := _axes_taken(module, own, value)) is not None:
+            before = _of_bindings(module, scope, uses, uses.bindings(own) - held, depth + 1)
+            found = found.joined(replace(before, least=max(before.least - taken, 0)))
+    return found
+
+
+def _axes_taken(module: Module, own: cst.Name, value: cst.BaseExpression | None) -> int | None:
+    """How many axes of a variable an expression that is made of it takes away: ``x.squeeze(1)``, ``x.max(dim=1)``. ``None`` where it takes others, or all."""
+    taken, inner = 0, cast("cst.CSTNode", own)
+    for here in module.walk.ancestors(own):
+        if isinstance(here, cst.Subscript) and inner is here.value:
+            taken += sum(isinstance(part := one.slice, cst.Index) and not _adds_axis(part.value) for one in here.slice)
+        if isinstance(here, cst.Call):
+            last, before = names.last_name(here.func), int(inner is not here.func)
+            fewer: int | None = 0
+            if last in _TAKES_ONE:
+                fewer = 1
+            elif last in REDUCTIONS | PICKS | PAIRS:
+                fewer = axes_of(here, before)
+            elif last in _VIEWS | _FLATTENS or (POOLS.fullmatch(last) and pooled(here, _ALL) < _ALL):
+                return None
+            if fewer is None:
+                return None
+            taken += fewer
+        if here is value:
+            break
+        inner = here
+    return taken
 
 
 def of_name(module: Module, scope: Scope, name: str, depth: int = 0) -> Axes:
