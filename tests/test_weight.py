@@ -1620,3 +1620,37 @@ def test_workers_that_are_started_again_a_few_times_are_a_note(count: str, sever
 def test_axes_count_that_are_left_where_it_is_kept(left: str, severity: str, tmp_path: Path) -> None:
     found = check(tmp_path, {"encode.py": textwrap.dedent(POOLED).replace("LEFT", left)}, "OOM219").findings
     assert [str(item.severity) for item in found] == [severity]
+
+
+PLACES = """
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Windows(Dataset):
+        def __init__(self, path):
+            self.windows = WINDOWS
+
+        def __len__(self):
+            return len(self.windows)
+
+        def __getitem__(self, index):
+            row, part = self.windows[index]
+            return torch.tensor([row, len(str(part))])
+
+
+    loader = DataLoader(Windows(SOURCE), num_workers=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("windows", "severity"),
+    [
+        ("[(row, part) for row in range(len(path)) for part in range(row)]", "note"),
+        ("[(row, str(part)) for row in range(len(path)) for part in range(row)]", "warning"),
+        ("[(row, [part, row]) for row in range(len(path)) for part in range(row)]", "warning"),
+    ],
+)
+def test_places_in_the_data_are_numbers(windows: str, severity: str, tmp_path: Path) -> None:
+    text = textwrap.dedent(PLACES).replace("WINDOWS", windows).replace("SOURCE", "open('rows.txt').readlines()")
+    assert only(check(tmp_path, {"train.py": text}, "OOM110")).severity == severity

@@ -31,10 +31,10 @@ class PythonObjectsCopiedByWorkers(Rule):
     medium confidence.
 
     A list of file names of unknown length is a note, not shown by default: up to some 100,000 names it is small beside what it leads to. So
-    is one of strings that `__getitem__` makes paths or keys of, one of numbers, and one whose attribute says that it holds file names
-    (`paths`, `files`). Attributes that by their name hold one small value a sample or a summary (`labels`, `ids`, `vocab`) are silent, unless a
-    sample is seen to take a record out of them: the one of its own index, or one with a sequence in it. So is what is read only under a flag
-    that is off for as long as the dataset lives (`if self.is_test:`).
+    is one of strings that `__getitem__` makes paths or keys of, one of numbers, or of tuples of numbers that say where in the data a sample is, and
+    one whose attribute says that it holds file names (`paths`, `files`). Attributes that by their name hold one small value a sample or a summary
+    (`labels`, `ids`, `vocab`) are silent, unless a sample is seen to take a record out of them: the one of its own index, or one with a sequence
+    in it. So is what is read only under a flag that is off for as long as the dataset lives (`if self.is_test:`).
 
     Records of unknown number that describe samples which are read from files are a note below four workers (the setting `workers-over-memory`): one
     or two copies of them are little beside the samples.

@@ -88,7 +88,7 @@ def may_hold_arrays(content: Content) -> bool:
 
 
 def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
-    """Whether a container of which nobody says how much it holds has a number, a name, or a record with the path of its file, for each sample."""
+    """Whether a container of which nobody says how much it holds has a number or a few, a name, or a record with the path of its file, for each sample."""
     content = holding.content
     if content.count is not None or content.size.known:
         return False
@@ -96,6 +96,8 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
         return True
     record = content.element
+    if record is not None and isinstance(record.node, cst.Tuple) and items_of(record) == "numbers":
+        return True  # a place in the data: the number of the file, and that of the window in it
     if is_beside(content, dataset, holding.name, evaluator) and (
         dataset.opens_files or any(one.content.kind in PAYLOAD for one in dataset.every() if one.read)
     ):
