@@ -1562,21 +1562,6 @@ BLENDED = """\
             for images in DataLoader(dataset, batch_size=32):
                 tiles.append(torch.sigmoid(model(images.cuda()))[:, :, 1:, 1:].cpu().numpy())
         LATER
-POOLED = """
-    import torch
-    import torch.nn.functional as F
-    from torch.utils.data import DataLoader
-
-
-    def encode(net, rows, device):
-        net.eval()
-        kept = []
-        with torch.no_grad():
-            for batch in DataLoader(rows, batch_size=8):
-                out = net(batch.to(device))
-                LEFT
-                kept.append(out)
-        return torch.cat(kept)
 """
 
 
@@ -1605,6 +1590,27 @@ PICTURED = """\
 @pytest.mark.parametrize(("count", "severity"), [("10", "note"), ("400", "warning"), ("len(dataset)", "warning")])
 def test_workers_that_are_started_again_a_few_times_are_a_note(count: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"show.py": PICTURED.replace("COUNT", count)}, "OOM124")).severity == severity
+
+
+SERIES = """
+    import torch
+    import torch.nn.functional as F
+    from torch.utils.data import DataLoader
+
+
+    def encode(net, rows, device):
+        net.eval()
+        kept = []
+        with torch.no_grad():
+            for batch in DataLoader(rows, batch_size=8):
+                out = net(batch.to(device))
+                LEFT
+                kept.append(out)
+        return torch.cat(kept)
+"""
+
+
+@pytest.mark.parametrize(
     ("left", "severity"),
     [
         ("out = out.transpose(1, 2).cpu()", "warning"),
@@ -1618,7 +1624,7 @@ def test_workers_that_are_started_again_a_few_times_are_a_note(count: str, sever
     ],
 )
 def test_axes_count_that_are_left_where_it_is_kept(left: str, severity: str, tmp_path: Path) -> None:
-    found = check(tmp_path, {"encode.py": textwrap.dedent(POOLED).replace("LEFT", left)}, "OOM219").findings
+    found = check(tmp_path, {"encode.py": textwrap.dedent(SERIES).replace("LEFT", left)}, "OOM219").findings
     assert [str(item.severity) for item in found] == [severity]
 
 
