@@ -190,6 +190,9 @@ class Gradients:
             return Mode.ON
         if depth > _DEEPEST:
             return Mode.UNKNOWN
+        found = self._left_by_constructor(scope, module)
+        if found is not None:
+            return found
         if frame.bound:
             layer = frame.bound[-1]
             return self.at(layer.call, layer.frame, depth + 1)
@@ -292,6 +295,15 @@ class Gradients:
                     continue
                 return True
         return False
+
+    def _left_by_constructor(self, method: Scope, module: Module) -> Mode | None:
+        """The mode in which the constructor of an object leaves all that comes after it: ``torch.set_grad_enabled(False)`` in ``__init__``."""
+        built = method.parent.child("__init__") if method.parent is not None and method.parent.is_class and method.name != "__init__" else None
+        if built is None or not any(names.last_name(call.func) in _LASTING for call in built.calls):
+            return None
+        frame = self.evaluator.calls.plain_frame(module, built)
+        left = [self.left_by(statement.value, frame) for statement in block_of(built.suite) if isinstance(statement, cst.Expr)]
+        return next((mode for mode in reversed(left) if mode is not None), None)
 
     def _for_all(self, module: Module) -> Mode | None:
         """A mode that the module sets once for all its functions."""
