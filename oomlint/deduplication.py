@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import os
 import tokenize
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, a
 _CAN_FAIL = frozenset({"OOM101", "OOM102", "OOM103", "OOM104"})  # at loaders that have no workers where the command says so: the option is the cause of all
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
 _EVALUATES = "OOM204"  # loops that run the same function, which runs the model
+_LEFT_ON = "OOM224"  # a switch for the whole run: in the scripts of one folder it is one habit
 LOADER = "used by this loader"
 PART = "part of the same problem"
 _ONE_CHAIN: Final = (
@@ -144,6 +146,8 @@ def _subject(finding: Finding) -> object:
         return finding.code, _container(finding)
     if finding.code == _EVALUATES:
         return _passes(finding)
+    if finding.code == _LEFT_ON:
+        return finding.code, os.path.dirname(finding.place.path)
     if finding.code in _READS and finding.of_noun(ReadFact) and finding.of_noun(ReadFact)[0].within is not None:
         return finding.code, finding.of_noun(ReadFact)[0].within, finding.place.path
     if not loaders or loaders[0].place != finding.place:
@@ -293,7 +297,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
             blocks[path] = _Blocks(*_text(path, overlay))
         same: dict[object, list[Finding]] = {}
         for item in group:
-            same.setdefault(blocks[item.place.path].at(item.place, alone=item.severity is not Severity.ERROR) or item, []).append(item)
+            same.setdefault(blocks[item.place.path].at(item.place) or item, []).append(item)
         for copies in _near_copies(same.values(), blocks):
             if len({item.place.path for item in copies}) < least:
                 kept.extend(copies)
@@ -349,7 +353,7 @@ def _text(path: str, overlay: Mapping[str, bytes]) -> tuple[str, dict[int, int]]
 
 
 class _Blocks:
-    """The loops and functions of a file, and the statements outside of them, by what is written in them."""
+    """The loops and functions of a file, by what is written in them."""
 
     def __init__(self, text: str, starts: Mapping[int, int]) -> None:
         self._starts = starts
@@ -358,18 +362,17 @@ class _Blocks:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
 
-    def at(self, place: Place, *, alone: bool) -> str:
-        """What is written in the outermost loop of the function around a place, or in the function; in a statement ``alone``, where there is neither."""
+    def at(self, place: Place) -> str:
+        """What is written in the outermost loop of the function around a place, or in the function; empty where there is neither."""
         row = place.row + self._starts.get(place.cell, 1) - 1
         function: ast.AST | None = None
         loop: ast.AST | None = None
-        node: ast.AST | None = None
         for node in self._around(row):
             if isinstance(node, _FUNCTIONS):
                 function, loop = node, None
             elif isinstance(node, _LOOPS) and loop is None:
                 loop = node
-        block = loop or function or (node if alone else None)
+        block = loop or function
         if block is None:
             return ""
         first = row - getattr(block, "lineno", row)
