@@ -44,6 +44,7 @@ NEEDS_WORKERS: Final = frozenset({"persistent_workers", "prefetch_factor", "time
 
 # Arrays: what is known of one without its data, what makes one of something else, and what joins several.
 FACTS: Final = frozenset({"shape", "size", "ndim", "dtype", "nbytes", "itemsize"})
+H5_FACTS: Final = frozenset({"chunks", "filename", "maxshape", "mode", "name"})  # and more of what HDF5 says of itself
 VIEW_ATTRIBUTES: Final = frozenset({"T", "mT", "H", "real", "imag"})  # the same data
 TURNS: Final = frozenset("T mT t transpose permute swapaxes".split())
 OF_ARRAYS: Final = FACTS - {"size"} | TURNS | {"astype", "reshape", "squeeze"}  # and of no list, tuple or dictionary

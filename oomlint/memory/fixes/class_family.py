@@ -10,9 +10,7 @@ import libcst as cst
 
 from oomlint.api_names import EXPECTS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
-from oomlint.memory.handles.h5_api import Grip
-from oomlint.memory.handles.resource_flow import trail_from
-from oomlint.memory.handles.resource_state import End
+from oomlint.memory.handles.file_taint import keeps_a_part
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
@@ -21,9 +19,8 @@ from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import descend, is_attribute_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from oomlint.memory.handles.openings import Opens
     from oomlint.model.project import Module
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -166,7 +163,7 @@ class Family:
 
     # -- what stays ----------------------------------------------------------------------------------------------------
 
-    def keeps_open(self, lazy: Mapping[str, Opens]) -> bool:
+    def keeps_open(self, lazy: frozenset[str]) -> bool:
         """Whether anything else stays that cannot be pickled, or that is part of what will be opened lazily."""
         contents = datasets_of(self.project).contents
         for cls in self.members:
@@ -180,32 +177,9 @@ class Family:
                         continue
                     if contents.of(effect.value, frame).kind in _UNPICKLABLE:
                         return True
-                if self._keeps_a_part(cls.module, scope, this, lazy):
+                if keeps_a_part(scope, this, lazy):
                     return True
         return False
-
-    def _keeps_a_part(self, module: Module, scope: Scope, this: str, lazy: Mapping[str, Opens]) -> bool:
-        """Whether a method keeps, in another attribute, what may be part of one of these: a group, a dataset, a transaction."""
-        writes = any(effect.value is not None and effect.path and effect.path[0][1] not in lazy for effect in scope.effects.get(this, ()))
-        for node in scope.nodes():
-            if not is_attribute_of(node, this) or node.attr.value not in lazy or module.walk.is_target(node):
-                continue
-            trail = trail_from(node, module, scope, lazy[node.attr.value], self.project)
-            kept = [place for end in (End.KEPT, End.MAYBE_KEPT) for place in trail.ends.get(end, ())]
-            if writes:
-                kept += [store.node for store in trail.stores if store.grip is not Grip.KEYS] + trail.ends.get(End.UNKNOWN, [])
-            if any(not (is_attribute_of(place, this) and place.attr.value in lazy) for place in kept):
-                return True
-            # What a cached property gives is kept under its name.
-            if _is_cached(scope) and trail.ends.keys() & {End.RETURNED, End.HANDED_OUT, End.MAYBE_OUT}:
-                return True
-        return False
-
-
-def _is_cached(scope: Scope) -> bool:
-    decorators = scope.node.decorators if isinstance(scope.node, cst.FunctionDef) else ()
-    words = [names.last_name(here.decorator.func if isinstance(here.decorator, cst.Call) else here.decorator).lower() for here in decorators]
-    return any("cache" in word or "lazy" in word or "memo" in word for word in words)
 
 
 def _inside(scope: Scope) -> Iterator[Scope]:

@@ -45,12 +45,7 @@ def dropped_when_pickled(handle: Handle) -> Fix | None:
     if module is not handle.opening.module or handle.effect is None or handle.part or handle.others or not handle.alone or init is None:
         return None
     family = Family(module, owner)
-    if (
-        not handle.opening.reads_only
-        or not family.can_change()
-        or family.keeps_open({handle.attribute: handle.opening.kind})
-        or not _none_at_first(handle, init.name)
-    ):
+    if not handle.opening.reads_only or not family.can_change() or family.keeps_open(frozenset({handle.attribute})) or not _none_at_first(handle, init.name):
         return None
     if family.set_outside(handle.attribute) or _has_a_flag(handle, family):
         return None

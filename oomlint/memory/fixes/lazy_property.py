@@ -83,7 +83,7 @@ def lazily_opened(holding: SetAttribute, module: Module) -> Fix | None:
             if lazy is not None:
                 found[lazy.name] = lazy
     wanted = found.get(holding.name)
-    if wanted is None or wanted.statement is not effect.statement or family.keeps_open({name: lazy.kind for name, lazy in found.items()}):
+    if wanted is None or wanted.statement is not effect.statement or family.keeps_open(frozenset(found)):
         return None
     if any(lazy.source is not None and no_file(family, lazy.method, lazy.source) for lazy in found.values()):
         return None

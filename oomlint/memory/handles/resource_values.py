@@ -14,7 +14,6 @@ from oomlint.memory.handles.resource_state import End, ResourceStore
 from oomlint.syntax.nodes import descend, names_in
 
 _HEADER = frozenset("size mode format info width height filename palette".split())  # of an image: read without decoding it
-_TRANSACTIONS = frozenset({"begin", "cursor"})  # of an LMDB environment: what they give is open as long as that
 INTO = PUTS_IN | frozenset("register submit send put_nowait".split())
 
 
@@ -63,8 +62,6 @@ class TrailValues(TrailNames):
     def _attribute(self, node: cst.CSTNode, above: cst.Attribute, grip: Grip) -> None:
         if above.attr.value in {"close", "__exit__", "__enter__"}:
             return self.trail.add(End.CLOSED, node)
-        if self.kind is Opens.LMDB and above.attr.value in _TRANSACTIONS:
-            return self._onward(above, Grip.OBJECT, node)
         if self.kind is not Opens.H5:
             return self.trail.add(End.CLOSED if self.kind is Opens.IMAGE and above.attr.value not in _HEADER else End.READ, node)
         if above.attr.value.startswith("visititems"):
