@@ -29,6 +29,7 @@ _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, a
 _CAN_FAIL = frozenset({"OOM101", "OOM102", "OOM103", "OOM104"})  # at loaders that have no workers where the command says so: the option is the cause of all
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
 _EVALUATES = "OOM204"  # loops that run the same function, which runs the model
+_OURS = "OOM"
 _LEFT_ON = "OOM224"  # a switch for the whole run: in the scripts of one folder it is one habit
 LOADER = "used by this loader"
 PART = "part of the same problem"
@@ -310,12 +311,14 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
 def _near_copies(groups: Iterable[list[Finding]], blocks: Mapping[str, _Blocks]) -> Iterator[list[Finding]]:
     """Groups of copies, with those of one statement in functions of the same name as one: a copy that was changed elsewhere is one still.
 
-    Where they have many places in several files, each is told by itself: a reader would lose them in the list. So is what has a fix, which is applied to each.
+    Where they have many places in several files, each is told by itself: a reader would lose them in the list. So is what has a fix, which is applied to each,
+    and what other rules find, of which nobody knows what they speak of.
     """
     near: dict[object, list[list[Finding]]] = {}
     for copies in groups:
         first = copies[0]
-        statement = blocks[first.place.path].statement(first.place) if not _can_be_fixed(first) else ""
+        apart = _can_be_fixed(first) or not (first.code or "").startswith(_OURS)
+        statement = "" if apart else blocks[first.place.path].statement(first.place)
         near.setdefault((first.message, statement) if statement else first, []).append(copies)
     for alike in near.values():
         every = [item for copies in alike for item in copies]
