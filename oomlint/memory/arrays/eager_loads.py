@@ -16,6 +16,7 @@ from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.padded import padded
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.known_reads import DECODERS, KnownRead
 from oomlint.memory.shared.written_files import written_files_of
@@ -66,12 +67,13 @@ def _gravest_first(group: list[Load]) -> list[Load]:
 def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
     """Whole reads of HDF5 datasets: what one function reads for one class comes as one load, with the other reads beside it.
 
-    Columns that a call puts together to one array come last.
+    One whose bytes a comment tells is told by itself. Columns that a call puts together to one array come last.
     """
     groups: dict[tuple[object, ...], list[Load]] = {}
     for load in arrays_of(project).h5(module):
         if not (load.joined or proven_small(module, load.node)):
-            groups.setdefault(told_with(load), []).append(load)
+            sized = commented(load.module, load.node) is not None
+            groups.setdefault((load.node,) if sized else told_with(load), []).append(load)
     for group in groups.values():
         first, *others = sorted(_gravest_first(group), key=_is_column)
         yield replace(first, beside=tuple(other.node for other in others))
