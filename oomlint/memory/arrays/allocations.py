@@ -19,11 +19,11 @@ from oomlint.memory.datasets.sample_uses import is_room, one_a_sample
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import SHORT_ROW, allocation, counts_samples
-from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.model import arguments, names
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, Instance
-from oomlint.scout.telling_names import BUILDERS, MAKERS
+from oomlint.scout.telling_names import BUILDERS, LARGE_NUMBER, MAKERS
 from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
@@ -56,19 +56,20 @@ def allocations(module: Module, project: Project) -> Iterator[Allocation]:
     """Large allocations of the module that a dataset, a module or a data module keeps."""
     if holds_tests(module):
         return
+    speaks = speaks_of_data(module)
     constructions = constructions_of(project)
     for scope in module.walk.scopes:
         # What an array is made of is asked last: a shape may come from far away.
-        if scope.is_class or constructions.per_item(module, scope):
+        if scope.is_class or not (speaks or _builds(module, scope) or _speaks_large(module)) or constructions.per_item(module, scope):
             continue
         for call in scope.calls:
             if names.last_name(call.func) in MAKERS:
-                one = _judge(project, module, scope, call)
+                one = _judge(project, module, scope, call, speaks=speaks)
                 if one is not None:
                     yield one
 
 
-def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Allocation | None:
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, speaks: bool) -> Allocation | None:
     evaluator = evaluator_of(project)
     plain = evaluator.calls.plain_frame(module, scope)
     made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
@@ -79,7 +80,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Al
     keeper: Keeper | None = None
     related: tuple[Place, ...] = ()
     sample = not large and _is_sample(size)
-    if large or sample or any(isinstance(number, str) for number in size.dimensions):
+    if speaks and (large or sample or any(isinstance(number, str) for number in size.dimensions)):
         keeper = _keeper(project, module, scope, call, named=not sample)
     if keeper is not None and _is_prefix(size, keeper):
         return None
@@ -163,6 +164,12 @@ def _is_prefix(size: Bytes, keeper: Keeper) -> bool:
     """Whether the array is one row or column that is put beside something else: ``torch.cat((torch.ones(n, 1, width), rows), dim=1)``."""
     joins = (done.node for done in keeper.passed if done.does in {DataTransform.COPIES, DataTransform.JOINS})
     return 1 in size.dimensions and any(isinstance(node, cst.Call) and names.last_name(node.func) in STACKS for node in joins)
+
+
+def _speaks_large(module: Module) -> bool:
+    """Whether the module has a number that could make an array large: the same question that the scout asks."""
+    numbers = (node for node in module.walk.root.nodes() if isinstance(node, cst.Integer))
+    return bool(module.project.memo.answer(("large number", module.path), lambda: any(int(node.evaluated_value) > LARGE_NUMBER for node in numbers)))
 
 
 def _each_sample(module: Module, size: Bytes) -> bool:
@@ -258,10 +265,15 @@ def _in_data_module(project: Project, module: Module, scope: Scope) -> bool:
     return any(isinstance(b, External) and b.name.endswith("DataModule") for b in evaluator_of(project).lineage(ClassRef(module, owner)))
 
 
+def _builds(module: Module, scope: Scope) -> bool:
+    """Whether code is where a model makes what it keeps, in a module with a number that could make an array large."""
+    return scope.parent is not None and scope.parent.is_class and scope.name in BUILDERS and _speaks_large(module)
+
+
 def _owner(project: Project, module: Module, method: Scope, call: cst.Call) -> str | None:
     """The attribute or buffer of a module or data module that keeps the array, in words."""
     owner = method.parent
-    if owner is None or not owner.is_class or method.name not in BUILDERS:
+    if owner is None or not _builds(module, method):
         return None
     cls = ClassRef(module, owner)
     if not any(isinstance(b, External) and b.name.startswith(_BASES) for b in evaluator_of(project).lineage(cls)) or not constructions_of(project).builds(

@@ -19,7 +19,7 @@ from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
-from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model import arguments, names
 from oomlint.model.test_suites import holds_tests
@@ -66,7 +66,13 @@ def passed(module: Module, project: Project, does: DataTransform) -> Iterator[tu
                     yield done.node, load, keeper
 
 
-def run_once(module: Module, project: Project) -> Iterator[Scope]:
+def building(module: Module, project: Project) -> Iterator[Scope]:
+    """Code that may build a dataset."""
+    if speaks_of_data(module):
+        yield from _once(module, project)
+
+
+def _once(module: Module, project: Project) -> Iterator[Scope]:
     """Code that does not run for each sample or batch."""
     if not holds_tests(module):
         for scope in module.walk.scopes:
@@ -112,13 +118,14 @@ def _inflations(module: Module, project: Project) -> Iterator[Inflation]:
             becomes = f"each number takes 8 bytes instead of 1, in {keeper.words}"
             message = Message(f"`{module.function_of(node)}` makes `float64` of all data before the first sample", becomes, _LATER)
             yield Inflation(module.place(node), message, related=read, facts=held_facts(module, node, keeper), node=node)
-    for scope in run_once(module, project):
+    data = speaks_of_data(module)
+    for scope in _once(module, project):
         for node in _candidates(scope):
             if node in seen:
                 continue
             if isinstance(node, cst.BinaryOperation):
-                yield from _scaled(module, project, scope, node)
-            elif isinstance(node, cst.Call) and (one := _converted(module, project, scope, node)) is not None:
+                yield from _scaled(module, project, scope, node) if data else ()
+            elif isinstance(node, cst.Call) and (one := _converted(module, project, scope, node, data=data)) is not None:
                 yield one
 
 
@@ -206,7 +213,7 @@ def may_be_large(project: Project, content: Content) -> bool:
     return (content.size.exact is None or content.size.exact >= settings.small_bytes) and (content.count is None or content.count >= settings.small_elements)
 
 
-def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -> Inflation | None:
+def _converted(module: Module, project: Project, scope: Scope, call: cst.Call, *, data: bool) -> Inflation | None:
     """``np.ones(shape).astype(np.float32)``, ``torch.from_numpy(np.zeros(shape)).float()``, ``torch.FloatTensor(np.zeros(shape))``.
 
     Where its bytes are known it does not matter who keeps it, if anybody does: both arrays are there at once. Else only what a dataset keeps is large.
@@ -228,7 +235,7 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
     if made is None or inner is None or not is_large(project, made[1]):
         return None
     name, size, source = made
-    keeper = keeper_of(module, project, call)
+    keeper = keeper_of(module, project, call) if data else None
     if size.item is None or not (size.item == _WIDE > target or size.item == 1 < target):
         return None
     if keeper is None and (size.exact is None or size.item == 1 or source is not inner):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.api_names import AS_ARRAY, DRAWS, PUTS_IN
 from oomlint.finding import Role
-from oomlint.memory.arrays.inflation import keeper_of, may_be_large, run_once
+from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import MAKES
 from oomlint.memory.arrays.little_weight import weighs_little
@@ -130,7 +130,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
     """``torch.tensor([one.ids for one in features])``, which a dataset keeps, while the objects that it is made of are still there."""
     contents = constructions_of(project).contents
     evaluator = evaluator_of(project)
-    for scope in run_once(module, project):
+    for scope in building(module, project):
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls:
             rows = call.args[0].value if call.args and kept_of(project).joins(module, call) else None
@@ -158,7 +158,7 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
     """Arrays that a loop has made and put into a list, of which a dataset keeps the one array that they become, or a script writes it."""
     kept, contents, evaluator = kept_of(project), constructions_of(project).contents, evaluator_of(project)
     running = runs_models(project, module)
-    for scope in _may_write(module, project) if _WRITES.search(module.source.text) else run_once(module, project):
+    for scope in _may_write(module, project) if _WRITES.search(module.source.text) else building(module, project):
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls if scope not in told and not _deals_out(project, module, scope) else ():
             rows = call.args[0].value if call.args and kept_of(project).joins(module, call) else None

@@ -11,7 +11,7 @@ import msgspec
 
 from oomlint.api_names import FACTS
 from oomlint.finding import Fix, Message, Role, Safety, Severity
-from oomlint.memory.arrays.inflation import Inflation, allocated, held_facts, is_large, keeper_of, may_be_large, of_numbers, passed, run_once, weighed
+from oomlint.memory.arrays.inflation import Inflation, allocated, building, held_facts, is_large, keeper_of, may_be_large, of_numbers, passed, weighed
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import axes_of
@@ -65,7 +65,7 @@ def _copies(module: Module, project: Project) -> Iterator[Inflation]:
             seen.add(node)
             yield _copied(project, module, node, kept, (read,))
     evaluator = evaluator_of(project)
-    for scope in run_once(module, project):
+    for scope in building(module, project):
         for call in scope.calls:
             if call in seen or not call.args or names.last_name(call.func) not in {"tensor", "array"} or call.args[0].star:
                 continue

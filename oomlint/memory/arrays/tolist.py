@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs, in_own_rows
-from oomlint.memory.arrays.inflation import Inflation, keeper_of, may_be_large, of_numbers, run_once
+from oomlint.memory.arrays.inflation import Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -47,7 +47,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
     """Arrays and tables that a dataset keeps as lists of Python objects."""
     yield from _taken_off_the_disk(module, project)
     told = {load.node for load in arrays_of(project).files(module)}  # what reads all files is told where it does: `table["path"].apply(np.load).tolist()`
-    for scope in run_once(module, project):
+    for scope in building(module, project):
         yield from _numbered(module, project, scope)
         for call in scope.calls:
             what = _list_of(module, call)

@@ -14,6 +14,7 @@ from oomlint.model import names
 from oomlint.model.computed_names import asked_for
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import ClassRef, Display, External, Instance, Unknown, greatest, is_typed
+from oomlint.scout.telling_names import is_data_class, makes_data
 from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
@@ -228,6 +229,16 @@ def _closure(every: dict[str, Scope], roots: tuple[str, ...]) -> frozenset[Scope
             if names.last_name(call.func) == "getattr" and len(call.args) > 1 and names.dotted(call.args[0].value) == this:
                 todo.extend(every[name] for name in asked_for(call.args[1].value, every))
     return frozenset(found)
+
+
+def speaks_of_data(module: Module) -> bool:
+    """Whether a module defines a dataset, or makes one or a loader, by the names alone: the same question that the scout asks of its text."""
+    for scope in module.walk.scopes:
+        if isinstance(scope.node, cst.ClassDef):
+            bases = [names.last_name(b.value.value if isinstance(b.value, cst.Subscript) else b.value) for b in scope.node.bases]
+            if is_data_class(bases, {child.name for child in scope.children}):
+                return True
+    return any(makes_data(name) or name.endswith("Loader") for name in module.called)
 
 
 def _learns(scope: Scope, name: str) -> bool:
