@@ -246,7 +246,8 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     """A finding with the places of others behind its own first one, which is that of the container."""
     ordered = sorted(others, key=lambda item: item.sort_key)
     calls = [item.place.saying(ALSO, Role.BESIDE) if item.of_noun(LoaderFact) else item.place.saying(AGAIN, Role.AGAIN) for item in ordered]
-    related = [*first.related[:1], *calls, *first.related[1:]]
+    inside = [place for item in ordered for place in item.related if place.role is Role.INSIDE]
+    related = [*first.related[:1], *calls, *inside, *first.related[1:]]
     unique: dict[tuple[str, int, int], Place] = {(first.place.path, first.place.cell, first.place.row): first.place}
     for place in related:
         unique.setdefault((place.path, place.cell, place.row), place)

@@ -585,6 +585,39 @@ def test_statements_that_fill_one_list_are_one_finding(tmp_path: Path) -> None:
     assert sum(place.message == "read here, too" for place in found.related) == 2
 
 
+BY_HELPER = """
+    import os
+    import pickle
+
+    import cv2
+    from torch.utils.data import Dataset
+
+
+    class Slices(Dataset):
+        def __init__(self, folder, cache):
+            if os.path.exists(cache):
+                self.slices = self.restore(cache)
+            else:
+                self.slices = [cv2.imread(entry.path) for entry in os.scandir(folder)]
+
+        def restore(self, cache):
+            with open(cache, "rb") as file:
+                return pickle.load(file)
+
+        def __len__(self):
+            return len(self.slices)
+
+        def __getitem__(self, index):
+            return self.slices[index]
+"""
+
+
+def test_of_reads_that_are_one_finding_it_is_said_where_a_function_reads(tmp_path: Path) -> None:
+    (found,) = check(tmp_path, "OOM402", {"slices": BY_HELPER})
+    rows = [place.row for place in found.related if place.message in {"read here, too", "`pickle.load` reads it here"}]
+    assert rows == [12, 18]
+
+
 def test_numbers_that_nothing_can_map_are_a_note(tmp_path: Path) -> None:
     text = (FIXTURES / "OOM406" / "bad_numbers_of_texts.py").read_text(encoding="utf-8")
     (item,) = check(tmp_path, "OOM406", {"texts": text})

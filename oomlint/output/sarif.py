@@ -83,7 +83,7 @@ class _Log:
         }
         if item.related:
             result["relatedLocations"] = [{"id": number, **self._location(place)} for number, place in enumerate(item.related, 1)]
-        chain = [place for place in item.related if place.message and place.role is Role.WAY]
+        chain = [place for place in item.related if place.message and place.role in {Role.WAY, Role.INSIDE}]
         if chain:
             result["codeFlows"] = [self._flow([*reversed(chain), item.place.saying(item.message)])]
         if item.help:

@@ -47,7 +47,9 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
             each = "reads every record" if first.read is not None and first.read.origin in DECODERS else "reads every file"
             words = f"`{name}` {each}"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
-        yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
+        yield replace(
+            first, words=words, beside=(*(load.node for load in others), *entries), read_beside=tuple(load.read for load in others if load.read is not None)
+        )
     yield from padded(module, project)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.loads import Load
+    from oomlint.memory.arrays.read_calls import FileRead
     from oomlint.model.project import Module
 
 _MOST_RELATED: Final = 4
@@ -93,10 +94,13 @@ def related(load: Load) -> list[Place]:
         found.extend(spot for spot in spots if spot not in found and is_apart(spot, (own,)))
     # Who keeps it says more than what else is read.
     found = [*found[:_MOST_KEEPERS], *beside, *found[_MOST_KEEPERS:_MOST_RELATED]]
-    if load.read is None:
-        return found
-    within = (module.place(node, f"`{load.read.origin}` reads it here") for module, node in load.read.within[:_MOST_WITHIN])
-    return [*found, *within]
+    reads = (*((load.read,) if load.read is not None else ()), *load.read_beside[:_MOST_BESIDE])
+    return [*found, *(place for read in reads for place in _inside(read))]
+
+
+def _inside(read: FileRead) -> list[Place]:
+    """Where a function of the project reads that is called."""
+    return [module.place(node).saying(f"`{read.origin}` reads it here", Role.INSIDE) for module, node in read.within[:_MOST_WITHIN]]
 
 
 def _room(module: Module, put: cst.CSTNode) -> cst.BaseExpression | None:

@@ -76,6 +76,7 @@ class Load(Struct, frozen=True, eq=False):
     read: FileRead | None = None  # by a library or a function of the project
     whole: WholeRead | None = None  # of an HDF5 file
     beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same dataset
+    read_beside: tuple[FileRead, ...] = ()  # by them
     joined: tuple[Keeper, ...] = ()  # calls that make one array of a list of it, which nobody has to keep
     pooled: bool = False  # a script puts all of it into one container, whatever becomes of that
 
