@@ -142,7 +142,7 @@ class Settings:
     small_bytes: Annotated[int, _About("Data proven to be under this many bytes in all is small: no finding.", least=0)] = 16 * 2**20
     small_elements: Annotated[int, _About("Containers proven to hold under this many elements are small: no finding.", least=0)] = 50_000
     inflight_bytes: Annotated[int, _About("OOM121: bytes that the batches in flight may take.", least=0)] = 4 * 2**30
-    array_bytes: Annotated[int, _About("OOM407: bytes from which an array built in `__init__` is large.", least=0)] = 256 * 2**20
+    array_bytes: Annotated[int, _About("OOM407, OOM404: bytes from which an array that is built up front, or a copy of one, is large.", least=0)] = 256 * 2**20
     cache_dir: Annotated[str, _About("Folder of the cache, from the project's root.")] = ".oomlint_cache"
     verify: Annotated[VerifySettings, _About("How `oomlint verify` runs code.")] = VerifySettings()
 

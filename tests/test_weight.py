@@ -1660,3 +1660,66 @@ PLACES = """
 def test_places_in_the_data_are_numbers(windows: str, severity: str, tmp_path: Path) -> None:
     text = textwrap.dedent(PLACES).replace("WINDOWS", windows).replace("SOURCE", "open('rows.txt').readlines()")
     assert only(check(tmp_path, {"train.py": text}, "OOM110")).severity == severity
+
+
+STANDARDISED = """
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+
+class Fields(Dataset):
+    def __init__(self, path):
+        fields = np.load(path)
+        self.fields = (fields - fields.mean(axis=0)) / fields.std(axis=0)
+
+    def __len__(self):
+        return len(self.fields)
+
+    def __getitem__(self, index):
+        return torch.from_numpy(self.fields[index])
+"""
+
+
+@pytest.mark.parametrize(("read", "severity"), [("self.fields[index]", "note"), ("self.fields[index, :, ::2]", "warning")])
+def test_a_copy_that_is_gone_at_once_weighs_where_it_is_known_to_be_large(read: str, severity: str, tmp_path: Path) -> None:
+    found = check(tmp_path, {"fields.py": STANDARDISED.replace("self.fields[index]", read)}, "OOM404")
+    assert only(found).severity == severity
+
+
+RESUMED = """
+import argparse
+
+import torch
+import torch.distributed as dist
+from torchvision.models import resnet18
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--distributed", action="store_true")
+    args = parser.parse_args()
+    JOINED
+    model = resnet18().cuda()
+    checkpoint = torch.load("last.pt")
+    model.load_state_dict(checkpoint["model"])
+    print(model(torch.zeros(1, 3, 64, 64).cuda()))
+
+
+if __name__ == "__main__":
+    main()
+"""
+OPTIONAL = "if args.distributed:\n        dist.init_process_group('nccl')"
+
+
+@pytest.mark.parametrize(
+    ("joined", "command", "severity"),
+    [
+        (OPTIONAL, "python train.py", "note"),
+        (OPTIONAL, "torchrun --nproc_per_node 4 train.py --distributed", "warning"),
+        ("dist.init_process_group('nccl')", "python train.py", "warning"),
+    ],
+)
+def test_a_checkpoint_of_one_device_weighs_where_several_processes_are_known_to_load_it(joined: str, command: str, severity: str, tmp_path: Path) -> None:
+    files = {"train.py": RESUMED.replace("JOINED", joined), "train.sh": f"{command}\n"}
+    assert only(check(tmp_path, files, "OOM502")).severity == severity

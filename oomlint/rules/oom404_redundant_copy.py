@@ -22,10 +22,11 @@ class RedundantCopy(Rule):
     ## What it does
 
     Checks where datasets are made for copies of a whole array: `torch.tensor(array)`, `np.array(array)`, `.astype(...)` to the type that the
-    array has already, and `(a - a.mean()) / a.std()`, which makes two more arrays of the same size. `np.concatenate([array, rest])` of all of the
-    data is a warning: the join needs as much memory again, at a moment when all of it is there. An operation on the result of another one is a
-    warning, too, where the data are all that was read from a file (`(images - mean) / std`), also in a function that is given all of them.
-    `copy.deepcopy` of a dataset that holds its data is a third warning.
+    array has already, and `(a - a.mean()) / a.std()`, which makes two more arrays of the same size, also in a function that is given all that was read
+    from a file. `np.concatenate([array, rest])` of all of the data needs as much memory again, at a moment when all of it is there.
+
+    What is there twice for a moment alone is a note. It is a warning where it is known to be large: by its bytes (the setting `array-bytes`), or since
+    each sample is seen to have two axes or more. `copy.deepcopy` of a dataset that holds its data is a warning.
 
     It is silent where one operation is alone or changes the array in place (`a -= mean`), where the array is proven small, for labels and the
     like, for a single sample, for lists (`torch.tensor([1, 2, 3])` has to copy), where the original is written to afterwards, and for a dataset

@@ -48,7 +48,8 @@ class TorchLoadToSavedDevice(Rule):
     `DistributedDataParallel` or a process group, or has a `local_rank`. There Lightning's `load_from_checkpoint` counts, too, also beside
     a `Trainer` that is given a `strategy` or nodes, or that is asked for its `world_size`. A second try, where loading with `map_location` has
     failed, says nothing, and neither does what reads the states that the same class, or the file where there is none, writes as copies in host
-    memory (`v.cpu()`). What only another script calls, which never makes the group, is run by one process. With one process it is a note.
+    memory (`v.cpu()`). What only another script calls, which never makes the group, is run by one process. With one process it is a note, and so it
+    is where an option makes it one of several (`if args.distributed:`), and no command of the project starts more.
 
     A checkpoint that is sent to an accelerator (`map_location="cuda"`, `f"cuda:{rank}"`, `lambda storage, _: storage.cuda()`) counts where
     a name keeps it, or a section of it, while the training runs: a warning with several processes, a note with one. To bind the name to something
@@ -156,7 +157,8 @@ class TorchLoadToSavedDevice(Rule):
             message = Message("Each process loads the checkpoint onto the device it was saved from", "for all processes, that is usually `cuda:0`")
             facts.append(ranks_fact(several))
             # Where it was saved is not known.
-            yield self.finding(place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=facts, weighs=_RANKS)
+            severity = Severity.NOTE if several.optional else Severity.WARNING
+            yield self.finding(place, message, severity=severity, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=facts, weighs=_RANKS)
         elif not whole:  # the model is made where the checkpoint goes
             beside = kept.words if kept is not None else "it takes device memory beside the model"
             message = Message("The checkpoint is loaded onto the device it was saved from", beside)

@@ -49,7 +49,8 @@ class Inflation(Told, frozen=True, kw_only=True):
 
     confidence: Confidence = Confidence.MEDIUM
     node: cst.BaseExpression
-    axes: int | None = None  # of what is joined with something else: how many are seen
+    axes: int | None = None  # that are seen of what is there twice for a moment alone
+    joins: bool = False  # it is joined with something else
 
 
 def passed(module: Module, project: Project, does: DataTransform) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:

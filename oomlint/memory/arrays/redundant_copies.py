@@ -10,7 +10,7 @@ import libcst as cst
 import msgspec
 
 from oomlint.api_names import FACTS
-from oomlint.finding import Fix, Message, Role, Safety, Severity
+from oomlint.finding import AllocationFact, Fix, Message, Role, Safety, Severity
 from oomlint.memory.arrays.inflation import Inflation, allocated, building, held_facts, is_large, keeper_of, may_be_large, of_numbers, passed, weighed
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
@@ -18,6 +18,7 @@ from oomlint.memory.arrays.said_small import axes_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
+from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.model import arguments, names
 from oomlint.model.values import External, Instance
 from oomlint.syntax.edits import Text, replace
@@ -39,12 +40,21 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
     """Copies of whole arrays. What a function joins in the same way several times is told once, with what has the most axes."""
     groups: dict[object, list[Inflation]] = {}
     for one in weighed(project, module, _copies(module, project)):
-        key = one.node if one.axes is None else (module.walk.scope_at(one.node), one.message.headline)
-        groups.setdefault(key, []).append(one)
+        key = (module.walk.scope_at(one.node), one.message.headline) if one.joins else one.node
+        groups.setdefault(key, []).append(msgspec.structs.replace(one, severity=_severity(project, one)))
     for group in groups.values():
         first, *others = sorted(group, key=lambda one: -(one.axes or 0))
         again = tuple(module.place(one.node).saying("the same happens here", Role.AGAIN) for one in others)
         yield msgspec.structs.replace(first, related=(*again, *first.related)) if again else first
+
+
+def _severity(project: Project, one: Inflation) -> Severity | None:
+    """A copy that is gone at once weighs where it is known to be large: by its bytes, or since each sample has two axes or more."""
+    if one.axes is None:
+        return one.severity
+    size = one.facts[0].bytes.known if isinstance(one.facts[0], AllocationFact) else None
+    large = size >= project.settings.array_bytes if size is not None else one.axes > ROWS
+    return Severity.WARNING if large else Severity.NOTE
 
 
 def _copies(module: Module, project: Project) -> Iterator[Inflation]:
@@ -54,13 +64,13 @@ def _copies(module: Module, project: Project) -> Iterator[Inflation]:
     for node, load, kept in passed(module, project, DataTransform.COMPUTES):
         if not kept.many and kept_of(project).gathering(module, node) is None and scaled.isdisjoint(descend(node)):
             seen.add(node)
-            yield msgspec.structs.replace(_recomputed(module, node, kept, (load.module.place(load.node, "read here"),)), severity=Severity.WARNING)
+            yield _recomputed(project, module, node, kept, (load.module.place(load.node, "read here"),))
     for node, load, kept in passed(module, project, DataTransform.COPIES):
         if load.node is node or load.many or kept_of(project).gathering(module, node) is not None:
             continue  # what a loop copies round after round is told by another rule
         read = load.module.place(load.node, "read here")
         if isinstance(node, cst.Subscript):
-            yield _permuted(module, node, kept, read)
+            yield _permuted(project, module, node, kept, read)
         elif isinstance(node, cst.Call) and not _written(kept):
             seen.add(node)
             yield _copied(project, module, node, kept, (read,))
@@ -198,20 +208,22 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
         keeper = keeper_of(module, project, node)
         what = operand(project, module, scope, left.left) if keeper is not None else None
         if keeper is not None and what is not None and may_be_large(project, what):
-            yield _recomputed(module, node, keeper, ())
+            yield msgspec.structs.replace(_recomputed(project, module, node, keeper, ()), axes=None)  # it may be the pixels of one file
 
 
-def _recomputed(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
+def _recomputed(project: Project, module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
     three = f"for {keeper.words}, three arrays are in memory at once"
     message = Message("Each operation creates a copy of all data", three, "use `-=` and `/=`, which change the array in place")
-    return Inflation(module.place(node), message, Severity.NOTE, related=spots, facts=held_facts(module, node, keeper), node=node)
+    facts, axes = held_facts(module, node, keeper), axes_of(project, keeper).least
+    return Inflation(module.place(node), message, Severity.NOTE, related=spots, facts=facts, node=node, axes=axes)
 
 
-def _permuted(module: Module, node: cst.Subscript, keeper: Keeper, read: Place) -> Inflation:
+def _permuted(project: Project, module: Module, node: cst.Subscript, keeper: Keeper, read: Place) -> Inflation:
     code = " ".join(module.code(node).split())
     both = f"the old and the new array, for {keeper.words}, are in memory at once"
     message = Message(f"`{code}` copies all data into another order", both, "permute the indices, not the data")
-    return Inflation(module.place(node), message, Severity.WARNING, related=(read,), facts=held_facts(module, node, keeper), node=node)
+    facts, axes = held_facts(module, node, keeper), axes_of(project, keeper).least
+    return Inflation(module.place(node), message, related=(read,), facts=facts, node=node, axes=axes)
 
 
 def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
@@ -227,5 +239,5 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
     remedy = "allocate the result once, and fill it" if joins else "use `as_tensor` or `asarray`, which copy only if needed"
     message = Message(f"`{module.function_of(node)}` copies all data", both, remedy)
     facts = held_facts(module, node, keeper)
-    severity, axes = (Severity.WARNING, axes_of(project, keeper).least) if joins else (Severity.NOTE, None)
-    return Inflation(module.place(node), message, severity, related=spots, fix=fix, facts=facts, node=node, axes=axes)
+    axes = axes_of(project, keeper).least if joins else None
+    return Inflation(module.place(node), message, Severity.NOTE, related=spots, fix=fix, facts=facts, node=node, axes=axes, joins=joins)

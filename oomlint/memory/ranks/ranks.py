@@ -67,6 +67,7 @@ class Ranks(Struct, frozen=True):
     count: int | None = None  # on one machine; None where nobody says how many
     place: Place | None = None  # where that is known from, else what makes the processes work together
     shards: bool = False  # the model is spread over them
+    optional: bool = False  # a test decides it that nothing is known to pass: `if args.distributed:`
 
     @property
     def words(self) -> str:
@@ -177,8 +178,19 @@ class RanksOf:
             return Ranks(module, spawned[0], module.place(spawned[1], "processes are started here"), shards)
         if made is None:
             return Ranks(module, None, launched[0][1].saying("launched here"), shards)
-        count = next((n for _, n in self._makes(module) if n is not None), None)
-        return Ranks(module, count, module.place(made[0], "one of several processes"), shards)
+        makes = list(self._makes(module))
+        count = next((n for _, n in makes if n is not None), None)
+        optional = count is None and all(self._is_optional(module, node) for node, _ in makes)
+        return Ranks(module, count, module.place(made[0], "one of several processes"), shards, optional)
+
+    def _is_optional(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether tests let a process become one of several, where it is done or where all calls of the function are that does it."""
+        if _is_tested(module, node):
+            return True
+        scope = module.walk.scope_at(node)
+        sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES] if scope.is_function else []
+        calls = self._made_within(module, node) or [(site.module, site.call) for site in sites]
+        return bool(calls) and all(_is_tested(where, call) for where, call in calls)
 
     def starts_alone(self, module: Module) -> bool:
         """Whether the project starts a file in one process, in which nothing makes it one of several unless it is given a rank."""
@@ -196,9 +208,13 @@ class RanksOf:
                 if any(isinstance(part, cst.Name | cst.Attribute) and self.is_rank(module, scope, part) for part in descend(here.test)):
                     return True
             child = here
+        made = self._made_within(module, node)
+        return bool(made) and all(self._waits_for_rank(where, call) for where, call in made)
+
+    def _made_within(self, module: Module, node: cst.CSTNode) -> list[tuple[Module, cst.Call]]:
+        """Where the function of the project that a call runs makes a process group."""
         function = project_function(self.project, node.func, module, module.walk.scope_at(node)) if isinstance(node, cst.Call) else None
-        made = [call for call in function.scope.calls if names.last_name(call.func) == _GROUP] if function is not None else []
-        return function is not None and bool(made) and all(self._waits_for_rank(function.module, call) for call in made)
+        return [(function.module, call) for call in function.scope.calls if names.last_name(call.func) == _GROUP] if function is not None else []
 
     def _makes(self, module: Module) -> Iterator[tuple[cst.CSTNode, int | None]]:
         """What makes a process one of several, and how many where it says so."""
@@ -382,6 +398,11 @@ class RanksOf:
             return True
         unknown = all(isinstance(a.value, Unknown | Const | ExternalCall) for a in found)
         return unknown and _RANK.search(names.last_name(node.func if isinstance(node, cst.Call) else node)) is not None
+
+
+def _is_tested(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a test of a program, and not only of whether it is the one that runs, lets it come to ``node``."""
+    return any("__name__" not in module.code(test) for test, _ in path_conditions(module.walk, module.walk.scope_at(node), node))
 
 
 def _written(value: Value) -> str:
