@@ -179,8 +179,8 @@ class ReadCalls:
     def _known(self, frame: Frame, function: Value, call: cst.Call) -> tuple[KnownRead, str] | None:
         """What a function of a library reads with the arguments of a call, and how to call it; ``None`` for what reads nothing, or little."""
         kind = known_read(function.name) if isinstance(function, External) else None
-        if kind is None or not isinstance(function, External):
-            return None
+        if kind is None or not isinstance(function, External) or not any(_may_be_file(arg) for arg in call.args):
+            return None  # what is given no file makes an empty object: `PrettyMIDI(initial_tempo=120)`
         name = names.canonical(function.name)
         if name == "numpy.fromstring" and arguments.has(call, "sep"):
             return None  # numbers that are written out: those of a line are few
@@ -361,6 +361,11 @@ def _path_given(call: cst.Call) -> cst.BaseExpression | None:
     """The path that a reading call is given, by place or by one of the names that libraries have for it."""
     plain = arguments.plain(call)
     return plain[0] if plain else next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in PATH_ARGUMENTS), None)
+
+
+def _may_be_file(arg: cst.Arg) -> bool:
+    """Whether an argument of a reader may say what file it is to read."""
+    return not isinstance(arg.value, cst.BaseNumber) and (arg.keyword is None or names.last_name(arg.value) not in {"None", "True", "False"})
 
 
 def _is_named(arg: cst.Arg) -> bool:
