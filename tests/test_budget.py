@@ -667,6 +667,9 @@ def validate(model, loader):
         for x in loader:
             print(model(x).sum())
 
+def show(model, loader):
+    print(model(next(iter(loader))))
+
 def main():
     model = torch.nn.Linear(1000, 10)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -687,6 +690,11 @@ FIRST, SECOND = 5 * 8 * 4_000_000, 5 * 4 * 4_000_000  # bytes of their batches i
         pytest.param("pass", "validate(model, second)", FIRST, SECOND, id="one after the other"),
         pytest.param("validate(model, other)", "pass", FIRST, FIRST + SECOND, id="one inside the other"),
         pytest.param("pass", "train(model, second, first, optimizer)", FIRST, 0, id="both train"),
+        pytest.param("pass", "print(next(iter(second)))", FIRST, SECOND, id="a first batch between the epochs"),
+        pytest.param("pass", "show(model, second)", FIRST, SECOND, id="a first batch that a function takes"),
+        pytest.param("model(next(iter(other)))", "pass", FIRST + SECOND, 0, id="a first batch in each step"),
+        pytest.param("show(model, other)", "pass", FIRST + SECOND, 0, id="a first batch that a function takes in each step"),
+        pytest.param("pass", "waiting = iter(second); next(waiting)", FIRST + SECOND, 0, id="workers that wait for who asks next"),
     ],
 )
 def test_what_loops_go_through_tells_which_loaders_are_at_work(budget: Budget, inner: str, outer: str, training: int, evaluation: int) -> None:

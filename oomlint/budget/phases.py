@@ -9,26 +9,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.budget.nouns import Moment
+from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.loop_kinds import LoaderLike, loader_like
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
+from oomlint.model import names
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from oomlint.budget.nouns import LoaderNoun
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.events import Loop
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
+    from oomlint.syntax.scopes import Scope
 
 
 class _Pass(Struct, frozen=True):
-    """A loop over a loader."""
+    """A loop over a loader, or a look at its first batch."""
 
     loader: LoaderLike
-    loop: Loop
+    node: cst.CSTNode
+    scope: Scope
+    around: tuple[Loop, ...]
     moment: Moment | None  # None where nobody knows what it is for
 
 
@@ -37,14 +42,40 @@ class Phases:
 
     def __init__(self, project: Project, modules: Sequence[Module]) -> None:
         runs = runs_of(project)
+        self._project = project
         self._passes: list[_Pass] = []
+        moments: dict[cst.CSTNode, tuple[Loop, Moment | None]] = {}  # of all loops that a round goes through a batch in
         for record in (record for module in modules for record in runs.of(module)):
             for loop in record.loops:
-                if isinstance(loop.loader, LoaderLike) and loop.loader.loader is not None:
+                known = isinstance(loop.loader, LoaderLike) and loop.loader.loader is not None
+                if known or (loop.steps and not loop.trains):
                     trains = loop.steps or has_backward(record, loop)
                     looks = not loop.scope.yields and is_evaluation(record, loop)  # what a generator goes through is for whoever asks it
                     moment = Moment.TRAINING if trains else Moment.EVALUATION if looks else None
-                    self._passes.append(_Pass(loop.loader, loop, moment))
+                    moments[loop.node] = loop, moment
+                    if isinstance(loop.loader, LoaderLike) and known:
+                        self._passes.append(_Pass(loop.loader, loop.node, loop.scope, loop.around, moment))
+        self._passes += [one for module in modules for one in self._looks(module, moments)]
+
+    def _looks(self, module: Module, moments: Mapping[cst.CSTNode, tuple[Loop, Moment | None]]) -> Iterator[_Pass]:
+        """Where a first batch is taken, ``next(iter(loader))``, and the workers end with that. In no loop over batches, no other loader is at work."""
+        for call, scope in module.calls_of(("iter",)):
+            above = module.walk.parents.get(module.walk.parents[call])
+            taken = isinstance(above, cst.Call) and names.dotted(above.func) == "next" and names.dotted(call.func) == "iter" and len(call.args) == 1
+            like = loader_like(self._project, call.args[0].value, module, scope) if taken else None
+            if like is None or like.loader is None:
+                continue
+            loops = [moments[node] for node in self._around(call, module, scope) if node in moments]
+            inner = loops[0] if loops else None
+            around = (*inner[0].around, inner[0]) if inner is not None else ()
+            yield _Pass(like, call, scope, around, inner[1] if inner is not None else Moment.EVALUATION)
+
+    def _around(self, node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cst.CSTNode]:
+        """What a node stands in, and what the calls that lead to it stand in, near ones first."""
+        yield from module.walk.ancestors(node)
+        for frame in evaluator_of(self._project).calls.frames(module, scope):
+            for layer in reversed(frame.bound or ()):
+                yield from layer.frame.module.walk.ancestors(layer.call)
 
     def told(self, noun: LoaderNoun, loader: Loader, frame: Frame) -> LoaderNoun:
         """A loader, with the moments at which loops go through it, and whether no other one is at work meanwhile."""
@@ -52,9 +83,9 @@ class Phases:
         moments = {one.moment for one in mine if one.moment is not None}
         if Moment.TRAINING in moments:
             moments = {Moment.TRAINING}  # what it takes is the same whenever it is gone through
-        if any(_inside(other.loop, one.loop) and other.moment is Moment.EVALUATION for one in mine for other in self._passes):
+        if any(_inside(other, one) and other.moment is Moment.EVALUATION for one in mine for other in self._passes):
             moments.add(Moment.EVALUATION)  # it waits while another one is gone through
-        beside = any(_inside(other.loop, one.loop) or _inside(one.loop, other.loop) for one in mine for other in self._passes)
+        beside = any(_inside(other, one) or _inside(one, other) for one in mine for other in self._passes)
         return replace(noun, moments=frozenset(moments), alone=bool(mine) and not beside)
 
     def ends_where_made(self, loader: Loader) -> bool:
@@ -64,7 +95,7 @@ class Phases:
         given = (node for one in loader.scope.returns if one.value is not None for node in descend(one.value))
         if any(path for _, path in bound) or any(isinstance(node, cst.Name) and node.value in kept for node in given):
             return False
-        return any(one.loop.scope is loader.scope for one in self._passes if one.loader.loader is not None and one.loader.loader.call is loader.call)
+        return any(one.scope is loader.scope for one in self._passes if one.loader.loader is not None and one.loader.loader.call is loader.call)
 
     def _of(self, loader: Loader, frame: Frame) -> list[_Pass]:
         same = [one for one in self._passes if one.loader.loader is not None and one.loader.loader.call is loader.call]
@@ -72,5 +103,5 @@ class Phases:
         return exact or (same if len({one.loader.frame for one in same}) == 1 else [])
 
 
-def _inside(inner: Loop, outer: Loop) -> bool:
+def _inside(inner: _Pass, outer: _Pass) -> bool:
     return any(one.node is outer.node for one in inner.around)
