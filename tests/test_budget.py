@@ -506,6 +506,18 @@ def test_a_loader_under_an_option_that_nobody_gives_is_named(budget: Budget) -> 
     assert "train.py: the DataLoader at train.py:23 is made under options that the command does not give" in done.err
 
 
+def test_a_setting_in_place_of_known_numbers_is_told(budget: Budget) -> None:
+    Path("train.py").write_text(TURNS.replace("INNER", "pass").replace("OUTER", "pass"))
+    said = [line for line in budget("train.py", "--set", "batch_size=8").out.splitlines() if line.startswith("`--set")]
+    row = TURNS.split("second = ")[0].count("\n") + 1
+    assert said == [f"`--set batch_size=8` counts in place of 4 of `second` (train.py:{row})."]
+
+
+def test_a_setting_that_fills_in_what_is_unknown_is_in_place_of_nothing(budget: Budget) -> None:
+    Path("train.py").write_text(TURNS.replace("batch_size=4", "batch_size=int(input())").replace("INNER", "pass").replace("OUTER", "pass"))
+    assert "in place of" not in budget("train.py", "--set", "batch_size=8").out
+
+
 def test_what_is_left_out_may_not_fit(budget: Budget) -> None:
     Path("train.py").write_text("from torch.utils.data import DataLoader\nfrom data import text\nloader = DataLoader(text, batch_size=2)\n")
     assert "\nWhat is known fits: 146.0 MiB at least, at the moment `construction`; what is left out may not.\n" in budget("train.py", "--ram", "1GiB").out

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.budget.limits import JobResources
-    from oomlint.budget.nouns import LoaderNoun, Program
+    from oomlint.budget.nouns import Program
     from oomlint.budget.row import Setup
     from oomlint.finding import Place
 
@@ -41,7 +41,7 @@ def fitting(program: Program, setup: Setup, limits: JobResources) -> tuple[Fitti
 
 
 def _of(name: str, program: Program, setup: Setup, limits: JobResources) -> FittingSetting | None:
-    values = [_value(one, name) for one in program.loaders]
+    values = [said if isinstance(said := one.setting(name), int) else None for one in program.loaders]
     given = setup.values.setting(name)
     least = 0 if name == WORKERS else 1
     now = given if given is not None else max((value for value in values if value is not None), default=0)
@@ -59,11 +59,6 @@ def _of(name: str, program: Program, setup: Setup, limits: JobResources) -> Fitt
     if len(places) < len(above) or None in more:
         return FittingSetting(name, most, ())
     return FittingSetting(name, most, tuple(dict.fromkeys(places)), more=tuple(dict.fromkeys(edit for one in more for edit in one or ())))
-
-
-def _value(loader: LoaderNoun, name: str) -> int | None:
-    found = {WORKERS: loader.workers, PREFETCH: loader.prefetch, BATCH: loader.batch}[name]
-    return found if isinstance(found, int) else None
 
 
 def changes(settings: Sequence[FittingSetting]) -> Iterator[Change]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from oomlint.budget.sizes import Name, SizeProduct
+from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 
 if TYPE_CHECKING:
     from oomlint.finding import ContentKind, Place
@@ -101,6 +102,10 @@ class LoaderNoun(Struct, frozen=True):
     alone: bool = False  # whether no other loader is at work while a loop goes through it
     samples: int | Name | None = None  # of the part of its dataset that it reads; None where it reads all
 
+    def setting(self, name: str) -> int | Name:
+        """What the program gives for one of the settings that ``--set`` goes before."""
+        return {WORKERS: self.workers, BATCH: self.batch, PREFETCH: self.prefetch}[name]
+
 
 class Holdings(Struct, frozen=True):
     """What is held beside loaders and datasets: what grows, caches, buffers, peaks, checkpoints."""
@@ -119,7 +124,7 @@ class LayerNumbers(Struct, frozen=True):
 
     numbers: int = 0  # that are trained, as far as they are known
     kept: int = 0  # bytes beside them, of buffers
-    missing: tuple[Name, ...] = ()  # the numbers of layers whose sizes nobody knows
+    missing: tuple[Name, ...] = ()  # the parameters of layers whose sizes nobody knows
 
     def plus(self, other: LayerNumbers) -> LayerNumbers:
         """Both."""

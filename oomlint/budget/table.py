@@ -11,6 +11,7 @@ from oomlint.budget import jobs
 from oomlint.budget.report import at_peak
 from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.sizes import labels
+from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 from oomlint.budget.verdict import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -160,11 +161,23 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
     most = max((count for count in budget.workers if count is not None), default=0)
     if given.cores and most > given.cores:
         yield f"More workers than cores: {most} for {given.cores:g}."
+    yield from _in_place_of(budget, name)
     missing = judged.every_missing
     if missing:
         yield f"Left out: {_left_out(missing)}. `--set {_quoted(labels(missing)[0])}=...` fills one in."
     for path in budget.offered[:_MOST_NAMES]:
         yield f"The code reads {name(path)}, which is there: `--data {shlex.quote(name(path))}` takes the shape from its header."
+
+
+def _in_place_of(budget: Budget, name: Named) -> Iterator[str]:
+    """The numbers that are known and that ``--set`` goes before: who gives them for another loader, or by mistake, reads a table of another program."""
+    for setting in (WORKERS, BATCH, PREFETCH):
+        given = budget.setup.values.setting(setting)
+        known = [(one, said) for one in budget.program.loaders if isinstance(said := one.setting(setting), int) and said != given]
+        if given is not None and known:
+            shown = [f"{said} of `{one.name}` ({spot(dict(one.literals).get(setting) or one.place, name)})" for one, said in known[:_MOST_NAMES]]
+            more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+            yield f"`--set {setting}={given}` counts in place of {', '.join(shown)}{more}."
 
 
 def advice(budget: Budget) -> Iterator[str]:
