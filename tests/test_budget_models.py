@@ -74,7 +74,7 @@ def test_there_are_programs() -> None:
 def test_a_model_with_many_unknown_layers_has_one_name_for_them(budget: Budget) -> None:
     layers = "\n".join(f"        self.l{n} = nn.Linear(3, unknown({n}))" for n in range(9))
     Path("train.py").write_text(f"{BEFORE}class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n{layers}\nmodel = M()\n{AFTER}")
-    assert parameters(budget)[1] == ["numbers of the rest of model"]
+    assert parameters(budget)[1] == ["parameters of the rest of model"]
 
 
 def test_an_optimizer_that_nobody_knows_is_one_that_makes_steps(budget: Budget) -> None:

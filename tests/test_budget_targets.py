@@ -456,7 +456,7 @@ def test_a_model_of_a_library_has_one_name(budget: Budget) -> None:
         MODEL.replace("Net(depth=4)", "torchvision.models.resnet50(num_classes=1000)").replace("import torch\n", "import torch\nimport torchvision\n")
     )
     left = next(one["device_missing"] for one in table(budget, "train.py")["totals"] if one["moment"] == "first epoch")
-    assert [name for name in left if name != "sample"] == ["numbers of net", "activations of net"]
+    assert [name for name in left if name != "sample"] == ["parameters of net", "activations of net"]
 
 
 def test_a_model_without_an_optimizer_has_parameters(budget: Budget) -> None:

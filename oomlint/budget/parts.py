@@ -218,9 +218,9 @@ def counted(value: Any, seen: set[int] | None = None) -> LayerNumbers:
 
 
 def lacking(code: str) -> LayerNumbers:
-    """Numbers that nobody knows, of what is written so."""
+    """Parameters of which nobody knows how many there are, of what is written so."""
     written = " ".join(code.split())
-    return LayerNumbers(0, missing=(Name(f"numbers of {written}"),))
+    return LayerNumbers(0, missing=(Name(f"parameters of {written}"),))
 
 
 def text_of(node: cst.CSTNode, module: Module) -> str:
