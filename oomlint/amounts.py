@@ -18,6 +18,10 @@ LARGEST: Final = 2**60  # bytes
 SMALLEST: Final = 2**20  # bytes
 
 
+class TooLargeError(ValueError):
+    """A size beyond what is counted."""
+
+
 def seconds(text: str) -> float:
     """The seconds of a time such as ``5s``, ``500ms`` or ``2m``; a number alone is in seconds. Raises ValueError, whose message says what is wrong."""
     number, unit = _parts(text)
@@ -30,10 +34,12 @@ def seconds(text: str) -> float:
 def size(text: str) -> int:
     """The bytes of a size such as ``2GiB``, ``512MiB`` or ``1.5GB``; a number alone is in bytes. Raises ValueError, whose message says what is wrong."""
     number, unit = _parts(text)
-    value = int(number * _BYTES.get(unit, 0))
-    if not 0 < value <= LARGEST:
+    value = number * _BYTES.get(unit, 0)
+    if value > LARGEST:
+        raise TooLargeError(f"{_shown(text)} is more than {LARGEST >> 40:,} TiB, the most that is counted")
+    if not value >= 1:
         raise ValueError(f"{_shown(text)} is not a size such as '2GiB', '512MiB' or '1.5GB'")
-    return value
+    return int(value)
 
 
 def cap(text: str) -> int:

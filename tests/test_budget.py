@@ -800,6 +800,8 @@ def test_shared_memory_has_a_limit_of_its_own(budget: Budget) -> None:
         (["train.py", "--set", "num_workers=99999999999999999999"], "more than 64 bits can count"),
         (["train.py", "--set", "batch_size=9000000000000000000"], "more than 64 bits can count"),
         (["train.py", "--ram", "12XB"], "--ram: '12XB' is not a size"),
+        (["train.py", "--ram", "99999999999TiB"], "--ram: '99999999999TiB' is more than 1,048,576 TiB, the most that is counted"),
+        (["train.py", "--set", "N=99999999999TiB"], "--set N=99999999999TiB: '99999999999TiB' is more than 1,048,576 TiB"),
         (["train.py", "--ranks", "0"], "--ranks: '0' is no number of processes"),
         (["train.py", "--data", "gone.npy"], "--data gone.npy: No such file or directory"),
         (["train.py", "--data", "junk.npy"], "--data junk.npy: its header cannot be read"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
-from oomlint.amounts import size
+from oomlint.amounts import TooLargeError, size
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.sizes import MOST, Name
 
@@ -64,6 +64,8 @@ def values_of(words: Sequence[str]) -> Values:
         else:
             try:
                 number = size(text)
+            except TooLargeError as error:
+                raise BudgetError(f"--set {word}: {error}") from None
             except ValueError:
                 raise BudgetError(f"--set {word}: {text!r} is neither a whole number nor a size such as '600KiB'") from None
         if number > MOST:
