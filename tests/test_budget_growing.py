@@ -282,3 +282,54 @@ def test_a_loop_over_a_part_has_its_rounds(budget: Budget, made: str, rounds: st
     Path("train.py").write_text(PART.replace("MADE", made))
     found = [row["formula"] for row in table(budget, "train.py")["rows"] if "`outs`" in row["what"]]
     assert [one.split(" * 4000000")[0].strip("()") for one in found] == [rounds.strip("()")]
+
+
+OUTSIDE: Final = """
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def check(model, loader):
+    guesses = np.array([])
+    with torch.no_grad():
+        for (x,) in loader:
+            guesses = np.append(guesses, model(x).cpu().numpy())
+    return guesses.mean()
+
+def draw(history):
+    for name in history[0]:
+        plt.figure()
+        plt.plot([one[name] for one in history])
+        plt.savefig(name)
+
+def main():
+    loader = DataLoader(TensorDataset(torch.ones(1010, 100)), batch_size=10, shuffle=True)
+    later = DataLoader(TensorDataset(torch.ones(90, 100)), batch_size=10)
+    model = nn.Linear(100, 50)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    history = []
+    for epoch in range(3):
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+        history.append({"score": check(model, later)})
+    draw(history)
+
+main()
+"""
+
+
+def test_what_an_evaluation_joins_is_no_peak_of_the_construction(budget: Budget) -> None:
+    Path("train.py").write_text(OUTSIDE)
+    moments = [row["moments"] for row in table(budget, "train.py")["rows"] if row["what"] == "the array, beside the one that is a round longer"]
+    assert moments == [["evaluation"]]
+
+
+def test_rounds_of_a_loop_beside_the_training_are_no_steps(budget: Budget) -> None:
+    Path("train.py").write_text(OUTSIDE)
+    row = OUTSIDE[: OUTSIDE.index("for name in")].count("\n") + 1
+    formulas = [one["formula"] for one in table(budget, "train.py")["rows"] if "keeps grows" in one["what"]]
+    assert formulas == [f"(rounds of train.py:{row}) * 2097152"]

@@ -56,6 +56,7 @@ class ProgramFinder:
         self.evaluator = self.loaders.evaluator
         self.files = files
         self.containers = HeaderContainers(project, files)
+        self._phases: dict[str, Phases] = {}
         self._met: dict[str, list[object]] = {}  # the datasets of each class that a program reads
 
     # -- which files -------------------------------------------------------------------------------------------------------
@@ -92,6 +93,12 @@ class ProgramFinder:
                 queue.extend(one for one in self.evaluator.options.imports(module, inner=True) if one not in found)
         return list(found.values())
 
+    def phases(self, path: str) -> Phases:
+        """When the loops of a file's program are at work."""
+        if path not in self._phases:
+            self._phases[path] = Phases(self.project, self.reached(path))
+        return self._phases[path]
+
     def _module(self, path: str) -> Module | None:
         return self.project.find(path) if any(mark in self.project.raw(path) for mark in _MARKS) else None
 
@@ -113,7 +120,7 @@ class ProgramFinder:
         ranks = ranks_of(self.project).of_program(entry)
         known: dict[object, BudgetDataset] = {}
         self._met.clear()
-        phases, shared = Phases(self.project, reached), by_name(reached)
+        phases, shared = self.phases(path), by_name(reached)
         programs: list[Program] = []
         for cell in sorted(runs):
             nouns: dict[object, LoaderNoun] = {}

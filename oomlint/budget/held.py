@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.budget.growing import Growing
     from oomlint.budget.headers import DataFile
     from oomlint.budget.nouns import Container, Program
+    from oomlint.budget.phases import Phases
     from oomlint.finding import ByteSize, Finding, Place
     from oomlint.model.project import Module, Project
 
@@ -44,12 +45,12 @@ _LONGEST: Final = 24  # of an expression in a row
 _PRODUCT: Final = re.compile(r"[^*]+(?: \* [^*]+)*")
 
 
-def of_findings(found: Iterable[Finding], containers: Sequence[Container], growing: Growing, program: Program) -> Iterator[Holdings]:
+def of_findings(found: Iterable[Finding], containers: Sequence[Container], growing: Growing, phases: Phases, program: Program) -> Iterator[Holdings]:
     """What findings say is held. What several say of one statement that stores is counted once."""
     counted: set[tuple[Place, str]] = set()
     for item in found:
         stores = {(fact.place, fact.container) for fact in item.of_noun(StoreFact)} if item.code in _GROWS else set()
-        held = _of_finding(item, containers, growing, program) if not stores or stores - counted else None
+        held = _of_finding(item, containers, growing, phases, program) if not stores or stores - counted else None
         if held is not None:
             counted |= stores
             yield held
@@ -64,7 +65,7 @@ def _joined(item: Finding) -> Place | None:
     return next(behind, None)
 
 
-def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing, program: Program) -> Holdings | None:
+def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing, phases: Phases, program: Program) -> Holdings | None:
     code, place = item.code or "", item.place
     if code in _GROWS:
         if item.weight is None or item.weight.consequence is Consequence.ONCE or (code == "OOM204" and item.weight.consequence is not Consequence.GROWS):
@@ -72,9 +73,10 @@ def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing
         stores = item.of_noun(StoreFact)
         what = f"`{stores[0].container}`" if stores and stores[0].container else f"what {_spot(place)} keeps"
         loops = item.of_noun(LoopFact)
-        often = Name("epochs" if (loops and loops[0].kind is LoopKind.EPOCH) or _by(item, Multiplier.EPOCHS) else "steps")
+        often = _often(item, loops, phases)
         moment = Moment.EVALUATION if code in _EVALUATION else Moment.TRAINING
-        size, certainty = _size(_known(item), Name(f"{stores[0].container if stores and stores[0].container else _spot(place)} a {often.text[:-1]}"))
+        kept = stores[0].container if stores and stores[0].container else _spot(place)
+        size, certainty = _size(_known(item), Name(f"{kept} a {often.text.partition(' ')[0][:-1]}"))
         graph = item.weight.of is Resource.GRAPH
         counts = growing.often(stores[0].place, program) if stores else None
         return Holdings(f"{what} grows with the {often}", size.times(*(counts or (often,))), certainty, place, frozenset({moment}), with_model=graph)
@@ -97,7 +99,17 @@ def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing
         return Holdings(f"{_PEAKS[code]} (`{kept.name}`)", kept.size, kept.certainty, place, frozenset({Moment.CONSTRUCTION}))
     size, certainty = _size(_known(item), Name(f"bytes at {_spot(place)}"))
     joined = any(one.kind is LoopKind.BATCH for one in item.of_noun(LoopFact))  # what the steps of an evaluation have left
-    return Holdings(_PEAKS[code], size, certainty, place, frozenset({Moment.EVALUATION if joined else Moment.CONSTRUCTION}))
+    moment = phases.at(place) or (Moment.EVALUATION if joined else Moment.CONSTRUCTION)
+    return Holdings(_PEAKS[code], size, certainty, place, frozenset({moment}))
+
+
+def _often(item: Finding, loops: Sequence[LoopFact], phases: Phases) -> Name:
+    """How often a loop stores what grows: epochs, steps of a loop over batches, or rounds of another loop, which has a number of its own."""
+    if (loops and loops[0].kind is LoopKind.EPOCH) or _by(item, Multiplier.EPOCHS):
+        return Name("epochs")
+    if loops and loops[0].kind is LoopKind.ROUND and phases.at(loops[0].place) is None and phases.at(item.place) is None:
+        return Name(f"rounds of {_spot(loops[0].place)}")
+    return Name("steps")
 
 
 def _known(item: Finding) -> ByteSize | None:

@@ -9,17 +9,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.budget.nouns import Moment
+from oomlint.finding import is_inside
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, loader_like
-from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
+from oomlint.memory.shared.loop_phases import has_backward, only_looks
 from oomlint.model import names
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from oomlint.budget.nouns import LoaderNoun
+    from oomlint.finding import Place
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.events import Loop
     from oomlint.model.project import Module, Project
@@ -43,21 +45,22 @@ class Phases:
     def __init__(self, project: Project, modules: Sequence[Module]) -> None:
         runs = runs_of(project)
         self._project = project
+        self._modules = {module.path: module for module in modules}
         self._passes: list[_Pass] = []
-        moments: dict[cst.CSTNode, tuple[Loop, Moment | None]] = {}  # of all loops that a round goes through a batch in
+        self._moments: dict[cst.CSTNode, tuple[Loop, Moment | None]] = {}  # of all loops whose round is a batch
         for record in (record for module in modules for record in runs.of(module)):
             for loop in record.loops:
                 known = isinstance(loop.loader, LoaderLike) and loop.loader.loader is not None
                 if known or (loop.steps and not loop.trains):
                     trains = loop.steps or has_backward(record, loop)
-                    looks = not loop.scope.yields and is_evaluation(record, loop)  # what a generator goes through is for whoever asks it
+                    looks = not loop.scope.yields and only_looks(record, loop)  # what a generator goes through is for whoever asks it
                     moment = Moment.TRAINING if trains else Moment.EVALUATION if looks else None
-                    moments[loop.node] = loop, moment
+                    self._moments[loop.node] = loop, moment
                     if isinstance(loop.loader, LoaderLike) and known:
                         self._passes.append(_Pass(loop.loader, loop.node, loop.scope, loop.around, moment))
-        self._passes += [one for module in modules for one in self._looks(module, moments)]
+        self._passes += [one for module in modules for one in self._looks(module)]
 
-    def _looks(self, module: Module, moments: Mapping[cst.CSTNode, tuple[Loop, Moment | None]]) -> Iterator[_Pass]:
+    def _looks(self, module: Module) -> Iterator[_Pass]:
         """Where a first batch is taken, ``next(iter(loader))``, and the workers end with that. In no loop over batches, no other loader is at work."""
         for call, scope in module.calls_of(("iter",)):
             above = module.walk.parents.get(module.walk.parents[call])
@@ -65,17 +68,24 @@ class Phases:
             like = loader_like(self._project, call.args[0].value, module, scope) if taken else None
             if like is None or like.loader is None:
                 continue
-            loops = [moments[node] for node in self._around(call, module, scope) if node in moments]
-            inner = loops[0] if loops else None
+            inner = next(self._around(call, module, scope), None)
             around = (*inner[0].around, inner[0]) if inner is not None else ()
             yield _Pass(like, call, scope, around, inner[1] if inner is not None else Moment.EVALUATION)
 
-    def _around(self, node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cst.CSTNode]:
-        """What a node stands in, and what the calls that lead to it stand in, near ones first."""
-        yield from module.walk.ancestors(node)
+    def _around(self, node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[tuple[Loop, Moment | None]]:
+        """The loops over batches that a node stands in, or the calls that lead to it, near ones first."""
+        ways = [module.walk.ancestors(node)]
         for frame in evaluator_of(self._project).calls.frames(module, scope):
-            for layer in reversed(frame.bound or ()):
-                yield from layer.frame.module.walk.ancestors(layer.call)
+            ways += [layer.frame.module.walk.ancestors(layer.call) for layer in reversed(frame.bound or ())]
+        yield from (self._moments[one] for way in ways for one in way if one in self._moments)
+
+    def at(self, place: Place) -> Moment | None:
+        """When the code at a place runs, where it does so in a loop over batches whose purpose is known."""
+        module = self._modules.get(place.path)
+        for call, scope in module.walk.calls if module is not None else ():
+            if module is not None and is_inside(module.place(call), place):
+                return next((moment for _, moment in self._around(call, module, scope)), None)
+        return None
 
     def told(self, noun: LoaderNoun, loader: Loader, frame: Frame) -> LoaderNoun:
         """A loader, with the moments at which loops go through it, and whether no other one is at work meanwhile."""

@@ -284,7 +284,7 @@ def _with_all(programs: Sequence[Program], path: str, finder: ProgramFinder, pro
     trained = tuple(Models(finder.project).of(reached, reach.runs))
     for one in programs:
         containers = [container for source in one.sources for container in source.containers]
-        told = tuple(held.of_findings(said, containers, growing, one))
+        told = tuple(held.of_findings(said, containers, growing, finder.phases(path), one))
         kept = (*told, *growing.of(one, told, stored))
         yield replace(one, held=(*kept, *checkpoints), trained=trained)
 
