@@ -375,6 +375,7 @@ def test_a_typed_command_is_read_as_one_of_a_script(budget: Budget, words: str, 
         ("env X=1 nohup python train.py --num-workers 3 > log 2>&1 &", 3, 1),
         ("python train.py --num-workers 3 | tee log", 3, 1),
         ("cd sub && python train.py", 7, 1),
+        ("cd sub && bash train.sh --seed 1", 6, 1),
         ("source Makefile && python train.py", 1, 1),
         ("srun --ntasks=8 --nodes=2 python train.py", 1, 4),
         ("make", 4, 1),
@@ -386,6 +387,7 @@ def test_a_typed_command_is_read_as_one_of_a_script(budget: Budget, words: str, 
 def test_a_typed_command_may_be_one_for_a_shell(budget: Budget, typed: str, workers: int, ranks: int) -> None:
     Path("sub").mkdir()
     Path("sub", "train.py").write_text(ARRAY.replace("default=1", "default=7"))
+    Path("sub", "train.sh").write_text("python train.py --num-workers 6 $@\n")
     Path("Makefile").write_text("N=4\ntrain:\n\tpython train.py --num-workers $(N)\nother:\n\tpython train.py --num-workers 8\nall: train\n")
     Path("compose.yaml").write_text(COMPOSE)
     found = table(budget, typed)

@@ -37,6 +37,7 @@ _RULE: Final = re.compile(r"(?m)^([\w./% -]+?)[ \t]*:(?!=)[ \t]*([^\n#;]*)")
 _SEVERAL: Final = re.compile(r"[;&|]")  # commands
 _SAYS: Final = frozenset({"echo", "printf"})
 _COPIES: Final = frozenset({"cp", "ln", "mv", "rsync", "install"})
+_MOVED: Final = re.compile(r"\s*cd\s+(\S+)\s*(?:&&|;)(.+)")
 _FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\)", re.MULTILINE)  # in which `$1` is something else
 _MOST_CHARACTERS: Final = 1_000_000
 
@@ -68,7 +69,9 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[BudgetTarget
     if cell and os.path.isfile(cell[1]):
         return [BudgetTarget(os.path.abspath(cell[1]), cell=int(cell[2]))]
     words = word.split()
-    found = _of_file(words, folder, name) if not _SEVERAL.search(word) else []
+    moved = _MOVED.fullmatch(word)  # `cd sub && bash train.sh`
+    place, file = (os.path.join(folder, moved[1]), moved[2]) if moved is not None else (folder, word)
+    found = _of_file(file.split(), place, name) if not _SEVERAL.search(file) else []
     if found:
         return found
     if len(words) < 2:  # noqa: PLR2004 - a command has a script, too
@@ -86,21 +89,21 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[BudgetTarget
 def _of_file(words: list[str], folder: str, name: Named) -> list[BudgetTarget]:
     """What a command starts that runs a file with commands: a shell, ``sbatch``, ``make``, ``docker compose``; nothing for other commands."""
     asked = " ".join(words[:2]) if words[:1] == ["docker"] else "".join(words[:1])
-    at = next((number for number, word in enumerate(words) if number and os.path.isfile(word)), 0)
+    at = next((number for number, word in enumerate(words) if number and os.path.isfile(os.path.join(folder, word))), 0)
     if asked in _SHELLS and at and not any(word in {"-c", "--wrap"} for word in words[:at]):
         memory = jobs.memory_of(command.options_of(words[:at])) if asked == "sbatch" else None
-        found = _of_path(os.path.abspath(words[at]), folder, name, words[at + 1 :])
+        found = _of_path(os.path.normpath(os.path.join(folder, words[at])), folder, name, words[at + 1 :])
         limit = Limit(memory, "the command") if memory is not None else None
         return [replace(one, given=replace(one.given, ram=limit)) if limit is not None else one for one in found]
-    path = words[at] if at else next((one for one in _FILES.get(asked, ()) if os.path.isfile(one)), "")
+    path = words[at] if at else next((one for one in _FILES.get(asked, ()) if os.path.isfile(os.path.join(folder, one))), "")
     if not path or asked not in _FILES:
         return []
     plain = [word for word in words[1:] if word not in {path, "-f"} and not word.startswith("-") and "=" not in word]
     if asked == "make":
         sets = dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
-        return _of_path(os.path.abspath(path), folder, name, chosen=lambda content: _recipes(content, plain), sets=sets)
+        return _of_path(os.path.normpath(os.path.join(folder, path)), folder, name, chosen=lambda content: _recipes(content, plain), sets=sets)
     listed = plain[plain.index("up") + 1 :] if "up" in plain else []
-    return _of_path(os.path.abspath(path), folder, name, chosen=lambda content: manifests.started(name(path), content, listed))
+    return _of_path(os.path.normpath(os.path.join(folder, path)), folder, name, chosen=lambda content: manifests.started(name(path), content, listed))
 
 
 def _of_path(
