@@ -679,6 +679,15 @@ def validate(model, loader):
         for x in loader:
             print(model(x).sum())
 
+def look(model, loader):
+    with torch.no_grad():
+        for x in loader:
+            print(model(x).sum())
+
+def draw(model):
+    with torch.no_grad():
+        print(model(torch.zeros(1000)))
+
 def show(model, loader):
     print(model(next(iter(loader))))
 
@@ -706,6 +715,8 @@ FIRST, SECOND = 5 * 8 * 4_000_000, 5 * 4 * 4_000_000  # bytes of their batches i
         pytest.param("pass", "show(model, second)", FIRST, SECOND, id="a first batch that a function takes"),
         pytest.param("model(next(iter(other)))", "pass", FIRST + SECOND, 0, id="a first batch in each step"),
         pytest.param("show(model, other)", "pass", FIRST + SECOND, 0, id="a first batch that a function takes in each step"),
+        pytest.param("pass", "look(model, second)", FIRST, SECOND, id="no gradients in a function of any name"),
+        pytest.param("draw(model)", "pass", FIRST + SECOND, 0, id="no gradients in a part of the rounds that train"),
         pytest.param("pass", "waiting = iter(second); next(waiting)", FIRST + SECOND, 0, id="workers that wait for who asks next"),
     ],
 )

@@ -21,7 +21,6 @@ from oomlint.memory.shared.array_bytes import allocation
 from oomlint.memory.shared.content_kinds import PAYLOAD
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, loops_around
-from oomlint.memory.shared.loop_phases import has_backward, only_looks
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
@@ -117,7 +116,7 @@ class Growing:
             seen.add(word)
             loop = growing_loops(store, record)[-1]
             size, certainty = self._each(store, loop, program, word)
-            moment = Moment.EVALUATION if only_looks(record, loop) and not has_backward(record, loop) else Moment.TRAINING
+            moment = Moment.EVALUATION if runs_of(self.project).looks(record, loop) else Moment.TRAINING
             device = all(leaf.device is Device.ACCELERATOR for leaf in leaves)
             held = Holdings(f"what `{word}` keeps of the steps", size.times(*often), certainty, place, frozenset({moment}), with_model=device)
             yield held

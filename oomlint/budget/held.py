@@ -75,8 +75,8 @@ def _of_finding(item: Finding, containers: Sequence[Container], growing: Growing
         loops = item.of_noun(LoopFact)
         often = _often(item, loops, phases)
         moment = Moment.EVALUATION if code in _EVALUATION else Moment.TRAINING
-        kept = stores[0].container if stores and stores[0].container else _spot(place)
-        size, certainty = _size(_known(item), Name(f"{kept} a {often.text.partition(' ')[0][:-1]}"))
+        container = stores[0].container if stores and stores[0].container else _spot(place)
+        size, certainty = _size(_known(item), Name(f"{container} a {often.text.partition(' ')[0][:-1]}"))
         graph = item.weight.of is Resource.GRAPH
         counts = growing.often(stores[0].place, program) if stores else None
         return Holdings(f"{what} grows with the {often}", size.times(*(counts or (often,))), certainty, place, frozenset({moment}), with_model=graph)

@@ -13,7 +13,7 @@ from oomlint.finding import is_inside
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, loader_like
-from oomlint.memory.shared.loop_phases import has_backward, only_looks
+from oomlint.memory.shared.loop_phases import has_backward
 from oomlint.model import names
 from oomlint.syntax.nodes import descend
 
@@ -53,7 +53,7 @@ class Phases:
                 known = isinstance(loop.loader, LoaderLike) and loop.loader.loader is not None
                 if known or (loop.steps and not loop.trains):
                     trains = loop.steps or has_backward(record, loop)
-                    looks = not loop.scope.yields and only_looks(record, loop)  # what a generator goes through is for whoever asks it
+                    looks = not loop.scope.yields and runs.looks(record, loop)  # what a generator goes through is for whoever asks it
                     moment = Moment.TRAINING if trains else Moment.EVALUATION if looks else None
                     self._moments[loop.node] = loop, moment
                     if isinstance(loop.loader, LoaderLike) and known:

@@ -47,7 +47,7 @@ from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
-from oomlint.memory.shared.loop_phases import has_backward, is_evaluation, only_looks
+from oomlint.memory.shared.loop_phases import has_backward, is_evaluation, learns_nothing
 from oomlint.memory.shared.seen_axes import NONE, of_same
 from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import names
@@ -305,7 +305,8 @@ class Buffers:
             return None
         if store.kind == "append" and has_backward(record, loop) and (latest := last_alone(store)) and self._has_axes(store, leaves, latest):
             return Growth("OOM206", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"latest": latest})
-        evaluation = only_looks(record, loop) or (store.mode is Mode.OFF and not has_backward(record, loop))
+        off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
+        evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop)) or learns_nothing(record, loop)
         dense = [leaf for leaf in leaves if leaf.size is SampleSize.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
         one_sample = one_sample or (len(growing) == 1 and parts_of_batch(loop, self.runs.evaluator))

@@ -11,6 +11,7 @@ from oomlint.frameworks import LIBRARIES, LOSS_METHODS, TRAINING_METHOD
 from oomlint.memory.buffers.hooks import Hooks
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import batch_loader, is_epoch_loop, loader_like
+from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.model import names
 from oomlint.model.events import Backward
 from oomlint.model.flow import Flow
@@ -95,6 +96,13 @@ class Runs:
         if found is not None:
             return found.batches
         return isinstance(node, cst.For) and batch_loader(self.project, node.iter, module, scope) is not None
+
+    def looks(self, record: Record, loop: Loop) -> bool:
+        """Whether a loop only looks at what a model gives: an evaluation, or a loop that stands where no gradients are recorded, whatever it is called."""
+        if has_backward(record, loop):
+            return False
+        here = record.frame if record.frame is not None and record.frame.scope is loop.scope else self.evaluator.calls.plain_frame(loop.module, loop.scope)
+        return is_evaluation(record, loop) or self.gradients.at(loop.node, here) is Mode.OFF
 
     def epochs(self, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
         """Whether each round of a loop trains the same modules on the same batches again; by its words where no training is in sight."""

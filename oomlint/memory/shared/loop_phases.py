@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from oomlint.model.tensor_state import Mode
-
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record
     from oomlint.model.project import Module
@@ -64,12 +62,6 @@ def learns_nothing(record: Record, loop: Loop) -> bool:
     if has_backward(record, loop) or loop.begins_training or any(use.what == "step" and loop in use.loops for use in record.uses):
         return False
     return not (_TRAINING.search(loop.name) or _TRAINING.search(loop.scope.name)) and _only_looked_at(record, loop)
-
-
-def only_looks(record: Record, loop: Loop) -> bool:
-    """Whether a loop looks at what a model gives, and no gradient goes through it: by its words, by the mode of a pass, or since nothing differentiates it."""
-    off = any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
-    return is_evaluation(record, loop) or (off and not has_backward(record, loop)) or learns_nothing(record, loop)
 
 
 def _only_looked_at(record: Record, loop: Loop) -> bool:
