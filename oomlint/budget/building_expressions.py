@@ -38,11 +38,21 @@ class BuildingExpressions(BuildingCalls):
         if place is None:
             return Missing(word)  # on a way that was not gone
         if isinstance(place, Names):
-            return place.known[word]
+            value = place.known[word]
+            return self._told(node, value, around) if isinstance(value, Missing) and not isinstance(value, PlainValue) else value
         if word == "__name__":
             return "__main__" if place.module is self.main else place.module.path
         found = self.outside(node, place)
         return Library(word) if isinstance(found, Missing) and word in BUILT_IN else found
+
+    def _told(self, node: cst.Name, value: Missing, around: Names) -> Any:
+        """A number of which the walk does not know what it is made of, where the whole program knows it; not the default of a parameter, which was given."""
+        frame = around.frame or self.evaluator.calls.plain_frame(around.module, around.scope)
+        picks = [key for alt in self.evaluator.values(node, frame) for key, _ in alt.picks] if around.this is None else []
+        if around.this is not None or any(isinstance(key, tuple) and key[:1] == ("parameter",) for key in picks):
+            return value
+        found = self.outside(node, frame)
+        return found if isinstance(found, int | float) and not isinstance(found, bool) else value
 
     def eval(self, node: cst.BaseExpression, around: Names) -> Any:  # noqa: C901, PLR0912 - a case for each kind of node
         """The value of an expression."""
