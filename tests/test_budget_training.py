@@ -98,3 +98,14 @@ def test_the_optimizer_that_a_function_makes_is_counted_where_it_is_called(budge
         ("parameters of `model`", 1001000 * 4),
         ("state of Adam of `model`", 2 * 1001000 * 4),
     ]
+
+
+def test_models_of_several_functions_are_several(budget: Budget) -> None:
+    """What one function has made is gone when the next one is looked at: a part of its model is none that was counted before."""
+    layers = "".join(f"        self.layer{number} = nn.Linear(10, {number + 1})\n" for number in range(30))
+    made = "".join(f"def train{n}():\n    model{n} = Net()\n    return torch.optim.SGD(model{n}.parameters(), 0.1)\n\ntrain{n}()\n" for n in range(12))
+    loader = "loader = torch.utils.data.DataLoader([1], batch_size=2)\n"
+    net = f"class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n{layers}\n"
+    Path("train.py").write_text(f"import torch\nfrom torch import nn\n\n{net}{made}{loader}")
+    sizes = [row["bytes"] for row in table(budget, "train.py")["rows"] if row["what"].startswith("parameters of")]
+    assert sizes == [4 * sum(11 * (number + 1) for number in range(30))] * 12

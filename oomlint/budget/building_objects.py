@@ -267,7 +267,7 @@ class Objects(ABC):
             return Missing(param.name.value)
         if param.name.value in function.defaults:
             return function.defaults[param.name.value]
-        return self.once((default, function.around and id(function.around)), lambda: self.eval(default, self.around_of(function)))
+        return self.once((default, function.around), lambda: self.eval(default, self.around_of(function)))
 
     # -- objects -------------------------------------------------------------------------------------------------------------
 

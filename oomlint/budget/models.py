@@ -64,7 +64,7 @@ class Models:
         yield from known.values()
 
     def _trained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - one fact of the program
-        seen: set[int] = set()
+        seen: dict[int, Any] = {}
         inside: set[cst.Call] = set()  # what functions make of parameters that they are handed: told where they are called
         for module in reached:
             if not any(mark in module.source.data for mark in _TRAINS):
@@ -93,7 +93,7 @@ class Models:
         calls: list[tuple[cst.Call, cst.BaseExpression]],
         reached: Sequence[Module],
         device: bool,  # noqa: FBT001 - one fact of the program
-        seen: set[int],
+        seen: dict[int, Any],
     ) -> Iterator[Trained]:
         """The models of the optimizers that one scope makes, which the walk comes to one after the other."""
         frames = [one for one in self.evaluator.calls.frames(module, scope) if started(one).module in reached]
@@ -142,7 +142,7 @@ class Models:
 
     def _untrained(self, reached: Sequence[Module], runs: Callable[[Place], bool], device: bool) -> Iterator[Trained]:  # noqa: FBT001 - as above
         """Models that nobody sees trained: those that are moved to a device, and those that the started file makes."""
-        seen: set[int] = set()
+        seen: dict[int, Any] = {}
         for module in reached:
             asked: dict[Scope, dict[cst.BaseExpression, cst.Call]] = {}
             for call, scope in module.walk.calls:
@@ -223,7 +223,7 @@ class Models:
 
     # -- counting ----------------------------------------------------------------------------------------------------------
 
-    def _of(self, node: cst.BaseExpression, value: Any, frame: Frame, seen: set[int]) -> LayerNumbers:
+    def _of(self, node: cst.BaseExpression, value: Any, frame: Frame, seen: dict[int, Any]) -> LayerNumbers:
         """The numbers of a model that are not in ``seen``. Where nobody can run what makes it, at least those that the whole program shows."""
         if not isinstance(value, Missing):
             return counted(value, seen)

@@ -180,9 +180,9 @@ def all_parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
             yield from all_parts(one, seen)
 
 
-def counted(value: Any, seen: set[int] | None = None) -> LayerNumbers:
+def counted(value: Any, seen: dict[int, Any] | None = None) -> LayerNumbers:
     """The numbers of a module, each part once however many names it has, and none that is in ``seen``. An attribute that nobody knows may be a part."""
-    seen = set() if seen is None else seen
+    seen = {} if seen is None else seen
     item = value.item if isinstance(value, Layer | Made) else FLOAT
 
     def of(value: Any) -> LayerNumbers:
@@ -190,7 +190,7 @@ def counted(value: Any, seen: set[int] | None = None) -> LayerNumbers:
             return lacking(value.text) if not isinstance(value, PlainValue) else LayerNumbers()
         if id(value) in seen:
             return LayerNumbers()
-        seen.add(id(value))
+        seen[id(value)] = value  # it has to live: another one may have its id, else
         if isinstance(value, Layer | Made) and value.item not in {FLOAT, item}:
             return lacking("parts of another type")
         if isinstance(value, ParameterTensor):
