@@ -53,6 +53,24 @@ def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int
     return Finding(None, CANNOT_CHECK, cause, Severity.ERROR, Confidence.HIGH, Place(path, cell, row, column, row, column))
 
 
+def plain_mistake(error: SourceError, data: bytes | None = None) -> Finding:
+    """What is said of a file that libcst does not read: what the interpreter says, which is plainer, unless libcst has got further."""
+    with suppress(SourceError, ValueError, RecursionError, MemoryError):
+        source = read_source(error.path, data)
+        try:
+            tree_of(source.text)
+        except SyntaxError as mistake:
+            row, column, cause = mistake_of(mistake)
+            old = is_python_2(source.text)
+            place = source.place(row, column, row, column)
+            # libcst names the row below what is missing. What CPython has a guess at is no syntax of a newer one.
+            guessed = "never closed" in cause or "Perhaps you forgot" in cause
+            if old or guessed or (place.cell, place.row + 1) >= (error.cell, error.row):
+                said = cannot_check(error.path, cause, place.cell, place.row, place.column)
+                return replace(said, name=PYTHON_2) if old else said
+    return _broken(error)
+
+
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sorted, and what says the same of the same place, and of the same container, said once."""
     unique: dict[tuple[object, ...], Finding] = {}
@@ -164,7 +182,7 @@ class Checker:
                 reads = None if failures or not self._finished else (*readings.end(), *self._noted)
             findings = self._shown(said, source, codes)
         except SourceError as error:
-            return Linted((self._mistake(error),))
+            return Linted((plain_mistake(error, self.job.overlay.get(error.path)),))
         except RecursionError:
             return Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
         searches = readings.news() if readings is not None else ()
@@ -234,23 +252,6 @@ class Checker:
                 if any(comments.needs(unused, item) for item in by_file[path]):
                     found.add(unused)
         return frozenset(found)
-
-    def _mistake(self, error: SourceError) -> Finding:
-        """What is said of a file that libcst does not read: what the interpreter says, which is plainer, unless libcst has got further."""
-        with suppress(SourceError, ValueError, RecursionError, MemoryError):
-            source = read_source(error.path, self.job.overlay.get(error.path))
-            try:
-                tree_of(source.text)
-            except SyntaxError as mistake:
-                row, column, cause = mistake_of(mistake)
-                old = is_python_2(source.text)
-                place = source.place(row, column, row, column)
-                # libcst names the row below what is missing. What CPython has a guess at is no syntax of a newer one.
-                guessed = "never closed" in cause or "Perhaps you forgot" in cause
-                if old or guessed or (place.cell, place.row + 1) >= (error.cell, error.row):
-                    said = cannot_check(error.path, cause, place.cell, place.row, place.column)
-                    return replace(said, name=PYTHON_2) if old else said
-        return _broken(error)
 
     def _said(self, looked: Looked, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say, what failed, and the content that they have seen. Raises SourceError where it is not the one that was looked at."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from oomlint import plugins, registry
 from oomlint.basis import Basis
-from oomlint.beside_code import beside
+from oomlint.beside_code import Beside, beside
 from oomlint.cache import Cache, project_state, refusal
 from oomlint.causes import Causes, causes_of
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, UNREAD, Checker, CheckJob, cannot_check, ordered
@@ -28,7 +28,7 @@ from oomlint.finding import Safety, Severity
 from oomlint.fixing import Notice, WriteRefusedError, fix_all, write
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
-from oomlint.source import SourceError
+from oomlint.source import PYTHON_LIMIT, SourceError, read_bytes
 from oomlint.writing import sweep
 
 if TYPE_CHECKING:
@@ -138,7 +138,12 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     hidden = [*causes.of((item for item in hidden if item not in comments), checker.is_silent)]
     failures = tuple(failure for failure in failures if failure.path not in causes.beside)
     fixed = tuple(causes.of(report.fixed, checker.is_silent))
-    unread = (Notice(item.place.path, f"{item.message} (line {item.place.row})") for item in looks.unread if item.place.path not in listed)
+    programs = (*files, *causes.beside)
+    unread = (
+        Notice(item.place.path, item.message, item.place.row)
+        for item in looks.unread
+        if item.place.path not in listed and _concerns(item.place.path, programs, options.overlay)
+    )
     whole = replace(report, findings=left, fixed=fixed, notices=(*notices, *report.notices, *unread), failures=failures, checked=files)
     return _shown(replace(whole, hidden=tuple(hidden)), paths, options, settings.sort, causes, reached, root)
 
@@ -203,6 +208,21 @@ def _told_apart(report: CheckReport, paths: Iterable[str]) -> CheckReport:
     told = (replace(item, name=CANNOT_CHECK) if item.name == PYTHON_2 else item for item in report.findings if item.place.path not in {*old} - named)
     left = tuple(path for path in old if path not in named)
     return replace(report, findings=tuple(told), files=report.files - len(left), old=left)
+
+
+def _concerns(path: str, programs: Iterable[str], overlay: Mapping[str, bytes]) -> bool:
+    """Whether a broken file is about what is checked: settings that were asked for, or commands that may start one of these programs.
+
+    To follow a value, the commands of the whole project are read.
+    """
+    from oomlint.model.beside_mistakes import may_start  # noqa: PLC0415 - few files are broken
+
+    if beside(path) is Beside.SETTINGS:
+        return True
+    try:
+        return may_start(path, overlay.get(path) or read_bytes(path, PYTHON_LIMIT), programs)
+    except SourceError:
+        return False
 
 
 def _broken_beside(named: Iterable[str], overlay: Mapping[str, bytes]) -> Iterator[Finding]:

@@ -31,6 +31,7 @@ class Notice(Struct, frozen=True):
 
     path: str
     message: str
+    row: int = 0  # 0: it is about the whole file
 
 
 class Change(Struct, frozen=True):

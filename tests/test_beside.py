@@ -443,23 +443,23 @@ loader = DataLoader(dataset, num_workers=parser.getint("a", "workers"))
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "row", "said"),
     [
-        ("compose.yaml", "services:\n  a:\n    command: [python, train.py\n", "not valid YAML: expected ',' or ']', but got '<stream end>' (line 4)"),
-        (".vscode/launch.json", '{"configurations": [{"module": "train",\n', "not valid JSON: Expecting property name enclosed in double quotes (line 2)"),
-        ("run.sh", 'python train.py "$A\n', 'the quote " is never closed (line 1)'),
-        ("Makefile", "all:\n\tpython -m train $(W\n", "a reference to a variable is never closed (line 2)"),
-        ("cfg.yaml", "workers: [\n", "not valid YAML: expected the node content, but found '<stream end>' (line 2)"),
-        ("cfg.json", '{"workers"', "not valid JSON: Expecting ':' delimiter (line 1)"),
-        ("cfg.ini", "workers = 8\n", "not valid INI: a value in front of the first section (line 1)"),
+        ("compose.yaml", "services:\n  a:\n    command: [python, train.py\n", 4, "not valid YAML: expected ',' or ']', but got '<stream end>'"),
+        (".vscode/launch.json", '{"configurations": [{"module": "train",\n', 2, "not valid JSON: Expecting property name enclosed in double quotes"),
+        ("run.sh", 'python train.py "$A\n', 1, 'the quote " is never closed'),
+        ("Makefile", "all:\n\tpython -m train $(W\n", 2, "a reference to a variable is never closed"),
+        ("cfg.yaml", "workers: [\n", 2, "not valid YAML: expected the node content, but found '<stream end>'"),
+        ("cfg.json", '{"workers"', 1, "not valid JSON: Expecting ':' delimiter"),
+        ("cfg.ini", "workers = 8\n", 1, "not valid INI: a value in front of the first section"),
     ],
 )
-def test_a_broken_file_that_the_code_asks_for_is_told_in_a_line(project: Path, name: str, content: str, said: str) -> None:
+def test_a_broken_file_that_the_code_asks_for_is_told_in_a_line(project: Path, name: str, content: str, row: int, said: str) -> None:
     write(project, "other.py", READS)
     write(project, name, content)
     for cache in (False, True, True):
         report = check(project, cache=cache)
-        assert [(os.path.relpath(one.path, project), one.message) for one in report.notices] == [(name, said)]
+        assert [(os.path.relpath(one.path, project), one.row, one.message) for one in report.notices] == [(name, row, said)]
         assert not any(item.code is None for item in report.findings)
 
 
@@ -474,6 +474,25 @@ def test_a_broken_file_is_told_where_it_may_be_about_the_program(tmp_path: Path)
     write(tmp_path, "one/scripts/compose.yaml", "services:\n  a:\n    working_dir: /app/src\n    command: [python, train.py\n")
     report = check(tmp_path, cache=False)
     assert sorted(os.path.relpath(one.path, tmp_path) for one in report.notices) == ["one/compose.yaml", "one/scripts/compose.yaml"]
+
+
+def test_a_broken_file_is_told_where_what_it_may_start_is_checked(tmp_path: Path) -> None:
+    """To find out what a function is given, all programs of the project that call it are read, with their commands."""
+    for name in ("shared", "one", "two"):
+        (tmp_path / name).mkdir()
+        write(tmp_path, f"{name}/compose.yaml", f"services:\n  a:\n    command: [python, {name}.py\n")
+        parsed = "p = argparse.ArgumentParser()\np.add_argument('--workers', type=int)\nloader_of(p.parse_args())\n"
+        write(tmp_path, f"{name}/{name}.py", f"import argparse\n\nfrom shared.loaders import loader_of\n\n{parsed}")
+    write(tmp_path, "shared/shared.py", "")
+    maker = "def loader_of(args):\n    return DataLoader(range(9), num_workers=args.workers)\n"
+    write(tmp_path, "shared/loaders.py", f"from torch.utils.data import DataLoader\n\n\n{maker}")
+
+    def told_of(*paths: str) -> list[str]:
+        return [os.path.relpath(notice.path, tmp_path) for notice in check(tmp_path, *paths).notices]
+
+    assert told_of("shared", "one") == ["one/compose.yaml"]
+    assert told_of("shared", "two") == ["two/compose.yaml"]
+    assert told_of(".") == ["one/compose.yaml", "two/compose.yaml"]
 
 
 @pytest.mark.parametrize(

@@ -799,7 +799,10 @@ def test_shared_memory_has_a_limit_of_its_own(budget: Budget) -> None:
     [
         (["plain.py"], "plain.py: no DataLoader is made there that could be seen"),
         (["gone.py"], "gone.py: there is no such file or folder"),
-        (["broken.py"], "broken.py:1: "),
+        (["broken.py"], "broken.py:2: not valid Python 3"),
+        (["broken.py"], "'(' was never closed"),
+        (["train.py", "-o", "no/such/folder.txt"], "no/such/folder.txt: No such file or directory"),
+        (["train.py", "--output-file", "."], ".: Is a directory"),
         (["train.py", "--set", "Q=1"], "--set Q: nothing is called so; there are "),
         (["train.py", "--set", "N"], "it is written NAME=VALUE"),
         (["train.py", "--set", "N=x"], "neither a whole number nor a size"),

@@ -26,11 +26,12 @@ from oomlint.budget.rows import rows
 from oomlint.budget.targets import targets
 from oomlint.budget.values import values_of
 from oomlint.budget.verdict import judge
-from oomlint.checking import Checker, CheckJob
+from oomlint.checking import Checker, CheckJob, plain_mistake
 from oomlint.cli.budget import BudgetFormat
 from oomlint.cli.check import say, start_of
-from oomlint.cli.files import current_folder
-from oomlint.config import load_settings
+from oomlint.cli.files import current_folder, refuse_unwritable, write_report
+from oomlint.cli.options import STANDARD
+from oomlint.config import Settings, load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity, StoreFact
 from oomlint.model.beside_mistakes import refuse_broken, unread
@@ -222,7 +223,8 @@ def _programs(target: BudgetTarget, files: Sequence[DataFile], arguments: Argume
     try:
         found = _found(target, paths, projects, settings, str(root), files)
     except SourceError as error:
-        raise BudgetError(f"{View(current_folder()).name(error.path)}:{error.row}: {error.message}") from None
+        mistake = plain_mistake(error)
+        raise BudgetError(f"{table.spot(mistake.place, View(current_folder()).name)}: {mistake.message}") from None
     except RecursionError:
         raise BudgetError(f"{View(current_folder()).name(target.path)}: it is nested too deeply to be read") from None
     if not found:

@@ -219,7 +219,7 @@ def tell_failures(report: CheckReport, view: View) -> None:
         if os.environ.get("OOMLINT_DEBUG"):
             sys.stderr.write(first.trace)
     for notice in report.notices:
-        say(f"{view.name(notice.path)}: {notice.message}")
+        say(f"{view.name(notice.path)}{f':{notice.row}' if notice.row else ''}: {notice.message}")
 
 
 def with_plugins(*, local: bool) -> Local | None:
