@@ -504,6 +504,23 @@ def test_standard_input(folder: Path) -> None:
     assert not list(folder.rglob("*.py"))
 
 
+@pytest.mark.parametrize("name", ["training", "fixable_version3", "fixable_one_row"])
+def test_a_notebook_on_standard_input_needs_no_name(name: str) -> None:
+    """Most are valid Python as well, of one dictionary in which nothing could be found."""
+    notebook = (ROOT / "fixtures" / "notebooks" / f"{name}.ipynb").read_bytes()
+    told = json.loads(child("check", "-", "--output-format", "json", "--isolated", stdin=notebook).stdout)
+    named = json.loads(child("check", "-", "--stdin-filename", "a.ipynb", "--output-format", "json", "--isolated", stdin=notebook).stdout)
+    assert told
+    assert [(item["code"], item["cell"], item["location"]) for item in told] == [(item["code"], item["cell"], item["location"]) for item in named]
+    assert child("check", "-", "--fix", stdin=notebook).stdout == child("check", "--fix", "--stdin-filename", "a.ipynb", stdin=notebook).stdout
+    assert b"cannot check: not valid JSON" in child("check", "-", stdin=notebook[:-9]).stdout
+
+
+def test_a_dictionary_on_standard_input_is_no_notebook() -> None:
+    assert child("check", "-", stdin=b'{"cells_of": []}\n').stdout == b"No findings in 1 file.\n"
+    assert child("check", "-", "-q", "--output-format", "concise", stdin=b'NAMES = {"cells": 1}\n' + BAD.encode()).stdout.startswith(b"-:4:10: OOM101")
+
+
 @pytest.mark.parametrize("text", [BAD, GOOD, "x = (\n"], ids=["bad", "good", "broken"])
 def test_fixed_standard_input_goes_to_standard_output(text: str) -> None:
     source = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 2  # files that a line names which is about several
 _ROW: Final = re.compile(r"(?::\d+)+$")  # as other commands take it behind a path
+# As Python it would be a dictionary that nobody uses.
+_NOTEBOOK: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?=\s*").*"(?:cells|nbformat|worksheets)"\s*:', re.DOTALL)
 
 
 def check(arguments: Arguments) -> int:
@@ -372,8 +374,9 @@ def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:
         raise ConfigError("standard input (`-`) is checked alone, without other paths")
     if sys.stdin is None:
         raise ConfigError("standard input is closed")
-    name = arguments.stdin_filename or STANDARD
-    return (name,), {os.path.abspath(name): sys.stdin.buffer.read()}
+    data = sys.stdin.buffer.read()
+    name = arguments.stdin_filename or (f"{STANDARD}.ipynb" if _NOTEBOOK.match(data) else STANDARD)
+    return (name,), {os.path.abspath(name): data}
 
 
 def _of_python_2(files: Sequence[str]) -> str:
