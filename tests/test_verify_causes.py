@@ -115,9 +115,22 @@ def test_each_kind_has_a_next_step(reason: str, hint: str) -> None:
     assert bool(step(reason)) is bool(hint)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_the_next_step_names_a_script_that_is_there(there: bool, runner: SandboxRunner, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+GUARDED: Final = "\nif __name__ == '__main__':\n    print(1)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "script"),
+    [
+        ({}, "", "YOUR_SCRIPT.py"),
+        ({"run_all.py": f"import program\n{GUARDED}"}, "", "run_all.py"),
+        ({"run_all.py": "import program\n\nprint(program.train)\n"}, "", "run_all.py"),
+        ({"names.py": "import program\n\ntrain = program.train\n"}, "", "YOUR_SCRIPT.py"),
+        # What it imports does not run it, also where that can be started by itself.
+        ({"parts.py": f"WIDTH = 3\n{GUARDED}"}, "import parts\n\nprint(parts.WIDTH)\n", "program.py"),
+        ({"parts.py": f"WIDTH = 3\n{GUARDED}"}, "import parts\n\nWIDTH = parts.WIDTH\n", "YOUR_SCRIPT.py"),
+    ],
+)
+def test_the_next_step_names_a_script_that_runs_it(files: dict[str, str], more: str, script: str, runner: SandboxRunner, tmp_path: Path) -> None:
     before, after, code = programs("line_that_no_run_reaches")
-    files = {"run_all.py": "import program\n\nif __name__ == '__main__':\n    print(program)\n"} if there else {}
-    verdict = judge(runner, tmp_path / "project", before, after, code=code, files=files)
-    assert f'--command "python {"run_all.py" if there else "YOUR_SCRIPT.py"}"' in verdict.next_step, told(verdict)
+    verdict = judge(runner, tmp_path / "project", f"{before}\n\n{more}", f"{after}\n\n{more}", code=code, files=files)
+    assert f'--command "python {script}"' in verdict.next_step, told(verdict)

@@ -55,6 +55,17 @@ def around(project: Project, paths: Iterable[str]) -> Iterator[str]:
                         yield path
 
 
+def users_of(project: Project, path: str) -> Iterator[str]:
+    """Other files of the project that use names of a file, and those that use what these make of them, the nearest first."""
+    seen = {path}
+    users = _Users(project, {path: _ANYTHING})
+    while users.waiting:
+        for user in users.level():
+            if user not in seen:
+                seen.add(user)
+                yield user
+
+
 def told_by(project: Project, paths: Iterable[str]) -> list[str]:
     """The files of code that files beside the code, and the commands of notebooks, speak of: the scripts that they start, and who names a file of settings."""
     names: set[bytes] = set()

@@ -7,9 +7,10 @@ import os
 import re
 from dataclasses import replace
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from oomlint.model.users import around
+from oomlint.model.users import users_of
 from oomlint.verify.ast_names import is_main
 from oomlint.verify.case import Outcome, Part
 
@@ -70,11 +71,19 @@ def explained(session: Session, verdict: Verdict) -> Verdict:
 def _script(session: Session) -> str:
     """A file that is started as a program, the finding's own or the nearest that uses it, as the project's root names it; empty where none is known."""
     own = session.case.finding.place.path
-    for path in (own, *around(session.project, [own])):
-        tree = session.case.tree(Part.BEFORE, path) if path.endswith(".py") else None
-        if tree is not None and any(isinstance(item, ast.If) and is_main(item.test) for item in tree.body):
-            return os.path.relpath(path, session.case.root)
-    return ""
+    files = (own, *users_of(session.project, own))
+    trees = {path: session.case.tree(Part.BEFORE, path) for path in files if path.endswith(".py")}
+    guarded = (path for path, tree in trees.items() if tree is not None and any(isinstance(item, ast.If) and is_main(item.test) for item in tree.body))
+    # Without a guard it is a program if it does something and nobody imports it.
+    plain = (path for path, tree in trees.items() if tree is not None and _acts(tree) and not any(users_of(session.project, path)))
+    found = next(chain(guarded, plain), None)
+    return os.path.relpath(found, session.case.root) if found is not None else ""
+
+
+def _acts(tree: ast.Module) -> bool:
+    """Whether a file does more than define when it is run: a loop, a block, or a call for what it does."""
+    calls = (isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) for item in tree.body)
+    return any(calls) or any(isinstance(item, ast.For | ast.While | ast.With) for item in tree.body)
 
 
 def steady(reason: str) -> str:
