@@ -12,6 +12,7 @@ from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.rows import at
 from oomlint.budget.sizes import Name, labels
+from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,11 +57,31 @@ class Budget(Struct, frozen=True):
         return self.rows if told or many or kept else tuple(row for row in self.rows if row.group != FILES)
 
     @property
+    def replaced(self) -> list[Replaced]:
+        """What ``--set`` says otherwise than the code."""
+        found: dict[Replaced, None] = {}
+        for name, given in ((name, self.setup.values.setting(name)) for name in (WORKERS, BATCH, PREFETCH)):
+            for one in self.program.loaders if given is not None else ():
+                said = {WORKERS: one.workers, BATCH: one.batch, PREFETCH: one.prefetch}[name]
+                if given is not None and isinstance(said, int) and said != given:
+                    found[Replaced(name, given, said, dict(one.literals).get(name, one.place))] = None
+        return list(found)
+
+    @property
     def workers(self) -> list[int | None]:
         """Workers of each loader."""
         given = self.setup.values.setting("num_workers")
         counts = [one.workers if given is None else given for one in self.program.loaders]
         return [None if isinstance(count, Name) else count for count in counts]
+
+
+class Replaced(Struct, frozen=True):
+    """A setting that ``--set`` gives another number than a loader has by the code."""
+
+    name: str
+    given: int
+    said: int
+    place: Place  # of the number, where the code writes it, else of the loader
 
 
 def offered(program: Program, rows: Sequence[Row], folders: Sequence[str]) -> tuple[str, ...]:
@@ -129,6 +150,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
             "workers": [{"start_method": one.method, "most": one.workers, "bounded": one.bound} for one in verdict.workers],
             "settings": [{"name": one.name, "most": one.most, "places": [_place(place, name) for place in one.places]} for one in budget.settings],
         },
+        "replaced": [{"name": one.name, "given": one.given, "said": one.said, "place": _place(one.place, name)} for one in budget.replaced],
         "data_files": [name(path) for path in budget.offered],
     }
 
@@ -194,6 +216,11 @@ def schema() -> dict[str, Any]:
         "totals": {"type": "array", "items": _object(total)},
         "limits": _object({"memory": limit, "shm": limit, "device": limit, "cores": cores, "descriptors": files}),
         "verdict": _object(verdict),
+        "replaced": {
+            "type": "array",
+            "items": _object({"name": _TEXT, "given": {"type": "integer"}, "said": {"type": "integer"}, "place": place}),
+            "description": "settings that `--set` gives another number than the code says",
+        },
         "data_files": {**_NAMES, "description": "that the code names and that are there: given with `--data`, their headers would tell what is not known"},
     }
     spot = {"filename": _TEXT, "cell": {"type": ["integer", "null"]}, "row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}}

@@ -11,13 +11,12 @@ from oomlint.budget import jobs
 from oomlint.budget.report import at_peak
 from oomlint.budget.row import DEVICE, FILES, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.sizes import labels
-from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 from oomlint.budget.verdict import MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oomlint.budget.report import Budget
+    from oomlint.budget.report import Budget, Replaced
     from oomlint.budget.row import Row
     from oomlint.budget.sizes import Name
     from oomlint.budget.verdict import Fit
@@ -31,6 +30,7 @@ _MARKS: Final = {MAIN_PROCESS: ("\u2588", "blue"), IN_WORKERS: ("\u2593", "yello
 _BAR: Final = 60  # characters
 _MOST_NAMES: Final = 6
 _MOST_ARRAYS: Final = 3
+_MOST_PLACES: Final = 3
 _LONGEST: Final = 70  # characters of a cell; JSON has all of it
 _LONGEST_NAME: Final = 44  # of one among several
 _SHORT_OF: Final = {"memory": "memory", "shm": "/dev/shm", "device": "the memory of the device"}  # noqa: S108 - a name
@@ -158,10 +158,13 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
     cores = f", {given.cores:g} cores" if given.cores else ""
     yield f"Limits: {', '.join(' '.join(one) for one in known)}{cores}."
     yield from advice(budget)
+    for (chosen, value), said in _by_setting(budget.replaced).items():
+        places = ", ".join(f"{one.said} ({spot(one.place, name) or 'the command'})" for one in said[:_MOST_PLACES])
+        more = f" and {len(said) - _MOST_PLACES} more" if len(said) > _MOST_PLACES else ""
+        yield f"`--set {chosen}={value}` replaces what the code says: {places}{more}."
     most = max((count for count in budget.workers if count is not None), default=0)
     if given.cores and most > given.cores:
         yield f"More workers than cores: {most} for {given.cores:g}."
-    yield from _in_place_of(budget, name)
     missing = judged.every_missing
     if missing:
         yield f"Left out: {_left_out(missing)}. `--set {_quoted(labels(missing)[0])}=...` fills one in."
@@ -169,15 +172,11 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
         yield f"The code reads {name(path)}, which is there: `--data {shlex.quote(name(path))}` takes the shape from its header."
 
 
-def _in_place_of(budget: Budget, name: Named) -> Iterator[str]:
-    """The numbers that are known and that ``--set`` goes before: who gives them for another loader, or by mistake, reads a table of another program."""
-    for setting in (WORKERS, BATCH, PREFETCH):
-        given = budget.setup.values.setting(setting)
-        known = [(one, said) for one in budget.program.loaders if isinstance(said := one.setting(setting), int) and said != given]
-        if given is not None and known:
-            shown = [f"{said} of `{one.name}` ({spot(dict(one.literals).get(setting) or one.place, name)})" for one, said in known[:_MOST_NAMES]]
-            more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-            yield f"`--set {setting}={given}` counts in place of {', '.join(shown)}{more}."
+def _by_setting(replaced: Sequence[Replaced]) -> dict[tuple[str, int], list[Replaced]]:
+    found: dict[tuple[str, int], list[Replaced]] = {}
+    for one in replaced:
+        found.setdefault((one.name, one.given), []).append(one)
+    return found
 
 
 def advice(budget: Budget) -> Iterator[str]:

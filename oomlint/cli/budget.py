@@ -60,6 +60,7 @@ class Arguments:
     output_format: BudgetFormat = choice(
         "How it is written: `table`, `json`, or `html`, a page that stands alone.", _OUTPUT, BudgetFormat, BudgetFormat.TABLE, "FORMAT"
     )
+    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", short="-o")
     config: str | None = text("The settings file, in place of the nearest one.", _OUTPUT, "FILE")
     isolated: bool = flag("Ignore all settings files.", _OUTPUT)
 

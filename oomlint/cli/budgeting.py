@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from oomlint.budget.targets import BudgetTarget
     from oomlint.budget.values import Values
     from oomlint.cli.budget import Arguments
-    from oomlint.config import Settings
     from oomlint.finding import Finding
     from oomlint.model.project import Module
 
@@ -63,6 +63,8 @@ _FORKSERVER: Final = (3, 14)  # the default on Linux from this version of Python
 def budget(arguments: Arguments) -> int:
     """Add up, report, and return the exit status. Raises BudgetError and ConfigError."""
     view = View(current_folder())
+    asked = [path for path in arguments.paths if os.path.isfile(path)]
+    refuse_unwritable("--output-file", arguments.output_file, asked, Settings(), view.folder, force_exclude=False)
     found = budgets(arguments, view)
     _write(found, arguments, view)
     return 0 if all(one.verdict.fits for one in found) else 1
@@ -128,16 +130,30 @@ def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> 
         changed = [change for one in found for change in changes(one.settings)]
         if not changed:
             say("nothing to change: " + ("it fits" if all(one.verdict.fits for one in found) else "no single setting that the code writes would make it fit"))
-        sys.stdout.buffer.write(diff.patch(changed, view))
+        _put(diff.patch(changed, view), arguments)
         return
     match arguments.output_format:
         case BudgetFormat.JSON:
-            sys.stdout.write(json.dumps(report.entries(found, view.name), indent=2) + "\n")
+            _put(json.dumps(report.entries(found, view.name), indent=2) + "\n", arguments)
         case BudgetFormat.HTML:
-            sys.stdout.write(budget_html.text(found, view.name))
-        case BudgetFormat.TABLE:
+            _put(budget_html.text(found, view.name), arguments)
+        case BudgetFormat.TABLE if arguments.output_file in {None, STANDARD}:
             plain = not table.holds(sys.stdout.encoding)
             Printer(sys.stdout, color=wants_color("auto", sys.stdout)).lines(table.lines(found, view.name, plain=plain))
+        case BudgetFormat.TABLE:
+            text = io.StringIO()
+            Printer(text, color=False).lines(table.lines(found, view.name))
+            _put(text.getvalue(), arguments)
+
+
+def _put(text: str | bytes, arguments: Arguments) -> None:
+    """Write to the file that is named, else to standard output. Raises ConfigError."""
+    if arguments.output_file is not None and arguments.output_file != STANDARD:
+        write_report(arguments.output_file, text)
+    elif isinstance(text, bytes):
+        sys.stdout.buffer.write(text)
+    else:
+        sys.stdout.write(text)
 
 
 def _limits(arguments: Arguments, target: BudgetTarget) -> limits.JobResources:

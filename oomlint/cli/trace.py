@@ -42,7 +42,7 @@ class Arguments:
         TraceFormat.FULL,
         "FORMAT",
     )
-    output_file: str | None = text("Write the report to a file; `-` is standard output.", _OUTPUT, "FILE")
+    output_file: str | None = text("Write the report to a file; `-` is standard output.", _OUTPUT, "FILE", short="-o")
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
     quiet: bool = flag("Show no line while the command runs.", _OUTPUT, "-q")
 

@@ -50,7 +50,7 @@ class Arguments:
     min_confidence: Confidence | None = choice("The lowest confidence to verify; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
     output_format: OutputFormat = choice("How verdicts are written.", _OUTPUT, OutputFormat, OutputFormat.FULL)
-    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
+    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", short="-o")
     html: str | None = text("Write a page with charts to a file, beside the report.", _OUTPUT, "FILE")
     strict: bool = flag("Exit with 1 also where something is inconclusive.", _OUTPUT)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
