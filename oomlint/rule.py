@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import Struct
 
-from oomlint.finding import Confidence, Finding, Message
+from oomlint.finding import Confidence, Finding, Message, Role
 from oomlint.measurement import UNMEASURED
 from oomlint.source import as_written
 from oomlint.weighing import weight_of
@@ -67,7 +67,7 @@ class Rule(ABC):
         weight = weight_of(weighs or self.weighs, known)
         remedy = fix.message if fix is not None else message.help or self.help
         told = Message(as_written(message.headline), as_written(message.consequence), as_written(remedy)).fitted()
-        grave, spots = severity or self.severity, tuple(related)
+        grave, spots = severity or self.severity, tuple(one for one in related if one != place or one.role is not Role.AGAIN)
         return Finding(self.code, self.slug, told.headline, grave, confidence, place, spots, fix, known, weight, told.consequence, told.help, given)
 
     def tell(self, told: Told, fix: Fix | None = None) -> Finding:

@@ -10,7 +10,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oomlint import registry
-from oomlint.finding import ByteSize, Confidence, Consequence, Factor, Finding, Fix, Message, Multiplier, Place, Resource, Safety, Severity, Weighs, Weight
+from oomlint.finding import (
+    ByteSize,
+    Confidence,
+    Consequence,
+    Factor,
+    Finding,
+    Fix,
+    Message,
+    Multiplier,
+    Place,
+    Resource,
+    Role,
+    Safety,
+    Severity,
+    Weighs,
+    Weight,
+)
 from oomlint.rule import HEADINGS, Rule, page
 
 if TYPE_CHECKING:
@@ -158,6 +174,10 @@ def test_a_rule_makes_findings_of_its_own() -> None:
     once = Weighs(Consequence.ONCE, Resource.ARRAYS, bytes=ByteSize(8))
     assert Silent().finding(place, Message("m"), weighs=once).weight == Weight(Consequence.ONCE, Resource.ARRAYS, ByteSize(8))
     assert Silent().finding(place, Message("m"), severity=Severity.NOTE, related=[place]).severity is Severity.NOTE
+    # The code of a place is shown once: that it happens there, too, says nothing more.
+    other = Place("/x.py", 0, 2, 1, 2, 2, "too", Role.AGAIN)
+    said = [place.saying("too", Role.AGAIN), place.saying("made here"), other]
+    assert [one.message for one in Silent().finding(place, Message("m"), related=said).related] == ["made here", "too"]
     assert Silent().finding(place, Message("m", help="h"), fix=Fix(Safety.DISPLAY, "what the fix says")).help == "what the fix says"
 
 
