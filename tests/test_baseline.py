@@ -118,7 +118,7 @@ def test_what_is_gone_is_said_in_a_line(folder: Path, known: Callable[..., Done]
     assert known("b.py").err == ""
     assert known().err == line
     assert run("--write-baseline").err == f"oomlint: wrote 0 findings to {NAME}{HOW}"
-    assert json.loads((folder / NAME).read_text())["findings"] == []
+    assert (folder / NAME).read_text() == '{\n "version": 1,\n "findings": []\n}\n'
     assert known() == (0, "No findings in 1 file.\n", "")
 
 

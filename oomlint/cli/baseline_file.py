@@ -160,7 +160,8 @@ def _looked_at(report: CheckReport) -> set[str]:
 def text(entries: Iterable[Entry]) -> str:
     """The content of a file, an entry a line, so that changes of it can be read and joined."""
     rows = ",\n  ".join(json.dumps(entry._asdict()) for entry in sorted(set(entries)))
-    return f'{{\n "version": {_VERSION},\n "findings": [\n  {rows}\n ]\n}}\n'
+    listed = f"[\n  {rows}\n ]" if rows else "[]"
+    return f'{{\n "version": {_VERSION},\n "findings": {listed}\n}}\n'
 
 
 def _entry(finding: Finding, fingerprint: str, marks: Fingerprints) -> Entry:
