@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -384,6 +385,23 @@ def test_how_to_apply_what_is_confirmed_is_told(folder: Path, run: Callable[...,
     judge.default = Outcome.REGRESSED
     (folder / "a.py").write_text(HEAD + BAD.format("new"))
     assert "To apply" not in run("verify").out
+
+
+def test_what_is_confirmed_is_applied_as_it_was_run(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
+    """Without the interpreter, the limit and the command of the line, nothing might be confirmed."""
+    (folder / "more").mkdir()
+    line = ("--python", os.path.relpath(sys.executable), "--time-limit", "20s", "--command", "python a.py --epochs '1'", "--repeat", "2", "--read", "more")
+    said = run("verify", "a.py:2", *line, "--pass-env", "HOME_OF_DATA", "--config", "worker-limit = 9").out
+    words = shlex.split(said.split("To apply what is confirmed: oomlint ")[1])
+    asked = judge.around
+    judge.around = None
+    assert "Fixed 3 findings in 1 file.\n" in run(*words).out
+    again: Surroundings | None = judge.around
+    assert asked is not None
+    assert again is not None
+    assert (os.path.realpath(again.python), again.options) == (os.path.realpath(asked.python), asked.options)
+    assert (again.read, again.pass_env) == (asked.read, asked.pass_env)
+    assert again.settings.worker_limit == asked.settings.worker_limit == 9
 
 
 def test_options_win_over_settings(folder: Path, run: Callable[..., Done], judge: Judge) -> None:

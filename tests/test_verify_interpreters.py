@@ -82,7 +82,7 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
 def test_an_interpreter_without_torch(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "empty")], check=True)
     python = tmp_path / "empty" / "bin" / "python"
-    how = "install it there (the extra `verify` of oomlint brings it), or name another interpreter by `--python` or the setting `verify.python`"
+    how = "install it there (the extra `verify` of oomlint brings it), or name another interpreter: `oomlint verify --python`, or the setting `verify.python`"
     assert refused(str(python)) == f"no torch in {python}: {how}"
     assert refused(str(tmp_path / "empty")) == f"no torch in {python}: {how}"
     library = next((tmp_path / "empty" / "lib").iterdir()) / "site-packages" / "torch"

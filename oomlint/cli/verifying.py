@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -32,7 +33,7 @@ from oomlint.verify.sandbox.report import text as explained
 from oomlint.verify.sandbox_runner import inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.cli.verify import Arguments
     from oomlint.engine import CheckReport
@@ -93,6 +94,23 @@ def _root(root: str, paths: Sequence[str], start: str) -> str:
     if all(os.path.abspath(path).startswith(os.path.join(root, "")) or os.path.abspath(path) == root for path in paths):
         return root
     return str(load_settings(None, True, Path(start))[1])  # noqa: FBT003
+
+
+def _settings(arguments: Arguments) -> Iterator[str]:
+    """The settings that a line of ``oomlint verify`` gives, as ``oomlint check`` takes them: without them it would run something else, or nothing."""
+    for line in arguments.config:
+        yield from ("--config", line)
+    if arguments.isolated:
+        yield "--isolated"
+    for name in ("python", "command", "factory", "time_limit", "memory_cap", "disk_cap", "repeat", "pass_env", "read"):
+        value = getattr(arguments, name)
+        if value in {None, ()}:
+            continue
+        if name == "python" and os.sep in value:  # a setting is relative to the project's root, an option to the current folder
+            value = os.path.abspath(value)
+        elif name == "read":
+            value = [os.path.abspath(path) for path in value]
+        yield from ("--config", f"verify.{name.replace('_', '-')} = {value if name == 'repeat' else json.dumps(value)}")
 
 
 def _asked(arguments: Arguments, root: str, start: str, config: str | None, lines: Sequence[str]) -> VerifyRequest:
@@ -239,7 +257,7 @@ class _Printed:
         unsafe = any(case.finding.fix is not None and case.finding.fix.safety is Safety.UNSAFE for case in confirmed)
         asked = (("--unsafe-fixes", unsafe), ("--trust", self._arguments.trust), ("--no-baseline", self._baseline))
         codes, files = ({*each} for each in zip(*((f"--select={case.code}", self._view.name(case.finding.place.path)) for case in confirmed), strict=True))
-        words = [*(option for option, given in asked if given), *sorted(codes), *sorted(files)]
+        words = [*(option for option, given in asked if given), *_settings(self._arguments), *sorted(codes), *sorted(files)]
         return f"To apply what is confirmed: oomlint check --fix --verify {shlex.join(words)}"
 
     def _machine(self, items: Sequence[Item], files: int) -> str | None:

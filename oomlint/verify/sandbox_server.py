@@ -87,8 +87,8 @@ class SandboxServer:
         if "unsafe" in message:
             raise SandboxError("the sandbox is not available here (neither namespaces nor Landlock): nothing is run without --unsandboxed")
         if "missing" in message:
-            how = "install it there (the extra `verify` of oomlint brings it), or name another interpreter by `--python` or the setting `verify.python`"
-            raise SandboxError(f"no {message['missing']} in {self.python}: {how}")
+            other = "name another interpreter: `oomlint verify --python`, or the setting `verify.python`"
+            raise SandboxError(f"no {message['missing']} in {self.python}: install it there (the extra `verify` of oomlint brings it), or {other}")
         if "ready" not in message:
             raise SandboxError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
         return self.sandbox
