@@ -1723,3 +1723,32 @@ OPTIONAL = "if args.distributed:\n        dist.init_process_group('nccl')"
 def test_a_checkpoint_of_one_device_weighs_where_several_processes_are_known_to_load_it(joined: str, command: str, severity: str, tmp_path: Path) -> None:
     files = {"train.py": RESUMED.replace("JOINED", joined), "train.sh": f"{command}\n"}
     assert only(check(tmp_path, files, "OOM502")).severity == severity
+BESIDE_A_FILE: Final = """import json
+
+import h5py
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Scenes(Dataset):
+    def __init__(self, path, texts):
+        self.path = path
+        self.texts = json.load(open(texts))
+
+    PROPERTY
+    def frames(self):
+        return h5py.File(self.path, "r")["frames"]
+
+    def __getitem__(self, index):
+        return torch.from_numpy(FRAMES[index]), torch.LongTensor(self.texts[index])
+
+
+loader = DataLoader(Scenes("scenes.h5", "texts.json"), batch_size=16, num_workers=2)
+"""
+
+
+@pytest.mark.parametrize(("getter", "frames"), [("", "self.frames()"), ("@property", "self.frames"), ("@functools.cached_property", "self.frames")])
+def test_a_property_reads_files_as_a_method_does(getter: str, frames: str, tmp_path: Path) -> None:
+    """The fix of OOM301 writes properties: it must not make more of what is held beside the file."""
+    text = BESIDE_A_FILE.replace("    PROPERTY\n", f"    {getter}\n" if getter else "").replace("FRAMES", frames)
+    assert only(check(tmp_path, {"train.py": f"import functools\n{text}"}, "OOM110")).severity == "note"

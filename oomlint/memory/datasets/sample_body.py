@@ -73,6 +73,9 @@ class SampleBody:
             if is_attribute_of(node, this):
                 if node.attr.value not in self.attributes and not self._flags.rule_out(node, function, self.instance):
                     self.attributes.add(node.attr.value)
+                    getter = self.evaluator.method(function.this or self.instance, node.attr.value)
+                    if getter is not None and names.is_property(getter.scope):
+                        self._visit(getter, depth + 1)
             elif isinstance(node, cst.Call):
                 self._called(node, function, this, depth)
 
