@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from shapes import variants
 
 from oomlint.finding import Confidence, Finding, Place, Severity
-from oomlint.output import github, json_array, verdicts_html, verdicts_json, verdicts_text
+from oomlint.output import github, json_array, verdicts_html, verdicts_json, verdicts_svg, verdicts_text
 from oomlint.output.json_schema import schema
 from oomlint.output.printer import Printer
 from oomlint.output.verdicts_numbers import amount, bar, measured, sparkline, total
@@ -306,6 +306,28 @@ def test_the_page_has_all_of_it(item: Item, view: View) -> None:
     assert [tag for tag, _ in page.tags].count("svg") == 4
     assert {attributes["href"] for tag, attributes in page.tags if tag == "a"} == {"#v1", "#v2"}
     assert {attributes["id"] for tag, attributes in page.tags if tag == "section"} == {"v1", "v2"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "beside", "above"),
+    [
+        ("HDF5 identifiers", (30.0, 30.0), ["0", "10", "20", "30"], True),
+        ("storages", (1.0, 2.0), ["0", "1", "2"], True),  # there is no half of one
+        ("bytes", (0.0, 4096.0), ["0 B", "1.0 KiB", "2.0 KiB", "3.0 KiB", "4.0 KiB"], False),
+    ],
+)
+def test_a_chart_has_room_for_what_stands_beside_it(unit: str, values: tuple[float, ...], beside: list[str], above: bool) -> None:  # noqa: FBT001
+    """A long unit was cut off at its beginning, the number with it."""
+    points = tuple((float(number), value) for number, value in enumerate(values))
+    drawn = verdicts_svg.lines(Timeline("what is open", unit, "step", points, points))
+    assert re.findall(r'text-anchor="end">([^<]*)<', drawn) == beside + [unit] * above
+
+
+def test_readings_without_a_fix_have_one_column(view: View, item: Item) -> None:
+    case, verdict = item
+    readings = tuple(replace(one, after=()) for one in (*verdict.readings, *verdict.readings))
+    shown = verdicts_html.text([(case, replace(verdict, readings=readings))], view, PYTHON)
+    assert '<th class="number">Before</th></tr>' in shown
 
 
 def test_the_page_loads_and_runs_nothing(item: Item, view: View) -> None:

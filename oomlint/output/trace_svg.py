@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.output.verdicts_numbers import amount
-from oomlint.output.verdicts_svg import WIDTH, svg, ticks
+from oomlint.output.verdicts_svg import WIDTH, beside_axis, svg, ticks
 from oomlint.output.view import one_line
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def layers(times: Sequence[float], found: Sequence[ChartLayer], unit: str, spots
     parts = [f'<rect class="phase" x="{x(a):.1f}" y="{_TOP}" width="{max(x(b) - x(a), 1):.1f}" height="{_HEIGHT - _TOP - _BOTTOM}"/>' for a, b in spots.phases]
     for value in high:
         parts.append(f'<line class="axis" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
-        parts.append(f'<text class="small" x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{escape(amount(value, unit))}</text>')
+        parts.append(f'<text class="small" x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{escape(beside_axis(value, unit))}</text>')
     parts += [f'<text class="small" x="{x(value):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{value:.4g}</text>' for value in ticks(end)]
     parts.append(f'<text class="small" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">seconds</text>')
     below = [0.0] * len(times)

@@ -82,9 +82,12 @@ def _name(reading: QuantityReading) -> str:
 def _readings(readings: Sequence[QuantityReading]) -> Iterator[str]:
     if len(readings) <= 1:
         return
-    yield '<div class="scroll"><table>\n<tr><th>Reading</th><th class="number">Before</th><th class="number">After</th></tr>\n'
+    runs = 2 if any(reading.after for reading in readings) else 1  # without a fix there is none after it
+    heads = "".join(f'<th class="number">{word}</th>' for word in ("Before", "After")[:runs])
+    yield f'<div class="scroll"><table>\n<tr><th>Reading</th>{heads}</tr>\n'
     for reading in readings:
-        cells = "".join(f'<td class="number">{escape(measured(values, reading.unit)) if values else ""}</td>' for values in (reading.before, reading.after))
+        measures = (reading.before, reading.after)[:runs]
+        cells = "".join(f'<td class="number">{escape(measured(values, reading.unit)) if values else ""}</td>' for values in measures)
         yield f"<tr><td>{_name(reading)}</td>{cells}</tr>\n"
     yield "</table></div>\n"
 

@@ -36,6 +36,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 84, 16, 26, 40, 240  # of a chart of lin
 _TICKS: Final = 4
 _SCALES: Final = (1 << 40, 1 << 30, 1 << 20, 1 << 10)
 _MOST_POINTS: Final = 600
+_SHORT: Final = frozenset({"", "bytes", "seconds"})  # units that stand beside their numbers as a few letters
 
 
 def bars(reading: QuantityReading) -> str:
@@ -66,7 +67,9 @@ def lines(timeline: Timeline) -> str:
     for value in high:
         y = _TOP + height * (1 - value / top)
         parts.append(f'<line class="axis" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="small" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(amount(value, timeline.unit))}</text>')
+        parts.append(f'<text class="small" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(beside_axis(value, timeline.unit))}</text>')
+    if timeline.unit not in _SHORT:
+        parts.append(f'<text class="small" x="{WIDTH - _RIGHT}" y="13" text-anchor="end">{escape(one_line(timeline.unit))}</text>')
     for value in ticks(end):
         x = _LEFT + width * (value / end if end else 0.0)
         parts.append(f'<text class="small" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{value:.4g}</text>')
@@ -92,19 +95,27 @@ def _spoken(reading: QuantityReading) -> str:
     return f"{one_line(reading.name)}: {measured(reading.before, reading.unit)} before{after}"
 
 
+def beside_axis(value: float, unit: str) -> str:
+    """A value as it stands beside a line of a chart: with its unit where that is short, since there is little room."""
+    return amount(value, unit if unit in _SHORT else "")
+
+
 def ticks(most: float, unit: str = "") -> Iterator[float]:
-    """Round numbers from 0 up to the first that is not below ``most`` by more than a part; of bytes, numbers that are round in a binary unit."""
+    """Round numbers from 0 up to the first that is not below ``most`` by more than a part.
+
+    Of bytes they are round in a binary unit, and of things that are counted they are whole.
+    """
     scale = next((scale for scale in _SCALES if most / _TICKS >= scale / 2), 1) if unit == "bytes" else 1
-    yield from (number * scale for number in _round(most / scale))
+    yield from (number * scale for number in _round(most / scale, 0.0 if unit in _SHORT else 1.0))
 
 
-def _round(most: float) -> Iterator[float]:
+def _round(most: float, least: float) -> Iterator[float]:
     if not most > 0:
         yield 0.0
         return
     rough = most / _TICKS
     power: float = 10 ** math.floor(math.log10(rough))
-    step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
+    step = max(least, next(each * power for each in (1, 2, 5, 10) if each * power >= rough))
     for number in range(_TICKS + 2):
         if number * step <= most * 1.0001:
             yield number * step
