@@ -34,9 +34,14 @@ def interpreter(version: str) -> str | None:
     return next(works, None)
 
 
-def call(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
+def call(*words: str | Path, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}} | more
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
+
+
+def has_index(folder: Path) -> bool:
+    """Whether packages can be fetched."""
+    return call(sys.executable, "-m", "pip", "--quiet", "download", "--no-deps", "hatchling", folder=folder).returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +82,7 @@ def test_the_wheel_checks_a_project(version: str, built: tuple[Path, Path], tmp_
     # An environment without pip is made in a tenth of the time, and most of what is compiled would not be used.
     pip = (sys.executable, "-m", "pip", "--quiet", "--python", place / "python")
     installed = call(*pip, "install", "--no-compile", built[0], folder=tmp_path)
-    if installed.returncode and call(*pip, "download", "--no-deps", "hatchling", folder=tmp_path).returncode:
+    if installed.returncode and not has_index(tmp_path):
         pytest.skip("the package index cannot be reached, from which oomlint's dependencies are installed")
     assert installed.returncode == 0, installed.stdout + installed.stderr
     project = shutil.copytree(FIXTURE, tmp_path / "project")
@@ -91,3 +96,24 @@ def test_the_wheel_checks_a_project(version: str, built: tuple[Path, Path], tmp_
         done = call(place / "oomlint", command, folder=project)
         assert done.returncode == 2
         assert f"pip install 'oomlint[{extra}]'" in done.stderr
+
+
+@pytest.mark.parametrize("installer", ["uvx", "pipx"])
+def test_the_wheel_runs_as_a_tool(installer: str, built: tuple[Path, Path], tmp_path: Path) -> None:
+    """As the README has it: without an environment that the user has made."""
+    program = shutil.which(installer, path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
+    if program is None:
+        pytest.skip(f"there is no {installer}: it comes with the group dev of pyproject.toml")
+    folders = {"UV_CACHE_DIR": "cache", "UV_TOOL_DIR": "tools", "PIPX_HOME": "pipx", "PIPX_BIN_DIR": "bin", "PIPX_MAN_DIR": "man"}
+    environment = {name: str(tmp_path / folder) for name, folder in folders.items()} | {"UV_PYTHON": sys.executable, "PIPX_DEFAULT_PYTHON": sys.executable}
+    project = shutil.copytree(FIXTURE, tmp_path / "project")
+    begin: list[str | Path] = [program, "--from", built[0], "oomlint"]
+    if not has_index(tmp_path):
+        pytest.skip("the package index cannot be reached, from which oomlint's dependencies are installed")
+    if installer == "pipx":
+        installed = call(program, "install", built[0], folder=tmp_path, **environment)
+        assert installed.returncode == 0, installed.stdout + installed.stderr
+        begin = [tmp_path / "bin" / "oomlint"]
+    done = call(*begin, "check", "--select", "OOM101", "--output-format", "json", ".", folder=project, **environment)
+    assert done.returncode == 1, done.stderr
+    assert [each["code"] for each in json.loads(done.stdout)] == ["OOM101"]
