@@ -627,6 +627,11 @@ def test_a_settings_file_that_gives_nothing_is_named_with_what_is_unknown(budget
     assert len(done.err.splitlines()) == bool(said)
 
 
+def test_a_settings_file_of_another_machine_is_named_as_the_code_names_it(budget: Budget) -> None:
+    script("import yaml\nread = yaml.safe_load(open('/home/somebody/told.yaml'))\n", n="read['n']", workers="read['workers']")
+    assert budget("python train.py").err.startswith("oomlint: warning: /home/somebody/told.yaml: there is no such file; ")
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

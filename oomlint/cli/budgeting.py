@@ -316,7 +316,8 @@ def _say_unread(program: Program, finder: ProgramFinder, told: set[str]) -> None
     names = list(dict.fromkeys(str(name) for row in listed for name in row.size.missing))
     for path in [path for path in finder.evaluator.settings.unread if path not in told] if names else ():
         told.add(path)
-        project, shown = finder.project, View(current_folder()).name(path)
+        project, name = finder.project, View(current_folder()).name(path)
+        shown = path if name.startswith("../..") else name  # of another machine, most likely: as the code has it
         broken = unread(path, project.raw(path)) if os.path.isfile(path) else None
         where = f"{shown}:{broken[0]}" if broken is not None else shown
         why = broken[1] if broken is not None else "it cannot be read" if os.path.isfile(path) else "there is no such file"
