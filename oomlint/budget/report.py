@@ -62,7 +62,7 @@ class Budget(Struct, frozen=True):
         found: dict[Replaced, None] = {}
         for name, given in ((name, self.setup.values.setting(name)) for name in (WORKERS, BATCH, PREFETCH)):
             for one in self.program.loaders if given is not None else ():
-                said = {WORKERS: one.workers, BATCH: one.batch, PREFETCH: one.prefetch}[name]
+                said = one.setting(name)
                 if given is not None and isinstance(said, int) and said != given:
                     found[Replaced(name, given, said, dict(one.literals).get(name, one.place))] = None
         return list(found)
