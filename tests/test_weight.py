@@ -1723,7 +1723,8 @@ OPTIONAL = "if args.distributed:\n        dist.init_process_group('nccl')"
 def test_a_checkpoint_of_one_device_weighs_where_several_processes_are_known_to_load_it(joined: str, command: str, severity: str, tmp_path: Path) -> None:
     files = {"train.py": RESUMED.replace("JOINED", joined), "train.sh": f"{command}\n"}
     assert only(check(tmp_path, files, "OOM502")).severity == severity
-BESIDE_A_FILE: Final = """import json
+
+
 BESIDE_A_FILE = """import json
 
 import h5py
