@@ -24,7 +24,8 @@ class CudaInWorkers(Rule):
     ## What it does
 
     Checks for a `DataLoader` with workers whose dataset or `collate_fn` moves what it gives to a CUDA device (`.cuda()`, `.to(device)`,
-    `device=device`), or takes samples from a tensor that its constructor has put there.
+    `device=device`), itself or in what it calls of the project, such as a transform that it is given, or takes samples from a tensor that its
+    constructor has put there.
 
     It is silent without workers, where a test guards the call, and where the device is unknown.
 

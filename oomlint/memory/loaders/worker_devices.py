@@ -14,7 +14,7 @@ from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.test_suites import holds_tests
-from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef, assumptions
+from oomlint.model.values import Bound, Const, ExternalCall, Frame, FunctionRef, Instance, SourceExpression, assumptions
 from oomlint.syntax.nodes import is_attribute_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.start_methods import StartMethods
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Alternative, Instance
+    from oomlint.model.values import Alternative, Value
     from oomlint.syntax.scopes import Scope
 
 _CONTEXTS: Final = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,))  # of CUDA
@@ -52,11 +52,13 @@ def _of_use(use: LoaderUse, project: Project) -> Iterator[Told]:
         return
     place, methods = loader.module.place(loader.call), start_methods(loaders, loader, frame)
     for alt in loaders.argument(loader, "collate_fn", frame):
-        spot = _in_function(alt.value, None, evaluator) if isinstance(alt.value, FunctionRef) else None
-        if spot is not None and isinstance(alt.value, FunctionRef):
+        called = _called(alt.value, evaluator)
+        spot = _in_function(called, evaluator) if called is not None else None
+        if spot is not None and called is not None:
             related = (spot, *story_places(place, workers, alt))[:_MOST_RELATED]
             facts: list[Fact] = [loader_fact(loader, [workers], "collate_fn", methods)]
-            yield _touch(place, f"`{alt.value.scope.name}`", workers, methods, related, facts)
+            by = called.this.cls.scope.name if called.this is not None else called.scope.name
+            yield _touch(place, f"`{by}`", workers, methods, related, facts)
     for dataset in datasets_of(project).of(loaders, loader, frame):
         by, spot = _in_dataset(dataset, evaluator)
         if spot is not None:
@@ -91,28 +93,34 @@ def _in_dataset(dataset: Dataset, evaluator: Evaluator) -> tuple[str, Place | No
     instance = dataset.instance
     for name in _PER_SAMPLE if instance is not None else ():
         method = evaluator.method(instance, name) if instance is not None else None
-        spot = _in_function(method, instance, evaluator) if method is not None else None
+        spot = _in_function(method, evaluator) if method is not None else None
         if spot is not None and instance is not None:
             return f"`{instance.cls.scope.name}.{name}`", spot
     return "", None
 
 
-def _in_function(function: FunctionRef, this: Instance | None, evaluator: Evaluator, seen: frozenset[Scope] = frozenset()) -> Place | None:
-    """Where a function, or a method of the same object that it calls, uses CUDA whatever it is given."""
-    scope, module = function.scope, function.module
+def _called(value: Value, evaluator: Evaluator) -> FunctionRef | None:
+    """The function of the project that a call of a value runs: of an object, its `__call__`."""
+    if isinstance(value, Instance):
+        return evaluator.method(value, "__call__")
+    return value if isinstance(value, FunctionRef) else None
+
+
+def _in_function(function: FunctionRef, evaluator: Evaluator, bound: tuple[Bound, ...] | None = None, seen: frozenset[Scope] = frozenset()) -> Place | None:
+    """Where a function, or what it calls of the project, an object of one's own included, uses CUDA whatever it is given."""
+    scope, module, this = function.scope, function.module, function.this
     if scope in seen or len(seen) >= _DEEPEST:
         return None
-    frame = Frame(module, scope, None, this)
+    frame = Frame(module, scope, bound, this)
     own = names.self_name(scope)
     for call in scope.calls:
         if any(True for _ in path_conditions(module.walk, scope, call)):
             continue  # a test may say that there are no workers, or no accelerator
         if _uses_cuda(call, frame, evaluator):
             return module.place(call, "CUDA is used here, in a worker")
-        base = call.func.value if isinstance(call.func, cst.Attribute) else None
-        if this is not None and isinstance(base, cst.Name) and base.value == own:
-            method = evaluator.method(this, names.last_name(call.func))
-            spot = _in_function(method, this, evaluator, seen | {scope}) if method is not None else None
+        for alt in evaluator.callees(call, frame)[:1]:
+            called = _called(alt.value, evaluator)
+            spot = _in_function(called, evaluator, (Bound(tuple(call.args), frame, call),), seen | {scope}) if called is not None else None
             if spot is not None:
                 return spot
     moved = _moved(this, evaluator) if this is not None else {}
@@ -158,6 +166,18 @@ def _is_cuda(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator, depth
         value = alt.value
         if isinstance(value, Const) and isinstance(value.value, str) and value.value.startswith("cuda"):
             return True
+        if isinstance(value, SourceExpression) and value.node is not None and _begins(value.node).startswith("cuda"):
+            return True
         if isinstance(value, ExternalCall) and value.name == "torch.device" and value.call.args and depth < _DEEPEST:
             return _is_cuda(value.call.args[0].value, value.frame, evaluator, depth + 1)
     return False
+
+
+def _begins(node: cst.CSTNode) -> str:
+    """The text that a string begins with, of whatever it ends in: ``f"cuda:{rank}"``, ``"cuda:" + number``."""
+    while isinstance(node, cst.BinaryOperation):
+        node = node.left
+    if isinstance(node, cst.FormattedString):
+        return node.parts[0].value if node.parts and isinstance(node.parts[0], cst.FormattedStringText) else ""
+    text = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
+    return text if isinstance(text, str) else ""
