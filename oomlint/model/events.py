@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 AS_JSON: Final = "written as JSON"  # a use
 AS_ARRAY: Final = "made an array"  # a use: of what carries a graph, that raises an error
+HOOKED: Final = "hooked"  # a use: the module that is called puts hooks on tensors, which wait for a backward pass
 
 
 class Loop(Struct, eq=False):

@@ -150,7 +150,7 @@ class FlowFunctions(FlowLibraries):
         inner.block(method.module.walk.body(method.scope), State({}, mode))
         found = inner.act.returned
         if inner.asks:
-            self.known.asking.add(method.scope)
+            self.known.asking[method.scope] = frozenset(inner.asks)
         if method.scope.yields or inner.spent > inner.limit:
             found = None
         off = inner.modes == {Mode.OFF} or self._is_switched_off(method, frame)

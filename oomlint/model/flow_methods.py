@@ -61,7 +61,7 @@ _ADDS: Final = _APPENDS | {"add", "put"}
 _AS_LARGE: Final = frozenset({"scale", "inverse_transform"})
 _EMPTIES: Final = frozenset({"clear", "reset"})
 _TAKES: Final = frozenset({"pop", "popleft", "popitem"})
-_ASKS_GRADIENTS: Final = frozenset({"requires_grad_", "retain_grad", "register_hook"})
+_WAITS: Final = frozenset({"retain_grad", "register_hook"})  # for a backward pass
 # What an unknown thing that has such a method is taken for.
 _OF_TENSORS: Final = frozenset(
     "numpy detach cpu cuda to float long clone argmax softmax squeeze view reshape mean sum size numel unsqueeze permute".split(),
@@ -133,7 +133,10 @@ class FlowMethods(FlowModules):
             return PLAIN
         if method in PLAIN_METHODS:
             return in_lists(base) if method == "tolist" else PLAIN
-        if method in _ASKS_GRADIENTS and not (method == "requires_grad_" and args and names.dotted(node.args[0].value) == "False"):
+        if method in _WAITS:
+            self.put_hook(node, state)
+            return base
+        if method == "requires_grad_" and not (args and names.dotted(node.args[0].value) == "False"):
             self.used(node, state, "gradients")
             return base
         if method in {"detach", "detach_"}:

@@ -130,8 +130,8 @@ class FlowModules(FlowLayers):
                     plain=self.is_plain(this.cls),
                     tags=tags_of(given),
                 )
-            if method is not None and method.scope in self.known.asking:
-                self.used(node, state, "gradients")
+            for what in sorted(self.known.asking.get(method.scope, ())) if method is not None else ():
+                self.used(node, state, what)
             if not own:
                 loss = self.loss_of(given)
                 if inner is not None and inner.kind is not ValueKind.UNKNOWN:

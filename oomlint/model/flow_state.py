@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from oomlint.api_names import MOVES_MODEL
 from oomlint.model import arguments, names
-from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
+from oomlint.model.events import HOOKED, Backward, Forward, Loop, Record, Reset, Store, Use, Via
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_state import NONE, TOLD_PLAIN, UNKNOWN, Device, Ids, Mode, Path, TensorState, ValueKind, join
 from oomlint.model.values import External, Instance
@@ -146,7 +146,7 @@ class SharedRuns:
         self.trainable: AnswerMemory[Scope, bool] = AnswerMemory(readings)  # classes that may have parameters
         self.frozen: AnswerMemory[Scope, frozenset[str]] = AnswerMemory(readings)  # attributes that constructors freeze
         self.fast: AnswerMemory[Scope, bool] = AnswerMemory(readings)  # classes that hold layers with another path for inference
-        self.asking: set[Scope] = set()  # `forward` methods that ask for gradients themselves
+        self.asking: dict[Scope, frozenset[str]] = {}  # what `forward` methods ask for themselves: gradients, or to be told should there be some
 
 
 class Flowing(ABC):
@@ -160,7 +160,7 @@ class Flowing(ABC):
         self.gradients = gradients
         self.loader_of = loader_of
         self.known = known
-        self.asks = False  # whether gradients were asked for
+        self.asks: set[str] = set()  # whether gradients were asked for, or hooks put on what they may come to
         self.modes: set[Mode] = set()  # in which modules ran that have parameters
         self.device = Device.UNKNOWN  # where modules run of which nothing tells
         self.record = Record()
@@ -238,7 +238,7 @@ class Flowing(ABC):
 
     def went_backward(self, node: cst.CSTNode, state: State, held: TensorState, *, retain: bool = False, known: bool = True) -> None:
         """Note a backward pass."""
-        self.asks = True
+        self.asks.add("gradients")
         if known:
             self._was_a_pass(held)
         if self.recording:
@@ -279,9 +279,15 @@ class Flowing(ABC):
 
     def used(self, node: cst.CSTNode, state: State, what: str, held: TensorState = UNKNOWN) -> None:
         """Note something else that matters."""
-        self.asks = self.asks or what == "gradients"
+        self.asks.update({what} & {"gradients", HOOKED})
         if self.recording:
             self.record.uses.append(Use(node, *self._around(state), what, held))
+
+    def put_hook(self, node: cst.CSTNode, state: State) -> None:
+        """Note a hook on a tensor. Who puts it there means to go backward; a module's `forward` does it for whoever may, and asks for no gradients itself."""
+        self.asks.add(HOOKED)
+        if self.recording:
+            self.record.uses.append(Use(node, *self._around(state), "gradients"))
 
     # -- small change --------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -14,6 +14,7 @@ from oomlint.memory.fixes.rewrites import import_edit, imported_as, moved_right
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.model import names
+from oomlint.model.events import HOOKED
 from oomlint.model.tensor_state import Mode
 from oomlint.model.values import FunctionRef, Instance
 from oomlint.syntax.edits import Text
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
+_UNHOOKED: Final = Fix(Safety.DISPLAY, "test `requires_grad` before the model puts hooks on a tensor, and run the loop under `torch.no_grad()`")
 _DEEPEST = 3  # calls between a loop and a backward pass
 _MOST = 3  # functions that one call may be
 _CALLBACK = re.compile(r"^on_|^fire|callback|^notify|^emit|^trigger|^hooks?$|^dispatch|^getattr$|^globals$|^eval$|^exec$", re.IGNORECASE)
@@ -41,6 +43,8 @@ def without_gradients(found: GradEvaluation, module: Module, project: Project) -
     records = runs.records(module, scope) if record.frame is not None and scope is record.frame.scope else [record]
     if any(has_backward(other, inner) for other in records for inner in other.loops if inner.node is loop.node):
         return None  # the same loop trains where it is called another way
+    if any(use.what == HOOKED and loop in use.loops for use in record.uses):
+        return _UNHOOKED
     if _differentiated(found, project) or result_differentiated(scope, module, project) or _reads_mode(loop.scope.node):
         return None
     name = imported_as(module, "torch")
