@@ -135,8 +135,9 @@ class Evaluations:
             used = _needed(record) | record.returned.all_sources | kept | record.handed
             for event in record.forwards:
                 loop = event.loops[-1] if event.loops else None
-                here = loop is not None and loop.batches and loop.steps and not event.via and event.module is module and event.node not in seen
-                if loop is None or not here or not record.complete or not isinstance(loop.node, cst.For | cst.While):
+                here = loop is not None and loop.batches and not event.via and event.module is module and event.node not in seen
+                trains = here and any(backward.known and loop in backward.loops for backward in record.backwards)
+                if loop is None or not trains or not record.complete or not isinstance(loop.node, cst.For | cst.While):
                     continue
                 idle = id(event.node) in record.recorded - used and event.trainable and event.network and event.mode is Mode.ON and _is_named(event, module)
                 idle = idle and not any(is_nth(above.test) for above in module.walk.ancestors(event.node) if isinstance(above, cst.If))  # a sample now and then
