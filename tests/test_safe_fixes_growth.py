@@ -685,6 +685,25 @@ TRAPS: Final = {
         "def evaluate(",
         "@torch.no_grad()\ndef evaluate(",
     ),
+    "a hook that the model puts on its features": Case(
+        """
+        class Hooked(Net):
+            def forward(self, x):
+                features = x @ self.fc.weight.t()
+                features.register_hook(print)
+                return features + self.fc.bias
+
+        def validate(model, val_loader):
+            model.eval()
+            hits = 0
+            for x, y in val_loader:
+                hits += (model(x).argmax(1) == y).sum().item()
+            return hits
+
+        result = validate(Hooked(), val_loader)
+        """,
+        *NO_GRAD,
+    ),
     "adversarial examples": Case(
         """
         def validate(model, val_loader):
