@@ -1482,6 +1482,36 @@ def test_a_hit_for_each_sample_that_is_joined_anew_is_a_note(part: str, severity
     assert only(check(tmp_path, {"evaluate.py": textwrap.dedent(JOINED_ANEW).replace("PART", part)}, "OOM209")).severity == severity
 
 
+GROWN_BESIDE_CLASSES = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def evaluate(dataset):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4096, 10)).eval()
+    found = None
+    for batch in DataLoader(dataset, batch_size=64):
+        with torch.no_grad():
+            outputs = model(batch[0])
+        classes = outputs.argmax(dim=-1).cpu().numpy()
+        if found is None:
+            found = classes
+            others = OTHER
+        else:
+            found = np.append(found, classes, axis=0)
+            others = np.append(others, OTHER, axis=0)
+    return found, others
+"""
+
+
+@pytest.mark.parametrize(("other", "severity"), [("batch[1]", "note"), ("batch[1].long().numpy()", "note"), ("batch[0]", "warning")])
+def test_what_is_only_joined_beside_classes_is_as_small_as_they_are(other: str, severity: str, tmp_path: Path) -> None:
+    text = GROWN_BESIDE_CLASSES.replace("OTHER", other)
+    assert only(check(tmp_path, {"evaluate.py": text}, "OOM209")).severity == severity
+
+
 SEPARATED = """\
     import numpy as np
     import torch

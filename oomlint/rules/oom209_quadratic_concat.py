@@ -42,8 +42,9 @@ class QuadraticConcat(Rule):
 
     It is silent where the loop uses what it grows (a decoder that feeds its output back, a key-value cache), where something bounds or
     empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or
-    fewer, and in methods of a module, unless they go over a loader. Where each sample adds one number or a few, it is a note; so is `np.append`
-    without an axis, which leaves one row of numbers, unless maps are known to go into it. In
+    fewer, and in methods of a module, unless they go over a loader. Where each sample adds one number or a few, it is a note, also with labels
+    and names of samples beside them that the loop only joins; so is `np.append` without an axis, which leaves one row of numbers, unless maps
+    are known to go into it. In
     `__getitem__`, rows that an array picks count too, where one loop is inside another.
 
     ## Why is this bad
@@ -132,7 +133,8 @@ class QuadraticConcat(Rule):
                 related.append(first.site.module.place(first.site.call, "the loop calls it here"))
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
             fix, facts = as_list(ordered, module), concat_facts(module, ordered)
-            severity = Severity.NOTE if all(one.few for one in found) else None
+            small = any(one.few for one in found) and all(one.few or one.alike for one in found)
+            severity = Severity.NOTE if small else None
             yield self.finding(module.place(first.statement), message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
         yield from self._rejoined(module, project)
 

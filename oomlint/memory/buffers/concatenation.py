@@ -11,7 +11,7 @@ from oomlint.api_names import SIZES
 from oomlint.memory.buffers.bounds import limited
 from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
 from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
-from oomlint.memory.buffers.concatenation_scalars import adds_few, scalars
+from oomlint.memory.buffers.concatenation_scalars import adds_few, may_be_few, scalars
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
@@ -61,6 +61,7 @@ class SelfConcatenation(Struct, frozen=True, eq=False):
     scope: Scope
     site: CallSite | None = None  # the call in the loop, where a method grows what its object has
     few: bool = False  # a round adds a few numbers for each sample
+    alike: bool = False  # nothing says that it adds more than others of its loop do: a label of which nobody knows the axes, an element that it only joins
 
 
 def growths(module: Module, project: Project) -> Iterator[SelfConcatenation]:
@@ -108,8 +109,11 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
         called = _called(module, project, statement, call, path, added, scope)
         return SelfConcatenation(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
     where = _loop(module, project, statement, call, path, target, added, scope)
-    few = where is not None and adds_few(project, added, scope, module, flat=_flattens(call))
-    return SelfConcatenation(statement, call, library, function, written, path, added, *where, scope, few=few) if where is not None else None
+    if where is None:
+        return None
+    few = adds_few(project, added, scope, module, flat=_flattens(call))
+    alike = may_be_few(project, added, scope, module) or all(_is_only_joined(node, where[0], path, module) for node in added)
+    return SelfConcatenation(statement, call, library, function, written, path, added, *where, scope, few=few, alike=alike)
 
 
 def _is_value(statement: cst.Assign, call: Join, path: Path, module: Module) -> bool:
@@ -347,6 +351,25 @@ def _used_in(loop: Loop, path: Path, growing: set[cst.CSTNode], module: Module) 
             continue
         return True
     return False
+
+
+def _is_only_joined(node: cst.BaseExpression, loop: Loop, into: Path, module: Module) -> bool:
+    """Whether a round does nothing with an element of its target but to join it, first or later: what a model is given is no such element."""
+    here = path_of(node)
+    if here is None or not isinstance(loop, cst.For) or here[0] not in names_in(loop.target):
+        return False
+    for part in descend(loop.body):
+        path = path_of(part) if isinstance(part, cst.Name | cst.Attribute | cst.Subscript) else None
+        if path is None or path[0] != here[0] or path[1] != here[1][: len(path[1])]:
+            continue
+        above = module.walk.parents.get(part)
+        if isinstance(above, cst.Attribute | cst.Subscript) and above.value is part and path != here:
+            continue  # the beginning of a longer one
+        statement = module.walk.statement_of(part)
+        joins = isinstance(statement, cst.Assign) and any(path_of(target.target) == into for target in statement.targets)
+        if not joins and not _asks_for_size(part, module):
+            return False
+    return True
 
 
 def _is_target(node: cst.CSTNode, module: Module) -> bool:

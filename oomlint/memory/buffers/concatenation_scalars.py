@@ -47,6 +47,12 @@ def adds_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Sco
     return bool(parts) and all(held.size is SampleSize.SMALL and 0 < held.dims < MAP for held in parts)
 
 
+def may_be_few(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> bool:
+    """Whether a round adds classes of which nobody knows how many axes they have."""
+    parts = _parts(project, added, scope, module)
+    return bool(parts) and all(held.size is SampleSize.SMALL and held.dims < MAP for held in parts)
+
+
 def adds_labels(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module) -> bool:
     """Whether a round adds tensors or arrays that have a class, a hit or an identifier for each sample."""
     parts = _parts(project, added, scope, module)
