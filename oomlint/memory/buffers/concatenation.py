@@ -42,6 +42,7 @@ _ROWS_OF = frozenset({"numpy.r_", "numpy.c_"})
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
 _WIDEST = 50  # characters of what is iterated
+_SEVERAL = 20  # rounds that copy about ten times what there is in the end
 _LONG = 1000  # rounds that are many, whatever the loop is about
 
 
@@ -60,7 +61,7 @@ class SelfConcatenation(Struct, frozen=True, eq=False):
     known: bool  # whether what the loop goes over is known, not only named so
     scope: Scope
     site: CallSite | None = None  # the call in the loop, where a method grows what its object has
-    few: bool = False  # a round adds a few numbers for each sample
+    few: bool = False  # a round adds a few numbers for each sample, or rounds are known to be few
     alike: bool = False  # nothing says that it adds more than others of its loop do: a label of which nobody knows the axes, an element that it only joins
 
 
@@ -111,7 +112,8 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
     where = _loop(module, project, statement, call, path, target, added, scope)
     if where is None:
         return None
-    few = adds_few(project, added, scope, module, flat=_flattens(call))
+    most = rounds(project, where[0], module, scope)
+    few = (most is not None and most <= _SEVERAL) or adds_few(project, added, scope, module, flat=_flattens(call))
     alike = may_be_few(project, added, scope, module) or all(_is_only_joined(node, where[0], path, module) for node in added)
     return SelfConcatenation(statement, call, library, function, written, path, added, *where, scope, few=few, alike=alike)
 

@@ -57,6 +57,7 @@ _NAMED_BY_ELEMENT = frozenset({PayloadKind.OBJECTS, PayloadKind.SMALL, PayloadKi
 _LIKE_ELEMENT = frozenset({PayloadKind.HANDLE, PayloadKind.H5, PayloadKind.GENERATOR, PayloadKind.FUNCTION, PayloadKind.DATASET, PayloadKind.LOCK})
 _COUNTABLE = frozenset({"row", "list", "dict", "tuple", "set", "tensor", "string", "generator", "lambda"})
 _PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "pydantic.BaseModel"})
+_OF_LISTS = frozenset({"numpy.array", "numpy.asarray", "torch.tensor"})  # of which the first axis is as long as the list
 _SAME_COUNT = WRAPPERS | {"sorted", "list", "tuple"}
 
 
@@ -306,6 +307,8 @@ class Containers:
                 return self._passes(value.node.for_in, value.frame)
         if isinstance(value, ExternalCall) and value.name == "builtins.range":
             return self._range(value.call, value.frame)
+        if isinstance(value, ExternalCall) and value.name in _OF_LISTS and value.call.args and isinstance(value.call.args[0].value, cst.List | cst.ListComp):
+            return self.count(value.call.args[0].value, value.frame)
         if isinstance(value, SourceExpression) and value.frame is not None:
             if isinstance(value.node, cst.Subscript):
                 return self.sliced(value.node, value.frame)
@@ -338,11 +341,10 @@ class Containers:
         if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Slice):
             return None
         upper = node.slice[0].slice.upper
-        if upper is None:
-            return self.count(node.value, frame)
-        found = self.evaluator.values(upper, frame)
+        found = self.evaluator.values(upper, frame) if upper is not None else []
         most = greatest(found)
-        return most if most is not None and all(isinstance(alt.const, int) and alt.const >= 0 for alt in found) else None
+        known = most is not None and all(isinstance(alt.const, int) and alt.const >= 0 for alt in found)
+        return most if known else self.count(node.value, frame)  # a part has no more than the whole
 
 
 def _plural(words: str) -> str:
