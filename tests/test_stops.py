@@ -219,3 +219,63 @@ def test_a_fragment_has_its_names_from_elsewhere(tmp_path: Path) -> None:
 def test_cells_run_one_by_one(tmp_path: Path) -> None:
     text = script(imports="raise SystemExit\n\n# %%", before="print(unknown)")
     assert found(tmp_path, {"train.py": text}) == ["OOM204"]
+
+
+SPLITS: Final = """\
+from glob import glob
+
+import numpy as np
+from kinds import Kind
+from torch.utils.data import Dataset
+
+
+class Splits({base}):
+    def __init__(self, root, test=False, both=False):
+        super().__init__()
+        if test:
+            self.images = self.read_test(root)
+        else:
+            self.images = self.read(root)
+            if both:
+                more = self.read_more(root)
+                self.images = np.concatenate([self.images, more])
+
+    def read(self, root):
+        return np.stack([np.load(path) for path in glob(root + "/*.npy")])
+
+    def read_test(self, root):
+        return np.load(root + "/test.npy").reshape(-1, 12, 12)
+
+    def read_more(self, root):
+        rows = np.load(root + "/more.npy")
+        patches = [row.reshape(12, 12) for row in rows]
+        return np.stack(patches)
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.images[index]
+"""
+OFF: Final = "from splits import Splits\n\ndef show(root):\n    print(Splits(root)[0], Splits(root, both=False)[0], Splits(root, test=True)[0])\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "train", "rows"),
+    [
+        ("Dataset", OFF, [20]),
+        ("Kind, Dataset", OFF, [20, 28]),
+        ("Dataset", OFF.replace("False", "True"), [17, 20, 28]),
+        ("Dataset", OFF.replace("False", "bool(root)"), [17, 20, 28]),
+        ("Dataset", f"{OFF}\nKINDS = [Splits]\n", [17, 20, 28]),
+        ("Dataset", f"{OFF}\nclass More(Splits):\n    pass\n\nMore('root', False, True)\n", [17, 20, 28]),
+        ("Dataset", f"{OFF}\ndef more(splits):\n    return splits.read_more('root')\n", [20, 28]),
+        ("Dataset", f"{OFF}\nNAMES = ['read_more']\n", [20, 28]),
+    ],
+)
+def test_a_switch_that_all_calls_of_a_constructor_leave_off(base: str, train: str, rows: list[int], tmp_path: Path) -> None:
+    (tmp_path / "splits.py").write_text(SPLITS.format(base=base))
+    (tmp_path / "train.py").write_text(train)
+    settings = Settings().with_overrides(select=["OOM401"])
+    report = run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1))
+    assert [item.place.row for item in report.findings] == rows

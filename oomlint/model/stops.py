@@ -19,7 +19,7 @@ from oomlint.model.reach import path_conditions
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
 from oomlint.model.unbound import Unbound, may_bring
-from oomlint.model.values import ClassRef, FunctionRef, Instance
+from oomlint.model.values import ClassRef, External, FunctionRef, Instance
 from oomlint.syntax.nodes import block_of, descend, names_in
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _METADATA: Final = ("pyproject.toml", "setup.cfg")
+_PLAIN_BASES: Final = frozenset({"builtins.object", "abc.ABC", "torch.utils.data.Dataset", "torch.utils.data.IterableDataset"})  # that call no other methods
 _MOST_DERIVED: Final = 4  # classes, one of another
 _DEEPEST: Final = 24  # statements and functions, one in another
 # What calls a function by its name, or runs cells one by one.
@@ -80,6 +81,8 @@ class Stops:
         walk = module.walk
         here = node
         if walk.statement_of(node) is not node and self._raises_itself(module, walk.statement_of(node)):
+            return True
+        if self._answer(self._never, ("excluded", node), lambda: self._is_excluded(module, node), unknown=False):
             return True
         while True:
             holder = walk.parents.get(here)
@@ -358,22 +361,50 @@ class Stops:
         if not isinstance(node, cst.FunctionDef) or node.decorators or parent is None:
             return False
         if parent.is_class:
-            return scope.name not in {"__init__", "__new__", "__getitem__"} and (self.broken(module, parent.node) or self._is_never_made(module, parent))
+            if scope.name in {"__init__", "__new__", "__getitem__"}:
+                return False
+            return self.broken(module, parent.node) or self._is_never_made(module, parent) or self._is_never_called(module, scope, parent)
         if parent is not module.root or module.source.cells or _BY_TEXT.search(module.source.text):
             return False
         outside = self._calls_here(module, scope)
         return bool(outside) and all(self._is_dead_call(module, call) for call in outside or ())
 
+    def _is_never_called(self, module: Module, scope: Scope, cls: Scope) -> bool:
+        """Whether all that the project does with a method of that name is to call it where control never comes; no base of its class calls it."""
+        line = [one for one in self.evaluator.lineage(ClassRef(module, cls)) if isinstance(one, ClassRef)]
+        bases = [base for one in line for base in self.evaluator.bases(one)]
+        known = all(isinstance(base, ClassRef) or (isinstance(base, External) and names.canonical(base.name) in _PLAIN_BASES) for base in bases)
+        if cls.parent is not module.root or not known:
+            return False
+        calls: list[tuple[Module, cst.Call]] = []
+        for other in {one.path: one for one in (module, *self.project.mentioning([scope.name.encode()], module.path))}.values():
+            if other.source.cells or _BY_TEXT.search(other.source.text):
+                return False
+            for part in other.walk.root.nodes():
+                if isinstance(part, cst.SimpleString) and scope.name in part.value:
+                    return False
+                if isinstance(part, cst.Attribute) and part.attr.value == scope.name:
+                    call = other.walk.parents.get(part)
+                    if not isinstance(call, cst.Call) or call.func is not part:
+                        return False
+                    calls.append((other, call))
+        return bool(calls) and all(self.never(other, call) for other, call in calls)
+
     def _is_never_made(self, module: Module, cls: Scope) -> bool:
         """Whether no call of a class, nor of one that derives from it, fits its constructor: none of them has an object."""
-        return self._answer(self._never, ("made", cls), lambda: bool(self._misfits(module, cls, 0)), unknown=False)
+        return self._answer(self._never, ("made", cls), lambda: self._only_misfits(module, cls), unknown=False)
 
-    def _misfits(self, module: Module, cls: Scope, depth: int) -> int | None:
-        """How many calls of a class there are, of which none fits; ``None`` where one does, or anything else is done with the class."""
+    def _only_misfits(self, module: Module, cls: Scope) -> bool:
+        made = [(call, one, self.evaluator.calls.plain_frame(other, other.walk.scope_at(call))) for other, call, one in self._made(module, cls, 0) or ()]
+        return bool(made) and not any(self.evaluator.fits(call, one, frame) for call, one, frame in made)
+
+    def _made(self, module: Module, cls: Scope, depth: int) -> list[tuple[Module, cst.Call, ClassRef]] | None:
+        """The calls of a class, and of those that derive from it; ``None`` where anything else is done with one of them."""
         others = list(self.project.mentioning([cls.name.encode()], module.path)) if cls.parent is module.root and depth < _MOST_DERIVED else None
         if others is None:
             return None
-        word, count = re.compile(rf"\b{re.escape(cls.name)}\b"), 0
+        word = re.compile(rf"\b{re.escape(cls.name)}\b")
+        calls: list[tuple[Module, cst.Call, ClassRef]] = []
         for other in {one.path: one for one in (module, *others)}.values():
             if word.search(other.source.text) is None:
                 continue
@@ -383,25 +414,24 @@ class Stops:
                 if isinstance(part, cst.SimpleString) and word.search(part.value):
                     return None  # a registry may find it
                 if isinstance(part, cst.Name) and part.value == cls.name:
-                    found = self._misfit(other, part, ClassRef(module, cls), depth)
+                    found = self._mentions(other, part, ClassRef(module, cls), depth)
                     if found is None:
                         return None
-                    count += found
-        return count
+                    calls += found
+        return calls
 
-    def _misfit(self, module: Module, part: cst.Name, cls: ClassRef, depth: int) -> int | None:
-        """How many calls of a class a mention of its name stands for, none of which fits; ``None`` where one does, or nobody knows."""
+    def _mentions(self, module: Module, part: cst.Name, cls: ClassRef, depth: int) -> list[tuple[Module, cst.Call, ClassRef]] | None:
+        """The calls that a mention of a class stands for; ``None`` where it is something else, or nobody knows."""
         above = module.walk.parents.get(part)
         holder = module.walk.parents.get(above) if above is not None else None
         if above is cls.scope.node or (isinstance(above, cst.ImportAlias) and above.asname is None):
-            return 0
+            return []
         if isinstance(above, cst.Arg) and above.value is part and isinstance(holder, cst.ClassDef):
-            return self._misfits(module, module.walk.scope_of[holder], depth + 1)
+            return self._made(module, module.walk.scope_of[holder], depth + 1)
         if not isinstance(above, cst.Call) or above.func is not part:
             return None
-        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(above))
-        found = [alt.value for alt in self.evaluator.values(part, frame)]
-        return 1 if found == [cls] and not self.evaluator.fits(above, cls, frame) else None
+        found = [alt.value for alt in self.evaluator.values(part, self.evaluator.calls.plain_frame(module, module.walk.scope_at(above)))]
+        return [(module, above, cls)] if found == [cls] else None
 
     def _calls_here(self, module: Module, scope: Scope) -> list[cst.Call] | None:
         """The calls of a function of a file outside of itself, where nothing else can be done with it, by another file or by its name."""
@@ -436,27 +466,37 @@ class Stops:
         return any(spoken.search(self.project.raw(os.path.join(folder, one))) for folder in {self.project.root, self.project.top} for one in _METADATA)
 
     def _is_dead_call(self, module: Module, call: cst.Call) -> bool:
-        if self.never(module, call) or self._is_excluded(module, call):
+        if self.never(module, call):
             return True
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         found = self.evaluator.values(call.func, frame)
         return len(found) == 1 and isinstance(found[0].value, FunctionRef) and not self.evaluator.fits(call, found[0].value, frame)
 
-    def _is_excluded(self, module: Module, call: cst.Call) -> bool:
-        """Whether a call stands behind a test of parameters of its function that comes out otherwise for the constants of each call of that."""
+    def _is_excluded(self, module: Module, inner: cst.CSTNode) -> bool:
+        """Whether something stands behind a test of parameters of its function that comes out otherwise for the constants of each call of that."""
         walk = module.walk
-        scope = walk.scope_at(call)
+        scope = walk.scope_at(inner)
         node = scope.node
-        if not isinstance(node, cst.FunctionDef) or node.decorators or scope.parent is not module.root or module.source.cells:
+        if not isinstance(node, cst.FunctionDef) or node.decorators or module.source.cells:
             return False
         own = set(names.parameter_names(scope)) - set(scope.effects)
-        tests = [(test, wanted) for test, wanted in path_conditions(walk, scope, call) if own and names_in(test) <= own]
-        calls = self._calls_here(module, scope) if tests and _BY_TEXT.search(module.source.text) is None else None
+        tests = [(test, wanted) for test, wanted in path_conditions(walk, scope, inner) if own and names_in(test) <= own]
+        calls = self._calls_of(module, scope) if tests and _BY_TEXT.search(module.source.text) is None else None
         frames = self.evaluator.calls.frames(module, scope) if calls else []
         made = {layer.call for frame in frames for layer in frame.bound or ()}
         if not calls or not made.issuperset(calls) or any(frame.bound is None for frame in frames):
             return False
         return all(any(_by_literals(test, frame) and not self.evaluator.conditions(((test, wanted),), frame) for test, wanted in tests) for frame in frames)
+
+    def _calls_of(self, module: Module, scope: Scope) -> list[cst.Call] | None:
+        """The calls of a function of a file, or those that make an object where it is the constructor of a class; ``None`` where there may be others."""
+        cls = scope.parent
+        if cls is module.root:
+            return self._calls_here(module, scope)
+        if scope.name != "__init__" or cls is None or not isinstance(cls.node, cst.ClassDef) or cls.node.decorators:
+            return None
+        found = self._made(module, cls, 0)
+        return [call for _, call, _ in found] if found is not None and all(one.scope is cls for _, _, one in found) else None
 
 
 def _by_literals(test: cst.BaseExpression, frame: Frame) -> bool:
