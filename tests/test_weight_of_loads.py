@@ -625,3 +625,49 @@ def test_numbers_that_nothing_can_map_are_a_note(tmp_path: Path) -> None:
     assert item.fix is None
     (item,) = check(tmp_path, "OOM406", {"texts": text.replace("torch.tensor([row.words for row in rows], dtype=torch.long)", "torch.stack([*rows])")})
     assert item.severity == "warning"
+
+
+SPECTRA = """
+    import numpy as np
+    from torch.utils.data import Dataset
+
+
+    class Spectra(Dataset):
+        def __init__(self, root):
+            self.links = np.load(root + "/links.npy")
+            self.cubes = np.load(root + "/cubes.npy", mmap_mode="r")
+            BUILT
+
+        def __len__(self):
+            return len(self.cubes)
+
+        def chunk(self, epoch):
+            return CHUNK
+
+        def __getitem__(self, index):
+            return SAMPLE
+
+
+    def train(network, root):
+        cubes = Spectra(root)
+        for index in range(len(cubes)):
+            network(cubes[index], USED).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity"),
+    [
+        ({}, "note"),
+        ({"BUILT": "assert len(self.cubes) == len(self.links)"}, "note"),
+        ({"BUILT": "self.rows = list(self.links)"}, "warning"),
+        ({"CHUNK": "self.links[epoch]"}, "warning"),
+        ({"SAMPLE": "self.cubes[index] - self.links[index]"}, "warning"),
+        ({"USED": "cubes.links[index]"}, "warning"),
+    ],
+)
+def test_what_no_sample_is_read_from_is_a_note(changed: dict[str, str], severity: str, tmp_path: Path) -> None:
+    text = SPECTRA
+    for word, code in {"BUILT": "pass", "CHUNK": "epoch", "SAMPLE": "self.cubes[index].copy()", "USED": "cubes.links", **changed}.items():
+        text = text.replace(word, code)
+    assert severity in severities(tmp_path, "OOM402", spectra=text)

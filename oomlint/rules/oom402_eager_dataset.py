@@ -43,9 +43,10 @@ class EagerDataset(Rule):
 
     So does the `process` of a dataset of torch_geometric, which the library calls once. It is a note in an `InMemoryDataset`, which is in memory by its name.
 
-    Objects that a script unpickles to use one after the other, or from many files to write all at once, are a note: nothing is decoded, and nothing
-    multiplies them. So is what is used beside a file that is read for each sample, boxes or texts beside pictures: it describes the samples. And so are
-    objects of which the project writes the file itself, where they are seen to be words and numbers: names, places, columns of tables of text.
+    Objects that a script unpickles to use one after the other, or from many files to write all at once, are a note: nothing is decoded, and
+    nothing multiplies them. So is what is used beside a file that is read for each sample, boxes or texts beside pictures: it describes the
+    samples; and what no method reads once the object is built, as the edges of a graph or the mean of each channel. And so are objects of which
+    the project writes the file itself, where they are seen to be words and numbers: names, places, columns of tables of text.
 
     And what makes more of the data than there is: texts that a tokenizer pads to the longest of the whole set, and that a dataset keeps.
 

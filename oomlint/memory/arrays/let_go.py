@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
@@ -29,6 +30,23 @@ _MOST_FRAMES: Final = 6
 _MOST_NAMES: Final = 4  # that a value goes by, one after the other
 
 
+class Reader(Enum):
+    """Whose code reads an attribute."""
+
+    BUILDING = "a method that runs while the object is built"
+    METHOD = "another method of the class"
+    OTHERS = "code around it, of whatever object"
+
+
+class Use(NamedTuple):
+    """An attribute where it is read."""
+
+    module: Module
+    scope: Scope
+    node: cst.Attribute
+    by: Reader
+
+
 class LetGo:
     """Answers for what a class keeps. One for a run; it remembers."""
 
@@ -37,6 +55,7 @@ class LetGo:
         self.evaluator = evaluator_of(project)
         self.constructions = constructions_of(project)
         self._building: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
+        self._idle: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
 
     def is_let_go(self, keeper: Keeper, keepers: Iterable[Keeper]) -> bool:
         """Whether the object has lost it once it is built: ``del self.rows``, ``self.rows.clear()`` or something else in its place, behind what keeps it.
@@ -67,9 +86,39 @@ class LetGo:
     def _read_by_building(self, owner: ClassRef, attribute: str) -> bool:
         if self.evaluator.extends_dataset(owner):
             return False  # the library's own methods may read it: `slices` of torch_geometric
-        building = {method for _, method, _ in self._building_methods(owner)}
-        family = {base.scope for base in (*self.evaluator.lineage(owner), *self.evaluator.calls.subclasses(owner)) if isinstance(base, ClassRef)}
         read = False
+        for use in self._uses(owner, attribute):
+            if use.by is Reader.BUILDING and not _hands_on(use.module, use.scope, use.node):
+                read = True
+            elif use.by is not Reader.OTHERS or self._may_be(use.node.value, use.module, use.scope, owner):
+                return False  # its elements stay in something else, or somebody reads it later
+        return read
+
+    def serves_no_sample(self, keeper: Keeper) -> bool:
+        """Whether no method reads the attribute of a dataset once that is built, and building only reckons with it.
+
+        The mean of each channel that is taken off what is read, the edges of a graph that a model is given as a whole.
+        """
+        if keeper.owner is None or not keeper.attribute or self.evaluator.extends_dataset(keeper.owner):
+            return False
+        owner = keeper.owner
+        return self._idle.answer((owner.scope, keeper.attribute), lambda: self._is_idle(owner, keeper.attribute))
+
+    def _is_idle(self, owner: ClassRef, attribute: str) -> bool:
+        if self.evaluator.method(Instance(owner, None), "__getitem__") is None:
+            return False
+        for use in self._uses(owner, attribute):
+            if use.by is Reader.BUILDING and _only_reckons(use.module, use.node):
+                continue
+            taken = use.by is not Reader.OTHERS or (_takes_elements(use.module, use.node) and self._may_be(use.node.value, use.module, use.scope, owner))
+            if taken:
+                return False
+        return True
+
+    def _uses(self, owner: ClassRef, attribute: str) -> Iterator[Use]:
+        """Where anything reads an attribute of that name, and whether that is code of the class."""
+        building = {method for _, method, _ in self._building_methods(owner)}
+        family = self._family(owner)
         for module in self.project.mentioning([f".{attribute}".encode()], owner.module.path):
             for scope in module.walk.scopes:
                 this = names.self_name(scope)
@@ -78,18 +127,19 @@ class LetGo:
                         continue
                     if module.walk.is_target(node) and not isinstance(module.walk.parents.get(node), cst.AugAssign):
                         continue
-                    if this is not None and names.dotted(node.value) == this:
-                        if scope.parent in family and scope not in building:
-                            return False
-                        if scope in building and _hands_on(module, scope, node):
-                            return False  # its elements stay in something else
-                        read = read or scope in building
-                    elif self._may_be(node.value, module, scope, family):
-                        return False
-        return read
+                    own = this is not None and names.dotted(node.value) == this
+                    if own and scope in building:
+                        yield Use(module, scope, node, Reader.BUILDING)
+                    elif not own or scope.parent in family:
+                        yield Use(module, scope, node, Reader.METHOD if own else Reader.OTHERS)
 
-    def _may_be(self, node: cst.BaseExpression, module: Module, scope: Scope, family: set[Scope]) -> bool:
-        """Whether an expression may be an object of one of the classes."""
+    def _family(self, owner: ClassRef) -> set[Scope]:
+        """The classes that share its methods."""
+        return {base.scope for base in (*self.evaluator.lineage(owner), *self.evaluator.calls.subclasses(owner)) if isinstance(base, ClassRef)}
+
+    def _may_be(self, node: cst.BaseExpression, module: Module, scope: Scope, owner: ClassRef) -> bool:
+        """Whether an expression may be an object of a class, or of one that shares its methods."""
+        family = self._family(owner)
         frames = self.evaluator.calls.frames(module, scope)[:_MOST_FRAMES]
         found = [alt.value for frame in frames for alt in self.evaluator.values(node, frame)]
         return not found or any(isinstance(one, Unknown) or (isinstance(one, Instance) and one.cls.scope in family) for one in found)
@@ -117,6 +167,21 @@ def _may_hold(value: cst.BaseExpression, method: Scope, attribute: str) -> bool:
         if name[:1].isupper() or (own is not None and any(is_attribute_of(one, names.self_name(own)) and one.attr.value == attribute for one in own.nodes())):
             return True
     return False
+
+
+def _only_reckons(module: Module, node: cst.CSTNode) -> bool:
+    """Whether an expression is an operand beside other values, or compared or counted: what that gives is as large as those are."""
+    above = module.walk.parents.get(node)
+    if isinstance(above, cst.BinaryOperation | cst.Comparison | cst.ComparisonTarget):
+        return True
+    call = module.walk.parents.get(above) if isinstance(above, cst.Arg) else None
+    return isinstance(call, cst.Call) and names.dotted(call.func) in {"len", "print"}
+
+
+def _takes_elements(module: Module, node: cst.CSTNode) -> bool:
+    """Whether elements of a value are taken: by an index, or by a loop."""
+    above = module.walk.parents.get(node)
+    return isinstance(above, cst.Subscript) or (isinstance(above, cst.For | cst.CompFor) and above.iter is node)
 
 
 def _hands_on(module: Module, scope: Scope, node: cst.BaseExpression) -> bool:

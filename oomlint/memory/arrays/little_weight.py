@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.said_small import axes_of, owner_of
 from oomlint.memory.datasets.beside_files import BesideFiles
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -35,7 +36,7 @@ _DEEPEST: Final = 3  # calls around a read
 
 def weighs_little(load: Load) -> bool:
     """Whether it is little beside what the project reads or holds in any case."""
-    return _lies_beside(load) or _is_of_library(load) or _picks_samples(load) or _is_of_few_files(load) or _is_written_plain(load)
+    return _lies_beside(load) or _serves_no_sample(load) or _is_of_library(load) or _picks_samples(load) or _is_of_few_files(load) or _is_written_plain(load)
 
 
 def _is_written_plain(load: Load) -> bool:
@@ -58,6 +59,12 @@ def _lies_beside(load: Load) -> bool:
     if keeper.attribute:
         return owner is not None and files.lies_beside(owner, keeper.attribute)
     return keeper.live and not keeper.saver and files.round_reads(keeper.module, keeper.node)
+
+
+def _serves_no_sample(load: Load) -> bool:
+    """Whether no sample is read from any attribute that keeps it."""
+    let_go = load.module.project.shared(LetGo)
+    return all(let_go.serves_no_sample(keeper) and not let_go.is_for_building(keeper) for keeper in load.keepers)
 
 
 def _is_one_a_sample(keeper: Keeper) -> bool:
