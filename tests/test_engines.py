@@ -19,6 +19,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model.gradients import Gradients
 from oomlint.model.project import Project
+from oomlint.model.tensor_shapes import reduced_along
+from oomlint.model.tensor_state import SampleSize, tensor
 from oomlint.model.values import Const, Unknown
 
 if TYPE_CHECKING:
@@ -353,3 +355,19 @@ def train(net, data):
     (store,) = [store for store in record.stores if asked.module.code(store.node).startswith("kept.append")]
     assert [asked.module.code(loop.node).split(":")[0] for loop in growing_loops(store, record)] == ["for x in data"]
     assert (unrenewed_epochs(store, record) is not None) == (lives == "all epochs")
+
+
+@pytest.mark.parametrize(
+    ("code", "size", "dims"),
+    [
+        ("x.sum([1, 2, 3])", SampleSize.SMALL, 1),
+        ("x.mean(dim=(1, 2, 3, 4))", SampleSize.SMALL, 1),
+        ("x.sum([2, 3, 4])", SampleSize.DENSE, 3),
+        ("x.sum([1, 2])", SampleSize.DENSE, 4),
+    ],
+)
+def test_a_sum_along_all_axes_from_the_second_on_leaves_a_number_a_sample(code: str, size: SampleSize, dims: int) -> None:
+    call = cst.parse_expression(code)
+    assert isinstance(call, cst.Call)
+    found = reduced_along(tensor(size=SampleSize.DENSE, dims=6), call, 0)
+    assert (found.size, found.dims) == (size, dims)

@@ -74,8 +74,17 @@ def reduced_along(held: TensorState, node: cst.Call, before: int) -> TensorState
     if held.size is SampleSize.DENSE and held.dims >= MAP and names.last_name(node.func) in _ADDS_UP and goes_along_first(node, before):
         return held  # the channels of one sample are added up: its rows and columns are left
     dims = max(held.dims - axes, 0)
+    if axes >= MAP and _all_behind_first(node, before):
+        return held.having(dims=1, size=min(held.size, SampleSize.SMALL))
     left = SampleSize.UNKNOWN if held.dims else SampleSize.LEFT
     return held.having(dims=dims, size=left if held.size is SampleSize.DENSE and dims < MAP else held.size)
+
+
+def _all_behind_first(node: cst.Call, before: int) -> bool:
+    """Whether a reduction goes along all axes from the second on: a number is left of each sample."""
+    told = [*filter(None, [arguments.named(node, *_DIMS)]), *arguments.plain(node)[before:]]
+    axes = [constant_key(part.value) for part in told[0].elements] if told and isinstance(told[0], cst.Tuple | cst.List) else []
+    return axes == list(range(1, len(axes) + 1))
 
 
 def goes_along_first(node: cst.Call, before: int) -> bool:
