@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.training_loops import RANGES
@@ -138,12 +139,9 @@ def picked_samples(loop: Loop, evaluator: Evaluator) -> bool:
 
 
 def _picks_few(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
-    """Whether indices are the first few of some: ``order[:28]``."""
-    part = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
-    if not isinstance(part, cst.Slice) or part.lower is not None or part.upper is None:
-        return False
-    found = [alt.const for alt in evaluator.values(part.upper, frame)]
-    return bool(found) and all(isinstance(end, int) and 0 < end <= _FEW for end in found)
+    """Whether indices are the first few of some, or few that are written out: ``order[:28]``, ``[4, 27, 1905]``."""
+    count = datasets_of(evaluator.project).contents.containers.count(node, frame)
+    return count is not None and 0 < count <= _FEW
 
 
 def one_batch(loop: Loop, project: Project) -> bool:
