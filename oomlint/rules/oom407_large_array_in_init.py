@@ -30,7 +30,7 @@ class LargeArrayInInit(Rule):
     embeddings of the words of a text. An array that is known to have 1 GiB and more counts wherever it is kept: a replay buffer, a script.
 
     It is silent below that, for one number a sample, for positional encodings and the other buffers of a model of usual size, on the `meta`
-    device, and for files that are mapped.
+    device, for files that are mapped, and where what is kept is what a function that nobody follows has made of the array.
 
     ## Why is this bad
 

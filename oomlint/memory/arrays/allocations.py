@@ -154,7 +154,7 @@ def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call, *, n
     Where the size says too little, its name may say that it is small.
     """
     for one in kept_of(project).of(module, call):
-        made = (not one.given or (one.many and not named)) and (one.owner is not None or _in_data_module(project, module, scope))
+        made = not one.hazy and (not one.given or (one.many and not named)) and (one.owner is not None or _in_data_module(project, module, scope))
         if made and not (named and said_small(project, one)):
             return one
     return None
