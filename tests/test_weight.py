@@ -1785,14 +1785,17 @@ def test_a_property_reads_files_as_a_method_does(getter: str, frames: str, tmp_p
     text = BESIDE_A_FILE.replace("    PROPERTY\n", f"    {getter}\n" if getter else "").replace("FRAMES", frames)
     assert only(check(tmp_path, {"train.py": f"import functools\n{text}"}, "OOM110")).severity == "note"
 JOINED_SESSIONS = """
+from glob import glob
+
 import numpy as np
 import torch
 
-SESSIONS = [NAMES]
+ORDER = np.array([NUMBERS])
 
 
 def prepare(part):
-    chosen = SESSIONS[: int(len(SESSIONS) * part)]
+    sessions = LISTED
+    chosen = sessions[: int(len(sessions) * part)]
     signals = np.load(f"raw/{chosen[0]}.npz")["x"]
     for name in chosen[1:]:
         signals = np.concatenate((signals, np.load(f"raw/{name}.npz")["x"]), axis=0)
@@ -1800,7 +1803,9 @@ def prepare(part):
 """
 
 
+@pytest.mark.parametrize("listed", ["[NAMES]", "np.array(sorted(glob('raw/*')))[ORDER]"])
 @pytest.mark.parametrize(("sessions", "severity"), [(18, "note"), (40, "warning")])
-def test_files_of_a_list_that_is_written_out_are_few_whatever_part_of_it_is_taken(sessions: int, severity: str, tmp_path: Path) -> None:
-    listed = ", ".join(f'"s{number}"' for number in range(sessions))
-    assert only(check(tmp_path, {"prepare.py": JOINED_SESSIONS.replace("NAMES", listed)}, "OOM209")).severity == severity
+def test_files_of_a_list_that_is_written_out_are_few_whatever_part_of_it_is_taken(listed: str, sessions: int, severity: str, tmp_path: Path) -> None:
+    names, numbers = ", ".join(f'"s{number}"' for number in range(sessions)), ", ".join(map(str, range(sessions)))
+    text = JOINED_SESSIONS.replace("LISTED", listed).replace("NAMES", names).replace("NUMBERS", numbers)
+    assert only(check(tmp_path, {"prepare.py": text}, "OOM209")).severity == severity

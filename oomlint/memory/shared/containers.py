@@ -13,6 +13,7 @@ from oomlint.memory.datasets.constant_flags import Flags
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Content, Form, PayloadKind, worst
 from oomlint.model import arguments, names
+from oomlint.model.uses import NameUses
 from oomlint.model.values import Bound, ClassRef, Display, ExternalCall, Frame, FunctionRef, SourceExpression, Value, greatest
 from oomlint.syntax.nodes import UNKNOWN_KEY, block_of, names_in, path_of
 
@@ -285,16 +286,21 @@ class Containers:
         self.contents.active.add(key)
         self.contents.depth += 1
         try:
-            most = 0
-            for alt in self.evaluator.values(node, frame)[:6]:
-                one = self._count_value(alt.value)
-                if one is None:
-                    return None
-                most = max(most, one)
-            return most
+            found = [self._count_value(alt.value) for alt in self.evaluator.values(node, frame)[:6]]
+            most = max((one or 0 for one in found), default=0) if None not in found else None
+            return self._count_picked(node, frame) if most is None and isinstance(node, cst.Name) else most
         finally:
             self.contents.depth -= 1
             self.contents.active.discard(key)
+
+    def _count_picked(self, node: cst.Name, frame: Frame) -> int | None:
+        """How many elements a name has at most that stands for what an index or a slice picks: ``files = files[order]``, ``files[:share]``."""
+        if not any(isinstance(effect.value, cst.Subscript) for effect in frame.scope.effects.get(node.value, ())):
+            return None
+        bound = NameUses(frame.module.walk, frame.scope, node.value).bindings(node)
+        picked = [one.value for one in bound if one is not None and one.kind == "assign" and not one.path and not one.index]
+        counts = [self.sliced(value, frame) for value in picked if isinstance(value, cst.Subscript)]
+        return max((one or 0 for one in counts), default=None) if len(counts) == len(bound) and None not in counts else None
 
     def _count_value(self, value: Value) -> int | None:
         if isinstance(value, Display):
@@ -307,7 +313,7 @@ class Containers:
                 return self._passes(value.node.for_in, value.frame)
         if isinstance(value, ExternalCall) and value.name == "builtins.range":
             return self._range(value.call, value.frame)
-        if isinstance(value, ExternalCall) and value.name in _OF_LISTS and value.call.args and isinstance(value.call.args[0].value, cst.List | cst.ListComp):
+        if isinstance(value, ExternalCall) and _is_array_of_list(value):
             return self.count(value.call.args[0].value, value.frame)
         if isinstance(value, SourceExpression) and value.frame is not None:
             if isinstance(value.node, cst.Subscript):
@@ -337,14 +343,22 @@ class Containers:
         return max((max(0, -((one.start - one.stop) // one.step)) for one in ranges), default=None)
 
     def sliced(self, node: cst.Subscript, frame: Frame) -> int | None:
-        """How many elements a slice has at most; ``None`` where nobody knows."""
-        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Slice):
+        """How many elements a slice has at most, or what an array of places picks; ``None`` where nobody knows."""
+        if len(node.slice) != 1:
             return None
-        upper = node.slice[0].slice.upper
-        found = self.evaluator.values(upper, frame) if upper is not None else []
+        part = node.slice[0].slice
+        if isinstance(part, cst.Index):
+            places = [alt.value for alt in self.evaluator.values(part.value, frame)[:6]] if isinstance(part.value, cst.Name) else []
+            return self.count(part.value, frame) if places and all(_is_array_of_list(one) for one in places) else None
+        found = self.evaluator.values(part.upper, frame) if isinstance(part, cst.Slice) and part.upper is not None else []
         most = greatest(found)
         known = most is not None and all(isinstance(alt.const, int) and alt.const >= 0 for alt in found)
         return most if known else self.count(node.value, frame)  # a part has no more than the whole
+
+
+def _is_array_of_list(value: Value) -> bool:
+    """Whether an array is made of a list that is written out: as an index, it picks as many elements as that has."""
+    return isinstance(value, ExternalCall) and value.name in _OF_LISTS and bool(value.call.args) and isinstance(value.call.args[0].value, cst.List)
 
 
 def _plural(words: str) -> str:
