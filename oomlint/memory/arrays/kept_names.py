@@ -163,11 +163,12 @@ class KeptNames(Keeping):
         if datasets:
             words = f"`{name}` of `{datasets[0].scope.name}`"
             search.found.append(going.kept_by(module, statement, words, name, datasets[0]))
-            if known:  # another branch that keeps it, too: what is done with the attribute is followed already
-                return
-            # What is done with it while the object is built: `self.data = np.concatenate(self.data)`.
+            # What is done with it while the object is built, `self.data = np.concatenate(self.data)`: not where another branch has given it something else.
+            others = branches_beside(module, statement)
             for use in self._attributes(module, scope, names.self_name(scope) or "", name):
-                self.climb(search, module, use, replace(going, index=None))
+                if (key, use) not in search.seen and not stands_in(module, use, others):
+                    search.seen.add((key, use))
+                    self.climb(search, module, use, replace(going, index=None))
             return
         if not any(isinstance(base, External) and base.name.startswith(_MODULES) for base in self.evaluator.lineage(cls)):
             words = f"`{name}` of `{owner.name}`"
