@@ -53,6 +53,8 @@ SHARES: Final = frozenset("asarray asanyarray ascontiguousarray as_tensor from_n
 TENSOR_TYPES: Final = frozenset(
     "Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor".split(),
 )
+# What draws some of a list, and the name of the second argument, which says how many.
+SAMPLES: Final = {"random.sample": "k", "numpy.random.choice": "size", "pydash.sample_size": "n"}
 DRAWS: Final = frozenset("random random_sample standard_normal normal uniform integers rand randn randint".split())
 WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())  # an array, to a file
 SIZES: Final = frozenset({"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"})

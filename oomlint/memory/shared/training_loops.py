@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.api_names import WRAPPERS
+from oomlint.api_names import SAMPLES, WRAPPERS
 from oomlint.frameworks import BACKWARDS, STEPPED
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop, loops_around
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.tensor_shapes import measured_axis
-from oomlint.model.values import Display, Element
+from oomlint.model.values import Display, Element, ExternalCall
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.lifetime import Loop
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
@@ -52,9 +55,18 @@ def usual_rounds(project: Project, loop: cst.For | cst.CompFor, module: Module, 
                 counts.append(alt.const)
             elif counted and isinstance(alt.value, Element):
                 counts.extend(one.const for one in evaluator.settings.anywhere(alt.value) if isinstance(one.const, int))
+            elif not counted and isinstance(alt.value, ExternalCall):
+                counts.extend(_drawn(evaluator, alt.value))
             elif not counted and isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple) and alt.value.node.elements:
                 counts.append(len(alt.value.node.elements))
     return max(counts, default=None)
+
+
+def _drawn(evaluator: Evaluator, value: ExternalCall) -> Iterator[int]:
+    """How many a call draws, where it is told: ``random.sample(names, count)``."""
+    asked = arguments.argument_for(value.call, SAMPLES[value.name], place=1) if value.name in SAMPLES else None
+    found = evaluator.values(asked, value.frame) if asked is not None else []
+    yield from (one.const for one in found if isinstance(one.const, int))
 
 
 def few_rounds_around(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
