@@ -381,7 +381,7 @@ class Stops:
             if other.source.cells or _BY_TEXT.search(other.source.text):
                 return False
             for part in other.walk.root.nodes():
-                if isinstance(part, cst.SimpleString) and scope.name in part.value:
+                if isinstance(part, cst.SimpleString) and part.evaluated_value == scope.name:
                     return False
                 if isinstance(part, cst.Attribute) and part.attr.value == scope.name:
                     call = other.walk.parents.get(part)
