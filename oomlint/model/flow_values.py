@@ -15,6 +15,7 @@ from oomlint.model.tensor_parts import names_axes, part, picks_places
 from oomlint.model.tensor_state import (
     MAP,
     PLAIN,
+    ROWS,
     SOME_LOADER,
     TOLD_PLAIN,
     UNKNOWN,
@@ -462,7 +463,10 @@ def _size_by_name(word: str, otherwise: SampleSize) -> SampleSize:
 
 
 def named_size(word: str, held: TensorState) -> TensorState:
-    """A value under the name that it is given: `loss` is one number, `labels` one a sample. One letter says nothing of what is known."""
+    """A value under the name that it is given: `loss` is one number, `labels` one a sample.
+
+    Known axes win, and over one letter all that is known.
+    """
     if len(word) == 1 and held.size is SampleSize.DENSE:
         return held
     if held.kind is ValueKind.OPAQUE and held.graph is Graph.YES and INTEGRAL_NAME.search(word):
@@ -470,7 +474,7 @@ def named_size(word: str, held: TensorState) -> TensorState:
         return held.having(size=SampleSize.SMALL, graph=Graph.MAYBE)
     if held.kind is ValueKind.OPAQUE or (held.kind is ValueKind.TENSOR and held.is_vague):
         return held.having(size=_size_by_name(word, held.size))
-    if held.kind is ValueKind.TENSOR and held.size is SampleSize.DENSE and held.dims < MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
+    if held.kind is ValueKind.TENSOR and held.size is SampleSize.DENSE and held.dims < ROWS and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
         return held.having(size=_size_by_name(word, held.size))
     return held
 

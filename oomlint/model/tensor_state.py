@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _DEEPEST = 4  # containers inside containers
 _MOST_ITEMS = 24
 FEW = 10  # numbers for each sample that weigh no more than a label does
+ROWS = 2  # axes of an array that has a row for each sample
 MAP = 3  # axes of a batch with an array for each sample: (samples, rows, columns)
 
 Path = tuple[object, ...]  # where an object lives: (activation number, name), then names of attributes and constants of subscripts
