@@ -62,6 +62,7 @@ class Scope(Struct, eq=False):
     inside: tuple[int, int] = (0, 0)  # and its code
     _own: list[cst.CSTNode] | None = None
     _mentions: dict[str, list[tuple[int, cst.Name]]] | None = None
+    _named: dict[str, list[cst.Name]] | None = None
     method: bool | None = None  # what `names` has found out about it: whether it is a method, and the names of its parameters
     takes: frozenset[str] | None = None
 
@@ -106,6 +107,15 @@ class Scope(Struct, eq=False):
                 if isinstance(node, cst.Name):
                     self._mentions.setdefault(node.value, []).append((number, node))
         return self._mentions.get(name, ())
+
+    def named(self, name: str) -> Sequence[cst.Name]:
+        """Where a name stands in its code and in that of functions inside, as a variable or as a word."""
+        if self._named is None:
+            self._named = {}
+            for node in self.nodes():
+                if isinstance(node, cst.Name):
+                    self._named.setdefault(node.value, []).append(node)
+        return self._named.get(name, ())
 
     def sets(self, name: str) -> bool:
         """Whether the scope binds the name itself, not only an attribute or an element of what it holds."""

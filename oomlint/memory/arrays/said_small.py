@@ -25,7 +25,8 @@ def owner_of(keeper: Keeper) -> ClassRef | None:
 def axes_of(project: Project, keeper: Keeper) -> Axes:
     """The axes that are seen of what somebody keeps: an attribute, or a local name."""
     if not keeper.attribute:
-        return of_name(keeper.module, keeper.module.walk.scope_at(keeper.node), keeper.names[-1]) if keeper.names else Axes()
+        scope = keeper.module.walk.scope_at(keeper.node)
+        return of_name(keeper.module, scope, keeper.names[-1], keeper.node) if keeper.names else Axes()
     owner = owner_of(keeper)
     return project.shared(SeenAxes).of_attribute(evaluator_of(project).lineage(owner), keeper.attribute) if owner is not None else Axes()
 

@@ -13,6 +13,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_shapes import POOLS, axes_of, is_rest, pooled
+from oomlint.model.tensor_state import ROWS
 from oomlint.model.torch_tables import PAIRS, PICKS, REDUCTIONS
 from oomlint.model.uses import NameUses
 from oomlint.model.values import ClassRef, External
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
-ROWS: Final = 2  # axes of an array that has a row for each sample
 _DEEPEST: Final = 3  # names of a part of a part
 SAME_AXES: Final = frozenset("float long int double half byte to cpu cuda numpy clone copy detach contiguous astype".split())
 _MOVES_AXES: Final = frozenset({"permute", "transpose", "swapaxes"})
@@ -105,18 +105,21 @@ def of_same(module: Module, scope: Scope, node: cst.BaseExpression) -> Axes:
     """What a function shows of a value that is one of its variables, on whatever device and of whatever type."""
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in SAME_AXES:
         node = node.func.value
-    if not isinstance(node, cst.Name):
-        return NONE
-    uses = NameUses(module.walk, scope, node.value)
-    return _of_bindings(module, scope, uses, uses.bindings(node), 0)
+    return of_name(module, scope, node.value, node) if isinstance(node, cst.Name) else NONE
+
+
+def of_name(module: Module, scope: Scope, name: str, at: cst.CSTNode, depth: int = 0) -> Axes:
+    """What a function shows of a variable where it has what a statement or its target gives it, or else what it holds there."""
+    uses = NameUses(module.walk, scope, name)
+    return _of_bindings(module, scope, uses, uses.made(at) or uses.bindings(at), depth)
 
 
 def _of_bindings(module: Module, scope: Scope, uses: NameUses, held: set[Effect | None], depth: int) -> Axes:
     """What is shown of a variable where it has these values, and of what they were made of where that was its own."""
     found = NONE
-    for node in scope.nodes():
-        if isinstance(node, cst.Name) and node.value == uses.name and not held.isdisjoint(uses.bindings(node)):
-            found = found.joined(of_use(module, scope, node))
+    for node in scope.named(uses.name):
+        if not held.isdisjoint(uses.bindings(node)):
+            found = found.joined(of_use(module, scope, node, depth))
     for effect in held if depth < _DEEPEST else ():
         value = effect.value if effect is not None and effect.kind == "assign" else None
         own = next((part for part in descend(value) if isinstance(part, cst.Name) and part.value == uses.name), None) if value is not None else None
@@ -150,15 +153,6 @@ def _axes_taken(module: Module, own: cst.Name, value: cst.BaseExpression | None)
     return taken
 
 
-def of_name(module: Module, scope: Scope, name: str, depth: int = 0) -> Axes:
-    """What a function shows of a local variable."""
-    found = NONE
-    for node in scope.nodes():
-        if isinstance(node, cst.Name) and node.value == name:
-            found = found.joined(of_use(module, scope, node, depth))
-    return found
-
-
 def of_use(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> Axes:
     """What one use of an array shows: where its name stands, or an expression that has as many axes."""
     parent = module.walk.parents.get(node)
@@ -180,7 +174,7 @@ def of_use(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 
 def _of_target(module: Module, scope: Scope, target: cst.BaseExpression, depth: int) -> Axes:
     """What a function shows of what it puts under a name, or in a place that it writes in the same way where it reads: ``parts[i] = torch.cat(parts[i])``."""
     if isinstance(target, cst.Name):
-        return of_name(module, scope, target.value, depth)
+        return of_name(module, scope, target.value, target, depth)
     found = NONE
     if isinstance(target, cst.Subscript | cst.Attribute):
         code = module.code(target)
@@ -240,8 +234,7 @@ def _unpacks_numbers(module: Module, scope: Scope, node: cst.Subscript) -> bool:
 def _counts_with(module: Module, scope: Scope, name: cst.Name) -> bool:
     """Whether a name that is bound once stands where only a number can."""
     bound = [effect for effect in scope.effects.get(name.value, ()) if not effect.path]
-    same = (node for node in scope.nodes() if isinstance(node, cst.Name) and node.value == name.value)
-    return len(bound) == 1 and any(_is_count(module, node) for node in same)
+    return len(bound) == 1 and any(_is_count(module, node) for node in scope.named(name.value))
 
 
 def _is_count(module: Module, node: cst.BaseExpression) -> bool:
