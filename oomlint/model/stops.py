@@ -436,7 +436,7 @@ class Stops:
     def _calls_here(self, module: Module, scope: Scope) -> list[cst.Call] | None:
         """The calls of a function of a file outside of itself, where nothing else can be done with it, by another file or by its name."""
         node, walk = scope.node, module.walk
-        refs = [part for part in walk.root.nodes() if isinstance(part, cst.Name) and part.value == scope.name and not self._means_another(module, scope, part)]
+        refs = [part for part in walk.root.named(scope.name) if not self._means_another(module, scope, part)]
         calls = [walk.parents.get(part) for part in refs]
         if not refs or not all(isinstance(call, cst.Call) and call.func is part for call, part in zip(calls, refs, strict=True)):
             return None

@@ -92,8 +92,8 @@ class NameUses:
     def of(self, effect: Effect | None) -> Iterator[cst.Name]:
         """Uses that may mean a binding, in the order of the text."""
         bound_at = {one.node for one in self.scope.effects.get(self.name, ()) if not one.path}
-        for node in self.scope.nodes():
-            if isinstance(node, cst.Name) and node.value == self.name and node not in bound_at and not self._is_another(node) and effect in self.bindings(node):
+        for node in self.scope.named(self.name):
+            if node not in bound_at and not self._is_another(node) and effect in self.bindings(node):
                 yield node
 
     def _is_another(self, node: cst.Name) -> bool:

@@ -295,7 +295,7 @@ class Arrays:
         if site.module is not read.module or not isinstance(target, cst.Name):
             return False
         rounds = {here for here in walk.ancestors(read.node) if isinstance(here, cst.For | cst.While)}
-        uses = (node for node in site.scope.nodes() if isinstance(node, cst.Name) and node.value == target.value and walk.parents.get(node) is not holder)
+        uses = (node for node in site.scope.named(target.value) if walk.parents.get(node) is not holder)
         above = [one for node in uses if not isinstance(one := walk.parents.get(node), cst.AssignTarget)]
         used = all(isinstance(one, cst.Attribute) and names.dotted(one.value) == target.value for one in above)
         return used and not rounds.isdisjoint(walk.ancestors(site.call))

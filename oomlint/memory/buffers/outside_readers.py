@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.flow_runs import Runs
     from oomlint.model.events import Loop, Record, Store
     from oomlint.model.tensor_state import TensorState
-    from oomlint.syntax.scopes import Scope
     from oomlint.syntax.walk import Walk
 
 _MOST_SITES: Final = 4
@@ -38,12 +37,11 @@ def escapes(store: Store, loop: Loop) -> bool:
     name, scope, walk = root[1], loop.scope, loop.module.walk
     if name not in scope.effects or name in scope.outer or name in scope.enclosing or name in names.takes(scope):
         return True
-    if scope.parent is None and any(_mentions(other, name) for other in walk.scopes if other is not scope and not other.is_class):
+    if scope.parent is None and any(other.named(name) and name not in other.effects for other in walk.scopes if other is not scope and not other.is_class):
         return True
     if not all(_plainly_made(effect.statement) for effect in scope.effects[name] if effect.kind == "assign" and not effect.path):
         return True
-    uses = (node for node in scope.nodes() if isinstance(node, cst.Name) and node.value == name)
-    return any(walk.scope_at(node) is not scope or _leaves(node, walk) for node in uses)
+    return any(walk.scope_at(node) is not scope or _leaves(node, walk) for node in scope.named(name))
 
 
 def runs_of_callers(store: Store, record: Record, runs: Runs) -> Iterator[Record]:
@@ -74,10 +72,6 @@ def _on_attribute(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Assign):
         return isinstance(node.targets[0].target, cst.Attribute)
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Attribute)
-
-
-def _mentions(scope: Scope, name: str) -> bool:
-    return any(isinstance(node, cst.Name) and node.value == name for node in scope.nodes()) and name not in scope.effects
 
 
 def _plainly_made(statement: cst.CSTNode) -> bool:

@@ -129,7 +129,7 @@ def _reads_outputs(project: Project, cls: ClassRef, hook: str) -> bool:
     for one in runs_of(project).evaluator.line(cls):
         for method in one.scope.children:
             params = names.parameter_names(method) if method.name == hook and method.is_function else []
-            if len(params) > 1 and any(isinstance(node, cst.Name) and node.value == params[1] for node in method.nodes()):
+            if len(params) > 1 and method.named(params[1]):
                 return True
     return False
 

@@ -218,8 +218,7 @@ def _is_sequence(node: cst.BaseExpression, function: FunctionRef) -> bool:
     above = parents.get(node)
     if isinstance(above, cst.Assign) and above.value is node and isinstance(above.targets[0].target, cst.Name):
         name = above.targets[0].target.value
-        uses = (one for one in function.scope.nodes() if isinstance(one, cst.Name) and one.value == name)
-        return any(not isinstance(parents.get(one), cst.Assign) and _is_sequence(one, function) for one in uses)
+        return any(not isinstance(parents.get(one), cst.Assign) and _is_sequence(one, function) for one in function.scope.named(name))
     if isinstance(above, cst.Subscript) and above.value is node:
         part = above.slice[0].slice
         return isinstance(part, cst.Slice) or (isinstance(part, cst.Index) and constant_key(part.value) is UNKNOWN_KEY)
@@ -284,8 +283,7 @@ def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, eva
 def _is_taken_out_of(name: str, function: FunctionRef, instance: Instance, evaluator: Evaluator, depth: int) -> bool:
     """Whether a function takes something out of what a name of it has."""
     parents = function.module.walk.parents
-    named = (node for node in function.scope.nodes() if isinstance(node, cst.Name) and node.value == name)
-    reads = (node for node in named if not isinstance(parents.get(node), cst.Param | cst.AssignTarget))
+    reads = (node for node in function.scope.named(name) if not isinstance(parents.get(node), cst.Param | cst.AssignTarget))
     return any(_takes_out(read, function, instance, evaluator, depth + 1) for read in reads)
 
 

@@ -109,8 +109,7 @@ class Serving:
         holder = module.walk.parents.get(call)
         if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
             name = holder.targets[0].target.value
-            uses = (node for node in scope.nodes() if isinstance(node, cst.Name) and node.value == name)
-            takers = [node for node in uses if not isinstance(module.walk.parents.get(node), cst.AssignTarget)]
+            takers = [node for node in scope.named(name) if not isinstance(module.walk.parents.get(node), cst.AssignTarget)]
         loops = [_loop_over(module, node) for node in takers]
         return scope.yields or leaves(module, call) or any(loop is None or self.trains(module, loop) for loop in loops)
 

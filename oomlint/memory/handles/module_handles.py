@@ -115,7 +115,7 @@ def _read_in(reader: Scope, name: str, scope: Scope) -> cst.CSTNode | None:
             return None
     if name in reader.outer and reader.sets(name):
         return None  # opened again by each process that needs it
-    return next((n for n in reader.nodes(inner=False) if isinstance(n, cst.Name) and n.value == name), None)
+    return next((node for _, node in reader.mentions(name)), None)
 
 
 def _user(module: Module, reader: Scope, project: Project, depth: int) -> tuple[str, Readers, tuple[Fact, ...]] | None:

@@ -152,7 +152,7 @@ class TrailNames(ABC):
         if isinstance(inner.node, cst.FunctionDef):
             if inner.parent is not self.scope:
                 return False
-            mentions = [n for n in self.scope.nodes() if isinstance(n, cst.Name) and n.value == inner.name and n is not inner.node.name]
+            mentions = [node for node in self.scope.named(inner.name) if node is not inner.node.name]
         for node in mentions:
             above = self.walk.parents.get(node)
             if isinstance(above, cst.Call) and above.func is node:

@@ -77,8 +77,7 @@ def runs_for_samples(opening: Opening, project: Project) -> bool:
     if names.self_name(scope) is not None:
         return False
     called = {id(call.func) for call, _ in module.walk.calls}
-    named = (node for one in module.walk.scopes for node in one.nodes() if isinstance(node, cst.Name) and node.value == scope.name)
-    return any(id(node) not in called and module.walk.parents.get(node) is not scope.node for node in named)
+    return any(id(node) not in called and module.walk.parents.get(node) is not scope.node for node in module.walk.root.named(scope.name))
 
 
 def _repeats(module: Module, scope: Scope, node: cst.CSTNode, project: Project, deepest: int) -> bool:

@@ -62,4 +62,4 @@ def _is_unused(site: CallSite, index: int) -> bool:
 
 def _reads(module: Module, scope: Scope, name: str) -> list[cst.CSTNode]:
     """Where code of a scope reads a name."""
-    return [node for node in scope.nodes() if isinstance(node, cst.Name) and node.value == name and not module.walk.is_target(node)]
+    return [node for node in scope.named(name) if not module.walk.is_target(node)]

@@ -95,7 +95,7 @@ class _Life:
         """Whether something reads it once the training has begun, or may: a function inside."""
         begun, held = self._row(training), self.holders()
         for name in kept:
-            inner = (node for node in self.scope.nodes() if isinstance(node, cst.Name) and node.value == name and not self.module.walk.is_word(node))
+            inner = (node for node in self.scope.named(name) if not self.module.walk.is_word(node))
             if any(not self._is_before(node) and self.module.walk.scope_at(node) is not self.scope for node in inner):
                 return True
             uses = NameUses(self.module.walk, self.scope, name)
@@ -218,7 +218,7 @@ def released(found: KeptCheckpoint, project: Project) -> Fix | None:
         bound = [e.statement for e in found.scope.effects.get(name, ()) if e.kind == "assign" and not e.path]
         if not any(statement in own for statement in bound) or name in walk.shared:
             return None  # it may have no value there
-    uses = [n for n in found.scope.nodes() if isinstance(n, cst.Name) and n.value in found.keepers and not walk.is_word(n)]
+    uses = [node for name in found.keepers for node in found.scope.named(name) if not walk.is_word(node)]
     if any(isinstance(a, cst.For | cst.While) for a in walk.ancestors(life.statement)):
         return None  # the next round may read it first
     if any(use not in inside and not life._is_before(use) for use in uses):  # noqa: SLF001 - of this module

@@ -134,5 +134,5 @@ def _has_other_users(module: Module, call: cst.Call) -> bool:
         return False
     given = [one.target for one in statement.targets]
     named = {target.value for target in given if isinstance(target, cst.Name)}
-    read = [node for node in module.walk.root.nodes() if isinstance(node, cst.Name) and node.value in named and node not in given]
+    read = [node for name in named for node in module.walk.root.named(name) if node not in given]
     return len(read) > 1

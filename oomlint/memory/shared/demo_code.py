@@ -116,7 +116,7 @@ class Drivers:
 
     def _only_from(self, module: Module, scope: Scope, parts: list[cst.CSTNode]) -> bool:
         """Whether nothing but these parts of its file calls a function, and nobody else has a hold of it."""
-        used = [node for node in module.walk.root.nodes() if isinstance(node, cst.Name) and node.value == scope.name and node is not _name_of(scope.node)]
+        used = [node for node in module.walk.root.named(scope.name) if node is not _name_of(scope.node)]
         if not used or not all(any(here in parts for here in module.walk.ancestors(node)) for node in used):
             return False
         sites = self.evaluator.calls.sites(module, scope, _MOST_SITES)
