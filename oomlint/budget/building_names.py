@@ -133,7 +133,7 @@ class BuildingNames(Objects):
                 return self._made_at(value.call, value.frame, partial(self._library_call, value))
             case Display() if not (is_grown(value) and isinstance(value.node, cst.List | cst.Dict)) or value.frame.scope.parent is None:
                 return self._made_at(value.node, value.frame, lambda: self.eval(value.node, _outer(value.frame)))
-            case SourceExpression() if value.node is not None and value.frame is not None and value.node is not node:
+            case SourceExpression() if value.node is not node:
                 return self.eval(value.node, _outer(value.frame))
             case Partial():
                 bound = value.bound

@@ -66,7 +66,7 @@ class PythonObjects:
             return effects[0].value, frame
         found = [alt.value for alt in self.evaluator.values(node, frame)] if isinstance(node, cst.Name) else []
         one = found[0] if len(found) == 1 else None
-        return (one.node, one.frame) if isinstance(one, SourceExpression) and one.node is not None and one.frame is not None else (node, frame)
+        return (one.node, one.frame) if isinstance(one, SourceExpression) else (node, frame)
 
     # -- one value many times ------------------------------------------------------------------------------------------------
 

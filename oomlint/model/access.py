@@ -193,7 +193,7 @@ class Access(Expressions):
             if given is not None:
                 return self.access(given, rest, value.frame)
             return self.sources.member(value, accessors) or [Alternative(Element(value, accessors))]
-        return [Alternative(PartOfEach("", value, accessors) if isinstance(value, Each) else UNKNOWN)]
+        return [Alternative(PartOfEach(whole=value, accessors=accessors) if isinstance(value, Each) else UNKNOWN)]
 
     def _into_external(self, value: External, accessors: tuple[Accessor, ...]) -> Alternatives:
         kind, name = accessors[0]

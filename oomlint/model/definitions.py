@@ -125,7 +125,7 @@ class Definitions(Outside):
             elif isinstance(alt.value, Display) and isinstance(alt.value.node, cst.ListComp | cst.GeneratorExp | cst.SetComp):
                 out.extend(self.access(alt.value.node.elt, into, alt.value.frame))
             else:
-                out.extend(self.reach_into(Alternative(Each("", iterable, frame, index)), accessors))
+                out.extend(self.reach_into(Alternative(Each(iterable=iterable, frame=frame, index=index)), accessors))
         return trim(out) or [Alternative(UNKNOWN)]
 
     def search(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:
@@ -294,7 +294,7 @@ class Definitions(Outside):
             if depth < len(accessors) and _matches(path, accessors[:depth]) and effect.value is not None and _is_mapping_update(effect):
                 return self._updated(self.access(effect.value, accessors[depth:], frame))
             if depth == len(accessors) and _matches(path, accessors) and not _is_mapping_update(effect):
-                return [Alternative(Augmented("", effect.node, frame) if isinstance(effect.node, cst.AugAssign) else UNKNOWN)], True
+                return [Alternative(Augmented(node=effect.node, frame=frame) if isinstance(effect.node, cst.AugAssign) else UNKNOWN)], True
             return None
         if kind in _MUTATING:
             if depth >= len(accessors) or not _matches(path, accessors[:depth]) or effect.call is None or accessors[depth][0] not in {"item", "attr"}:

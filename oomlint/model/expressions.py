@@ -267,7 +267,7 @@ class Expressions(Results):
                 elif isinstance(node.operator, cst.Divide):
                     value = self.settings.joined_path(left.value, right.value)
                 if isinstance(value, Unknown):
-                    value = SourceExpression("", node, frame)
+                    value = SourceExpression(node=node, frame=frame)
                 story = left.story or right.story
                 out.append(Alternative(value, story, picks, left.doubt + right.doubt, left.reach or right.reach))
         return out

@@ -119,7 +119,7 @@ class FlowDefinitions(Flowing):
             return self.made_outside(names.canonical(value.name), value.call, value.frame, depth)
         if isinstance(value, Display):
             return self._displayed(value.node, value.frame, depth)
-        if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and (value.node is not node or value.frame is not frame):
+        if isinstance(value, SourceExpression) and (value.node is not node or value.frame is not frame):
             return self._written(value.node, value.frame, depth)
         if isinstance(value, Each):
             return None

@@ -74,7 +74,7 @@ class FlowLayers(FlowFunctions):
                 elif isinstance(value, ClassRef):
                     if value.scope is not base.scope and self.trainable(value, depth + 1):
                         return True
-                elif isinstance(value, Each) and value.iterable is not None and this in names_in(value.iterable):
+                elif isinstance(value, Each) and this in names_in(value.iterable):
                     continue  # one of its own parts, which is judged where it is made
                 elif not isinstance(value, FunctionRef | Instance | ExternalCall) and not isinstance(call.func, cst.Attribute):
                     return True

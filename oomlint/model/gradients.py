@@ -81,7 +81,7 @@ class Gradients:
                 return Mode.OFF if last in _OFF else Mode.UNKNOWN if _TELLING.search(last) else None
             if isinstance(value, ExternalCall):
                 return self.context(value.call, value.frame, depth + 1)
-            if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and value.node is not node:
+            if isinstance(value, SourceExpression) and value.node is not node:
                 return self.context(value.node, value.frame, depth + 1)
             if isinstance(value, Const):
                 return None

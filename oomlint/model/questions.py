@@ -117,7 +117,7 @@ def constant(value: object, node: cst.CSTNode, frame: Frame) -> Alternative:
 
 def written(node: cst.BaseExpression, frame: Frame, picks: Picks = FREE) -> Alternative:
     """An expression that nothing reduces further."""
-    return Alternative(SourceExpression("", node, frame), (), picks)
+    return Alternative(SourceExpression(node=node, frame=frame), (), picks)
 
 
 def is_cpu_count(value: Value) -> bool:

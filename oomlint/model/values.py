@@ -184,32 +184,32 @@ class Unknown(Value, frozen=True):
     why: str = ""
 
 
-class SourceExpression(Unknown, frozen=True):
+class SourceExpression(Unknown, frozen=True, kw_only=True):
     """An expression that nothing reduces further, as it is written where the value is made. Unknown to whoever asks for constants."""
 
-    node: cst.BaseExpression | None = None
-    frame: Frame | None = None
+    node: cst.BaseExpression
+    frame: Frame
 
 
-class Augmented(Unknown, frozen=True):
+class Augmented(Unknown, frozen=True, kw_only=True):
     """What ``x += y`` leaves in ``x``. Unknown to whoever asks for constants."""
 
-    node: cst.AugAssign | None = None
-    frame: Frame | None = None
+    node: cst.AugAssign
+    frame: Frame
 
 
-class Each(Unknown, frozen=True):
+class Each(Unknown, frozen=True, kw_only=True):
     """What a loop variable goes through: an element of the iterable, at ``index`` inside it. Unknown to whoever asks for constants."""
 
-    iterable: cst.BaseExpression | None = None
-    frame: Frame | None = None
+    iterable: cst.BaseExpression
+    frame: Frame
     index: tuple[int, ...] = ()
 
 
-class PartOfEach(Unknown, frozen=True):
+class PartOfEach(Unknown, frozen=True, kw_only=True):
     """An attribute or entry of what a loop variable goes through."""
 
-    whole: Each | None = None
+    whole: Each
     accessors: tuple[Accessor, ...] = ()
 
 

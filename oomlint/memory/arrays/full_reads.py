@@ -197,7 +197,7 @@ class WholeReads(StoredArrays):
             inner: WholeRead | None = None
             if isinstance(value, ExternalCall) and value.call is not node:
                 inner = self.written(value.call, value.frame)
-            elif isinstance(value, SourceExpression) and value.node is not None and value.node is not node and value.frame is not None:
+            elif isinstance(value, SourceExpression) and value.node is not node:
                 inner = self.written(value.node, value.frame)
             if inner is not None:
                 return inner

@@ -321,7 +321,7 @@ class KeptNames(Keeping):
             ]
             if not before:
                 break
-            made = [alt.value for node, frame in before if frame is not None for alt in self.evaluator.values(node, frame)]
+            made = [alt.value for node, frame in before for alt in self.evaluator.values(node, frame)]
         return any(isinstance(one, ExternalCall) and not one.name.startswith("pandas.") for one in made)
 
     def _of_another_program(self, search: KeptSearch, site: CallSite) -> bool:

@@ -17,9 +17,9 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.known_reads import ALL_AT_ONCE, WHOLE, KnownRead
 from oomlint.memory.shared.plain_data import holds_plain_data
-from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.memory.shared.written_files import written_files_of
 from oomlint.model.loops import FEW
+from oomlint.model.tensor_state import ROWS
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, Instance
 

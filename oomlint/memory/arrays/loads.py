@@ -33,10 +33,10 @@ from oomlint.memory.shared.attribute_names import annotates, looks_like_data, sm
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, KnownRead
-from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
+from oomlint.model.tensor_state import ROWS
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, Instance, SourceExpression, is_usual
 from oomlint.syntax.nodes import descend, orders, path_of
@@ -192,7 +192,7 @@ class Arrays:
         for compared in filter(orders, descend(test)):
             for side in (compared.left, *(one.comparator for one in compared.comparisons)):
                 made = [alt.value.node for alt in self.evaluator.values(side, frame) if isinstance(alt.value, SourceExpression)]
-                calls = (call for one in (side, *made) if one is not None for call in descend(one) if isinstance(call, cst.Call))
+                calls = (call for one in (side, *made) for call in descend(one) if isinstance(call, cst.Call))
                 if any(isinstance(alt.value, External) and alt.value.name in _OF_MACHINE for call in calls for alt in self.evaluator.values(call.func, frame)):
                     return True
         return False

@@ -76,7 +76,7 @@ def _kind(project: Project, module: Module, scope: Scope, node: cst.BaseExpressi
     frame = evaluator_of(project).calls.plain_frame(module, scope)
     known = False
     for alt in evaluator_of(project).values(node, frame)[:3]:
-        found = _of_value(project, alt.value, frame)
+        found = _of_value(project, alt.value)
         if found:
             return found
         known = known or isinstance(alt.value, Instance | FunctionRef | ExternalCall)
@@ -87,12 +87,12 @@ def _kind(project: Project, module: Module, scope: Scope, node: cst.BaseExpressi
     return _SPARSE[0] if method in _ONE_TYPE and not known and isinstance(node, cst.Name | cst.Attribute) else ""
 
 
-def _of_value(project: Project, value: Value, frame: Frame) -> str:
+def _of_value(project: Project, value: Value) -> str:
     name = value.name if isinstance(value, ExternalCall) else value.whole.name if isinstance(value, Element) else ""
     if name.startswith(_SPARSE):
         return "" if name.rpartition(".")[2] in REDUCTIONS else _SPARSE[0]
     if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call):
-        return _of_call(project, value.node, value.frame or frame)
+        return _of_call(project, value.node, value.frame)
     return ""
 
 

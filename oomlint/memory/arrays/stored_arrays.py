@@ -200,9 +200,9 @@ class StoredArrays:
         if isinstance(value, Element):
             inner = self._opened(value.whole)
             return None if inner is None or inner.store is ArrayPlace.MEMMAP else self._deeper(inner, value.accessors)
-        if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
+        if isinstance(value, Each):
             return self._each(value.iterable, value.index, value.frame)
-        if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and isinstance(value.node, cst.Subscript | cst.Call):
+        if isinstance(value, SourceExpression) and isinstance(value.node, cst.Subscript | cst.Call):
             return self.stored(value.node, value.frame)
         del frame
         return None
@@ -274,14 +274,9 @@ class StoredArrays:
             value = alt.value
             if isinstance(value, Const):
                 return (value.value, alt.doubt) if isinstance(value.value, str) else (None, None)
-            if (
-                isinstance(value, Each)
-                and value.iterable is not None
-                and value.frame is not None
-                and self._gives_keys(value.iterable, value.index, value.frame)
-            ):
+            if isinstance(value, Each) and self._gives_keys(value.iterable, value.index, value.frame):
                 return None, 0
-            if isinstance(value, SourceExpression) and isinstance(value.node, cst.FormattedString | cst.Call | cst.BinaryOperation) and value.frame is not None:
+            if isinstance(value, SourceExpression) and isinstance(value.node, cst.FormattedString | cst.Call | cst.BinaryOperation):
                 return None, self._as_key(value.node, value.frame)[1]
         written = node.value if isinstance(node, cst.Subscript) else node
         return None, 1 if _KEY_NAME.search(names.last_name(written).lower()) else None

@@ -70,7 +70,7 @@ def _held_already(value: Value, project: Project) -> bool:
         return _held_already(value.whole, project)
     if isinstance(value, ExternalCall):
         return value.frame.scope.name == "__init__" or not value.frame.scope.is_function
-    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Subscript) and value.frame is not None:
+    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Subscript):
         return any(_held_already(alt.value, project) for alt in evaluator_of(project).values(value.node.value, value.frame)[:4])
     return False
 
@@ -84,7 +84,7 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
         return next((one for arg in value.node.args if (one := heavy(arg.value, value.frame, project, depth + 1)) is not None), None)
     if isinstance(value, Display) and value.node is not node:
         return heavy(value.node, value.frame, project, depth + 1)
-    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and value.frame is not None:
+    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call):
         found = _chain(value.node, value.frame, project, depth)
         if found is not None:
             return found

@@ -217,7 +217,7 @@ class _Tracer:
         return bool(known) and all(
             isinstance(v, _SAFE)
             or (isinstance(v, ExternalCall) and not _records(v))
-            or (isinstance(v, SourceExpression) and v.frame is not None and depth < _DEEPEST and self._is_derived(v.node, v.frame, depth))
+            or (isinstance(v, SourceExpression) and depth < _DEEPEST and self._is_derived(v.node, v.frame, depth))
             for v in known
         )
 

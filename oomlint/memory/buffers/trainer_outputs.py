@@ -137,7 +137,7 @@ def _class_of(evaluator: Evaluator, value: Value, depth: int) -> str:
         value = value.func
     if isinstance(value, FunctionRef):  # model_init
         return next((found for a in evaluator.returned(value, (), ()) if (found := _class_of(evaluator, a.value, depth + 1))), "")
-    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute) and value.frame is not None:
+    if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute):
         return _head(evaluator, value.node.func.value, value.frame, depth + 1) if value.node.func.attr.value in SAME_MODEL else ""
     return ""
 

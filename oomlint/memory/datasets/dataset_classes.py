@@ -165,12 +165,7 @@ class Datasets:
             return self._wrapper(value.whole, depth)
         if isinstance(value, Display) and isinstance(value.node, cst.List | cst.Tuple | cst.ListComp):
             return self._plain(value, value.frame, value.node)
-        if (
-            isinstance(value, SourceExpression)
-            and isinstance(value.node, cst.BinaryOperation)
-            and isinstance(value.node.operator, cst.Add)
-            and value.frame is not None
-        ):
+        if isinstance(value, SourceExpression) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add):
             return self._joined([value.node.left, value.node.right], value.frame, value.node, depth)
         return None
 
@@ -238,7 +233,7 @@ class Datasets:
         """Datasets in a list, appended ones included, and in what is made of lists: ``[first] * 100 + rest``."""
         if isinstance(value, SourceExpression) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add | cst.Multiply):
             frame, sides = value.frame, (value.node.left, value.node.right)
-            return [one for side in sides if frame for alt in self.evaluator.values(side, frame)[:2] for one in self._members(alt.value, depth)]
+            return [one for side in sides for alt in self.evaluator.values(side, frame)[:2] for one in self._members(alt.value, depth)]
         if not isinstance(value, Display):
             return []
         nodes: list[tuple[cst.BaseExpression, Frame]] = []

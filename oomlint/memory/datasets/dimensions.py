@@ -63,7 +63,7 @@ class Sizes(ArrayCalls):
         if isinstance(value, Const):
             return value.value if isinstance(value.value, int) else _REST
         self.left -= 1
-        if isinstance(value, SourceExpression) and value.node is not None and value.node is not node and value.frame is not None:
+        if isinstance(value, SourceExpression) and value.node is not node:
             return self.length(value.node, value.frame)
         if isinstance(value, ExternalCall):
             node, frame = value.call, value.frame
@@ -123,7 +123,7 @@ class Sizes(ArrayCalls):
             value = alt.value
             if isinstance(value, Display) and isinstance(value.node, cst.Tuple | cst.List):
                 found.append(self._listed(value.node, value.frame, seen | {node}))
-            elif isinstance(value, SourceExpression) and value.node is not None and value.node is not node and value.frame is not None:
+            elif isinstance(value, SourceExpression) and value.node is not node:
                 found.append(self._dimensions(value.node, value.frame, seen | {node}))
             else:
                 number = self._way(value, node, frame)

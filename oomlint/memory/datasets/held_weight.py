@@ -16,7 +16,7 @@ from oomlint.memory.facts import items_of
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import IN_MEMORY, PAYLOAD, Form, PayloadKind
-from oomlint.memory.shared.seen_axes import ROWS
+from oomlint.model.tensor_state import ROWS
 from oomlint.model.values import ClassRef, FunctionRef, Instance
 
 if TYPE_CHECKING:

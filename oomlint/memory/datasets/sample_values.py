@@ -158,9 +158,9 @@ class Parts(Sizes, Pictures):
             case Element(whole=ExternalCall() as whole, accessors=(("attr", "data"),)) if (known := torchvision_data(whole.name)) is not None:
                 count = self._part_of(known, whole.call, whole.frame)
                 return known.kept.shaped(count, *(known.kept.shape or ())) if known.kept is not None and count is not None else None
-            case Each(iterable=cst.BaseExpression() as iterable, frame=Frame() as where):
-                return self._each(iterable, where, value.index)
-            case SourceExpression(node=cst.BaseExpression() as written, frame=Frame() as where):
+            case Each():
+                return self._each(value.iterable, value.frame, value.index)
+            case SourceExpression(node=written, frame=where):
                 return self.of(written, where) if written is not node else self._call(node, frame) if isinstance(node, cst.Call) else None
             case Unknown() if isinstance(node, cst.Name):
                 if (frame.scope, node.value) in self.given:

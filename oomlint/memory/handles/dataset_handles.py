@@ -291,7 +291,7 @@ class Handles:
             if opening.kind is Opens.H5 and self.datasets.contents.libraries.element(value).kind is not PayloadKind.H5:
                 return []
             return [Origin(value.whole.call, part=True)] if opening.kind is Opens.H5 else []
-        if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and value.frame is not None and depth < _DEEPEST:
+        if isinstance(value, SourceExpression) and isinstance(value.node, cst.Call) and depth < _DEEPEST:
             func = value.node.func
             if isinstance(func, cst.Attribute) and func.attr.value in _PARTS:
                 inner = self.origins(self.evaluator.values(func.value, value.frame), depth + 1)

@@ -100,7 +100,7 @@ def _is_decoded(node: cst.BaseExpression, frame: Frame, project: Project, depth:
         value = alt.value.whole if isinstance(alt.value, PartOfEach) else alt.value
         if isinstance(value, Display) and value.node is not node and _is_decoded(value.node, value.frame, project, depth + 1):
             return True
-        if isinstance(value, Each) and value.iterable is not None and value.frame is not None and _gives_decoded(value.iterable, value.frame, project, depth):
+        if isinstance(value, Each) and _gives_decoded(value.iterable, value.frame, project, depth):
             return True
     return False
 

@@ -103,7 +103,7 @@ def _stages(value: Value, project: Project, deepest: int = _DEEPEST) -> list[Str
         return [stage for arg in value.call.args for stage in _listed(arg, value.frame, project)]
     if isinstance(value, ExternalCall) and value.name == f"{_LIBRARY}WebDataset":
         return [StreamStage("WebDataset", value.call, value.frame)]
-    if not isinstance(value, SourceExpression) or not isinstance(value.node, cst.Call) or value.frame is None or deepest == 0:
+    if not isinstance(value, SourceExpression) or not isinstance(value.node, cst.Call) or deepest == 0:
         return []
     func = value.node.func
     if not isinstance(func, cst.Attribute):

@@ -360,7 +360,7 @@ class RanksOf:
             return False
         for alt in self.evaluator.plainly(test, module, scope):
             value = alt.value
-            if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and value.node is not test:
+            if isinstance(value, SourceExpression) and value.node is not test:
                 frame = value.frame
                 if self.tells(frame.module, frame.scope, value.node, wanted=True, first=first, depth=depth + 1):
                     return True
@@ -409,7 +409,7 @@ def _written(value: Value) -> str:
     """How a value is written where it is made."""
     if isinstance(value, ExternalCall):
         return value.frame.module.code(value.call)
-    return value.frame.module.code(value.node) if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None else ""
+    return value.frame.module.code(value.node) if isinstance(value, SourceExpression) else ""
 
 
 def _set_to(module: Module, scope: Scope, node: cst.BaseExpression) -> Iterator[str]:

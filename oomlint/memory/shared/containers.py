@@ -315,7 +315,7 @@ class Containers:
             return self._range(value.call, value.frame)
         if isinstance(value, ExternalCall) and _is_array_of_list(value):
             return self.count(value.call.args[0].value, value.frame)
-        if isinstance(value, SourceExpression) and value.frame is not None:
+        if isinstance(value, SourceExpression):
             if isinstance(value.node, cst.Subscript):
                 return self.sliced(value.node, value.frame)
             if isinstance(value.node, cst.Call) and names.last_name(value.node.func) in _SAME_COUNT and value.node.args:

@@ -97,21 +97,21 @@ class Contents:
             return self._function(value)
         if isinstance(value, SettingsNode | Merged):
             return Content(PayloadKind.SMALL, "settings")
-        if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
+        if isinstance(value, Each):
             pairs = value.iterable.func if isinstance(value.iterable, cst.Call) and names.last_name(value.iterable.func) == "items" else None
             if isinstance(pairs, cst.Attribute) and value.index == (1,):  # the values of a dictionary
                 return self.of(pairs.value, value.frame).element or NOTHING
             return self._one_of(self.of(value.iterable, value.frame), value.index)
-        if isinstance(value, PartOfEach) and value.whole is not None and len(value.accessors) == 1:
+        if isinstance(value, PartOfEach) and len(value.accessors) == 1:
             how, name = value.accessors[0]
             whole = self._of_value(value.whole)
             if how == "item" and whole.form is Form.RECORDS:
                 return FIELD
             cell = isinstance(name, str) and (how == "item" or name not in _OF_ROWS)
             return CELL if cell and whole.form is Form.ROW else NOTHING
-        if isinstance(value, SourceExpression) and value.node is not None and value.frame is not None:
+        if isinstance(value, SourceExpression):
             return self.forms.written(value.node, value.frame)
-        if isinstance(value, Augmented) and value.node is not None and value.frame is not None:
+        if isinstance(value, Augmented):
             return self.forms.augmented(value.node, value.frame)
         return NOTHING
 

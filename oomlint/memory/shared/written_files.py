@@ -159,7 +159,7 @@ class WrittenFiles:
                 found.append(value.value)
             elif isinstance(value, ExternalCall):
                 found.extend(self._called(value.call, value.frame, depth + 1))
-            elif isinstance(value, SourceExpression) and value.node is not None and value.frame is not None and value.node is not node:
+            elif isinstance(value, SourceExpression) and value.node is not node:
                 found.extend(self._texts(value.node, value.frame, depth + 1))
         return found or [_ANY]
 
@@ -177,7 +177,7 @@ class WrittenFiles:
         for alt in self.evaluator.values(call, frame)[:_MOST]:
             if isinstance(alt.value, Const) and isinstance(alt.value.value, str):
                 found.append(alt.value.value)
-            elif isinstance(alt.value, SourceExpression) and alt.value.node is not None and alt.value.frame is not None and alt.value.node is not call:
+            elif isinstance(alt.value, SourceExpression) and alt.value.node is not call:
                 found.extend(self._texts(alt.value.node, alt.value.frame, depth + 1))
         return found or [_ANY]
 
