@@ -117,11 +117,6 @@ def leaves(part: Part) -> Iterator[ShapedArray | ShapedText | None]:
         yield part
 
 
-def at_least(part: Part) -> int:
-    """Bytes of all arrays and numbers at least."""
-    return sum(leaf.at_least for leaf in leaves(part) if isinstance(leaf, ShapedArray))
-
-
 def elements(part: Part) -> tuple[Part, int | None]:
     """What a loop over it goes through, and how often; of a group only where all are alike."""
     if isinstance(part, Many):
