@@ -81,10 +81,10 @@ def _once(module: Module, project: Project) -> Iterator[Scope]:
                 yield scope
 
 
-def keeper_of(module: Module, project: Project, node: cst.BaseExpression) -> Keeper | None:
-    """Who keeps what an expression gives; nobody where its names say that it is small."""
+def keeper_of(module: Module, project: Project, node: cst.BaseExpression, *, arrays: bool = False) -> Keeper | None:
+    """Who keeps what an expression gives; nobody where its names say that it is small. ``arrays`` says that it is made of a list of arrays."""
     for keeper in kept_of(project).of(module, node):
-        if not keeper.live and not said_small(project, keeper):
+        if not keeper.live and not said_small(project, keeper, arrays=arrays):
             return keeper
     return None
 

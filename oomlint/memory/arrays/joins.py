@@ -23,7 +23,7 @@ from oomlint.memory.datasets.samples import made_bytes
 from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import allocated
-from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.attribute_names import small_arrays, small_name
 from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
@@ -177,10 +177,10 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             size = _size_of_each(project, held, loops)
             if size is None and (names.last_name(call.func) in MAKES or all(_counts_only(project, module, loop) for loop in loops)):
                 continue  # of arrays that differ in length `np.array` makes references
-            keeper = keeper_of(module, project, call) or next((one for one in kept.filled(module, call) if one.saver and not one.hazy), None)
+            keeper = keeper_of(module, project, call, arrays=True) or next((one for one in kept.filled(module, call) if one.saver and not one.hazy), None)
             if keeper is None or (keeper.many and not keeper.saver):
                 continue
-            if (size is not None and len(size.dimensions) > 1) or not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
+            if (size is not None and len(size.dimensions) > 1) or not any(small_arrays(name) for name in (rows.value, *keeper.names[-1:])):
                 found.append((call, keeper))
         if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
             (node, keeper), *others = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.attribute_names import small_arrays, small_name
 from oomlint.memory.shared.seen_axes import Axes, SeenAxes, of_name
 from oomlint.model.values import ClassRef
 
@@ -31,8 +31,12 @@ def axes_of(project: Project, keeper: Keeper) -> Axes:
     return project.shared(SeenAxes).of_attribute(evaluator_of(project).lineage(owner), keeper.attribute) if owner is not None else Axes()
 
 
-def said_small(project: Project, keeper: Keeper, asked: Sequence[str] | None = None) -> bool:
-    """Whether it is one number a sample, or may be by one of the names: of those ``asked``, or the first and the last on the way."""
+def said_small(project: Project, keeper: Keeper, asked: Sequence[str] | None = None, *, arrays: bool = False) -> bool:
+    """Whether it is one number a sample, or may be by one of the names: of those ``asked``, or the first and the last on the way.
+
+    ``arrays`` says that arrays are known to be in it.
+    """
+    says = small_arrays if arrays else small_name
     seen = axes_of(project, keeper)
     named = asked if asked is not None else (*keeper.names[:1], *keeper.names[-1:])
-    return seen.one_number or (not seen.has_rows and any(small_name(name) for name in named))
+    return seen.one_number or (not seen.has_rows and any(says(name) for name in named))

@@ -7,11 +7,15 @@ from typing import Final
 
 # One small value a sample, or a summary.
 _SMALL_NAME = re.compile(
-    r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idx(?:e?s)?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|vocab|vocabulary|"
-    r"tokenizer|dictionary|config|cfg|args|opt|opts|options|params|hparams|mapping|map|lookup|weights?|sampler|metadata|meta|stats?|sizes?|shapes?|"
-    r"anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns|transforms?|augmentations?|augs?|pipelines?|cumulative\w*|cumsum|"
-    r"filters?|modalities|modality|channels|bands|keys_to_\w+|metrics?|losses|schedule|debug\w*|task|mode|type|kind|version|backend|format|level|\w+_fields|(class|label|cat|category|speaker|spk|word|char|phone|token)_?(dict|list|table|set)|(class|label|category|target)_?names?)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str|shard|split|path|file)s?$|"
-    r"^(stoi|itos|char2idx|word2idx|class_to_idx)$",
+    r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idx(?:e?s)?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|weights?|stats?|sizes?|"
+    r"shapes?|anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns|cumulative\w*|cumsum|channels|bands|metrics?|losses|"
+    r"(class|label|category|target)_?names?)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str|shard|split|path|file)s?$",
+)
+# What is no array: settings, and what is done with samples or looked up for them.
+_AID_NAME = re.compile(
+    r"(^|_)(vocab|vocabulary|tokenizer|dictionary|config|cfg|args|opt|opts|options|params|hparams|mapping|map|lookup|sampler|metadata|meta|transforms?|"
+    r"augmentations?|augs?|pipelines?|filters?|modalities|modality|keys_to_\w+|schedule|debug\w*|task|mode|type|kind|version|backend|format|level|\w+_fields|"
+    r"(class|label|cat|category|speaker|spk|word|char|phone|token)_?(dict|list|table|set))$|^(stoi|itos|char2idx|word2idx|class_to_idx)$",
 )
 _PATH_NAME = re.compile(
     r"(^|_)(paths?|files?|filenames?|fnames?|file_?list|filelist|dirs?|folders?|img_?list|image_?list|images?_list|urls?|"
@@ -20,8 +24,9 @@ _PATH_NAME = re.compile(
 
 
 def small_by_name(name: str) -> bool:
-    """Whether an attribute's name says that it holds one small value a sample, or a summary."""
-    return _SMALL_NAME.search(name.lower().lstrip("_")) is not None
+    """Whether an attribute's name says that it holds one small value a sample, a summary, or settings."""
+    name = name.lower().lstrip("_")
+    return _SMALL_NAME.search(name) is not None or _AID_NAME.search(name) is not None
 
 
 def paths_by_name(name: str) -> bool:
@@ -80,6 +85,11 @@ def small_name(name: str) -> bool:
             break
         name = bare
     return small_by_name(name) or not _SMALL_WORDS.isdisjoint(name.split("_")) or name in _SMALL_AXIS or re.split(r"[-_]", name)[-1] in _SMALL_AXIS
+
+
+def small_arrays(name: str) -> bool:
+    """The same of a list of which arrays are known to be in it: it is no settings, whatever its name says."""
+    return small_name(name) and _AID_NAME.search(name.lower().strip("_")) is None
 
 
 def small_key(name: str) -> bool:
