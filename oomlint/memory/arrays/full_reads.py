@@ -13,7 +13,7 @@ from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.stored_arrays import ArrayPlace, H5Object, StoredArrays, is_full
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.values import External
+from oomlint.model.values import Display, Element, External, ExternalCall, SourceExpression, Unknown
 from oomlint.syntax.nodes import children_of
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class WholeRead(Struct, frozen=True):
         return self.what.doubt
 
 
+_MOST: Final = 6
+_DEEPEST: Final = 12
 _ARRAYS: Final = frozenset(
     "numpy.array numpy.asarray numpy.asanyarray numpy.ascontiguousarray numpy.asfortranarray numpy.copy numpy.float32 numpy.float64".split()
 )
@@ -74,7 +76,26 @@ class WholeReads(StoredArrays):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
+        self._reads: AnswerMemory[tuple[cst.CSTNode, Frame], WholeRead | None] = AnswerMemory(project.readings)
         self._scopes: AnswerMemory[Scope, list[WholeRead]] = AnswerMemory(project.readings)
+
+    def whole(self, node: cst.BaseExpression, frame: Frame) -> WholeRead | None:
+        """The read of a whole array that an expression is, or that a name or attribute holds."""
+        key = (node, frame)
+        if key in self._reads:
+            return self._reads[key]
+        mark = ("read", node, frame)
+        if mark in self._active or len(self._active) > _DEEPEST:
+            self._reads.give_up()
+            return None
+        self._active.add(mark)
+        try:
+            found = self.written(node, frame) or self._held(node, frame)
+        finally:
+            self._active.discard(mark)
+        if found is not None or not self._active:
+            self._reads[key] = found
+        return found
 
     def written(self, node: cst.BaseExpression, frame: Frame) -> WholeRead | None:
         """The read that an expression is as it is written."""
@@ -165,6 +186,29 @@ class WholeReads(StoredArrays):
         else:
             form = FullReadForm.VALUE if name == "__array__" else None
         return WholeRead(what, node, func.value, form, frame) if form is not None else None
+
+    def _held(self, node: cst.BaseExpression, frame: Frame) -> WholeRead | None:
+        """The read behind a name, an attribute or a call of the project's own function."""
+        if not isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.NamedExpr):
+            return None
+        hazy = False
+        for alt in self.evaluator.values(node, frame)[:_MOST]:
+            value = alt.value
+            inner: WholeRead | None = None
+            if isinstance(value, ExternalCall) and value.call is not node:
+                inner = self.written(value.call, value.frame)
+            elif isinstance(value, SourceExpression) and value.node is not node:
+                inner = self.written(value.node, value.frame)
+            if inner is not None:
+                return inner
+            hazy = hazy or isinstance(value, Element | Unknown | Display)
+        if not hazy:
+            return None
+        for definition, where in self.definitions(node, frame):
+            found = self.whole(definition, where)
+            if found is not None:
+                return found
+        return None
 
     def in_scope(self, module: Module, scope: Scope) -> list[WholeRead]:
         """All reads of whole arrays that are written in the code of a scope, in the order of the text."""
