@@ -40,6 +40,7 @@ from oomlint.model.torch_tables import (
     SMALL_NAME,
     STATES,
     STATES_OF_LAYERS,
+    SUMMARY_NAME,
 )
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling_names import LOADER_NAME
@@ -465,7 +466,7 @@ def _size_by_name(word: str, otherwise: SampleSize) -> SampleSize:
 def named_size(word: str, held: TensorState) -> TensorState:
     """A value under the name that it is given: `loss` is one number, `labels` one a sample.
 
-    Known axes win, and over one letter all that is known.
+    Over one letter all that is known wins.
     """
     if len(word) == 1 and held.size is SampleSize.DENSE:
         return held
@@ -474,7 +475,9 @@ def named_size(word: str, held: TensorState) -> TensorState:
         return held.having(size=SampleSize.SMALL, graph=Graph.MAYBE)
     if held.kind is ValueKind.OPAQUE or (held.kind is ValueKind.TENSOR and held.is_vague):
         return held.having(size=_size_by_name(word, held.size))
-    if held.kind is ValueKind.TENSOR and held.size is SampleSize.DENSE and held.dims < ROWS and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
+    if held.kind is ValueKind.TENSOR and held.size is SampleSize.DENSE and held.dims < MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
+        if held.dims >= ROWS and SUMMARY_NAME.search(word):
+            return held  # a row for each sample is no summary, though it may be one of labels
         return held.having(size=_size_by_name(word, held.size))
     return held
 
