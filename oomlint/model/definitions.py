@@ -400,7 +400,7 @@ def _rows_around(frame: Frame, at: cst.CSTNode) -> Iterator[cst.BaseComp]:
     for node in frame.module.walk.ancestors(at):
         if isinstance(node, cst.BaseSmallStatement | cst.BaseCompoundStatement) or node is frame.scope.node:
             return
-        if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+        if isinstance(node, cst.BaseComp):
             yield node
 
 

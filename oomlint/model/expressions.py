@@ -84,7 +84,7 @@ class Expressions(Results):
             return self._unary(node, frame)
         if isinstance(node, cst.BinaryOperation):
             return self._binary(node, frame)
-        if isinstance(node, cst.Dict | cst.List | cst.Tuple | cst.Set | cst.ListComp | cst.DictComp | cst.SetComp | cst.GeneratorExp):
+        if isinstance(node, cst.Dict | cst.List | cst.Tuple | cst.Set | cst.BaseComp):
             return [Alternative(Display(node, frame))]
         if isinstance(node, cst.Lambda):
             return [Alternative(FunctionRef(frame.module, frame.module.walk.scope_of[node], None))]

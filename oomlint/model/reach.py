@@ -243,7 +243,7 @@ def path_conditions(walk: Walk, scope: Scope, use: cst.CSTNode) -> Conditions:
         holder = walk.parents.get(here)
         if holder is None:
             break
-        if isinstance(holder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) and here is not holder.for_in:
+        if isinstance(holder, cst.BaseComp) and here is not holder.for_in:
             loop: cst.CompFor | None = holder.for_in
             while loop is not None:
                 conditions.extend((condition.test, True) for condition in loop.ifs)

@@ -337,7 +337,7 @@ def _mentioned(node: cst.CSTNode) -> Iterator[str]:
         elif isinstance(here, cst.Subscript):
             stack.append(here.value)
             stack.extend(_rows(here))
-        elif isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+        elif isinstance(here, cst.BaseComp):
             own = {word for part in descend(here) if isinstance(part, cst.CompFor) for word in _bound(part.target)}
             yield from (word for part in children_of(here) for word in _mentioned(part) if word.partition(".")[0] not in own)
         elif not isinstance(here, cst.Lambda):

@@ -114,7 +114,7 @@ def shadowed(walk: Walk, use: cst.Name) -> bool:
     for here in walk.ancestors(use):
         if isinstance(here, cst.BaseStatement):
             return False
-        loop = here.for_in if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) else None
+        loop = here.for_in if isinstance(here, cst.BaseComp) else None
         if loop is None or any(part is use for part in descend(loop.iter)):
             continue
         while loop is not None:

@@ -315,11 +315,7 @@ class Keeping(ABC):
                 if goes_on and not ends_itself(module, module.walk.scope_at(here), here, stated=True):
                     return here
                 left = False
-            if (
-                isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
-                and not (below is here.for_in and first)
-                and self._unbounded(module, here.for_in.iter)
-            ):
+            if isinstance(here, cst.BaseComp) and not (below is here.for_in and first) and self._unbounded(module, here.for_in.iter):
                 return here
             if isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
                 return None

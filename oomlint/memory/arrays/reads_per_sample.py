@@ -173,7 +173,7 @@ class ItemReads(ItemContexts):
         for here in where.module.walk.ancestors(node):
             if here is where.scope.node:
                 break
-            loop = here.for_in if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) else None
+            loop = here.for_in if isinstance(here, cst.BaseComp) else None
             while loop is not None:
                 if node.value in names_in(loop.target):
                     return counts_rounds(loop, node.value)

@@ -129,11 +129,7 @@ class ItemContexts:
             if isinstance(here, cst.For) and child is here.body and not is_epoch_loop(here, module) and not self._is_short(here.iter, module, scope):
                 targets |= names_in(here.target)
                 loop = here
-            elif (
-                isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
-                and child is not here.for_in
-                and not self._is_short(here.for_in.iter, module, scope)
-            ):
+            elif isinstance(here, cst.BaseComp) and child is not here.for_in and not self._is_short(here.for_in.iter, module, scope):
                 for row in descend(here.for_in):
                     targets |= names_in(row.target) if isinstance(row, cst.CompFor) else set()
                 loop = here

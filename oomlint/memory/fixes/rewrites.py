@@ -147,7 +147,7 @@ def _bound_around(module: Module, node: cst.Lambda) -> set[str]:
         found |= {n.rest.value for n in descend(scope.node) if isinstance(n, cst.MatchMapping) and n.rest is not None}
         scope = scope.parent
     for here in module.walk.ancestors(node):
-        if isinstance(here, cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp):
+        if isinstance(here, cst.BaseComp):
             found |= {name for loop in descend(here.for_in) if isinstance(loop, cst.CompFor) for name in names_in(loop.target)}
     return found
 

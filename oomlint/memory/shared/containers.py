@@ -309,7 +309,7 @@ class Containers:
                 if grown is not None:
                     return grown.count
                 return len(value.node.elements)
-            if isinstance(value.node, cst.ListComp | cst.GeneratorExp | cst.SetComp | cst.DictComp):
+            if isinstance(value.node, cst.BaseComp):
                 return self._passes(value.node.for_in, value.frame)
         if isinstance(value, ExternalCall) and value.name == "builtins.range":
             return self._range(value.call, value.frame)
