@@ -68,6 +68,9 @@ class Calls:
 
     def sites(self, module: Module, scope: Scope, most: int = _MOST_SITES) -> list[CallSite]:
         """Calls of a function of the project, nearest file first. For ``__init__`` the calls of its class. Who needs only some has fewer files parsed."""
+        known = self._sites.known((scope, _MOST_SITES))
+        if known is not None:
+            return known if most == _MOST_SITES else known[:most]
         known = self._sites.get((scope, most))
         if known is not None:
             return known
@@ -81,6 +84,8 @@ class Calls:
         finally:
             self._asking.discard(scope)
         self._sites[scope, most] = found
+        if len(found) < most:  # there are no more
+            self._sites.answers_too((scope, most), (scope, _MOST_SITES))
         return found
 
     def _sites_of(self, module: Module, scope: Scope, most: int) -> list[CallSite]:

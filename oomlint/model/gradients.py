@@ -226,7 +226,7 @@ class Gradients:
         if scope.parent is not None and scope.parent.is_class:
             above = [base for base in self.evaluator.lineage(ClassRef(module, scope.parent))[1:] if isinstance(base, ClassRef)]
             targets += [(base.module, own) for base in above if (own := base.scope.child(scope.name)) is not None]
-        sites = [(site.call, site.module, site.scope) for where, target in targets for site in calls.sites(where, target)[:_MOST_SITES]]
+        sites = [(site.call, site.module, site.scope) for where, target in targets for site in calls.sites(where, target, most=_MOST_SITES)]
         if not sites and scope.parent is not None and scope.parent.is_class and not scope.name.startswith("__") and scope.name != "forward":
             sites = list(islice(self._by_name(scope, module), _MOST_SITES))
         # A function that calls itself, or another of its name, begins in the mode that it was called in.

@@ -160,10 +160,25 @@ class AnswerMemory(Generic[_Key, _Answer]):
 
     def answer(self, key: _Key, find: Callable[[], _Answer]) -> _Answer:
         """The answer, which ``find`` gives where there is none yet."""
-        known = self.get(key)
+        known = self._known.get(key)
+        if known is None:  # an answer may be ``None``, too
+            self._ask(key)
+            answer = self[key] = find()
+            return answer
+        self._readings.now |= known[1]
+        return known[0]
+
+    def known(self, key: _Key) -> _Answer | None:
+        """The same, of an answer that is not looked for where there is none."""
+        known = self._known.get(key)
         if known is None:
-            known = self[key] = find()
-        return known
+            return None
+        self._readings.now |= known[1]
+        return known[0]
+
+    def answers_too(self, key: _Key, other: _Key) -> None:
+        """Say that the answer to a question is that to another one as well."""
+        self._known[other] = self._known[key]
 
     def __contains__(self, key: _Key) -> bool:
         if key in self._known:

@@ -28,6 +28,7 @@ class NameUses:
         self.name = name
         self._reach = Reach(walk, scope, name, lambda effect: None if effect.path or effect.kind in CHANGES - {"clear"} else ([], True))
         self._known: dict[cst.CSTNode | None, set[Effect | None]] = {}  # by the statement that it was asked of
+        self._others: dict[cst.Name, bool] = {}  # uses, and whether they mean something else
 
     def bindings(self, at: cst.CSTNode | None) -> set[Effect | None]:
         """Bindings that hold at a place, or at the end of the scope; ``None`` stands for what the caller gave."""
@@ -98,6 +99,12 @@ class NameUses:
 
     def _is_another(self, node: cst.Name) -> bool:
         """Whether the name means something else there: it is a word, or belongs to a comprehension or to a function inside."""
+        known = self._others.get(node)
+        if known is None:
+            known = self._others[node] = self._belongs_to_another(node)
+        return known
+
+    def _belongs_to_another(self, node: cst.Name) -> bool:
         above = self.walk.parents.get(node)
         if self.walk.is_word(node) or (isinstance(above, cst.Param) and above.name is node) or shadowed(self.walk, node):
             return True

@@ -190,7 +190,7 @@ class _Tracer:
         scope = region.scope
         if scope.name == TRAINING_STEP or name == names.self_name(scope):
             return True
-        sites = self.evaluator.calls.sites(region.module, scope)[:4]
+        sites = self.evaluator.calls.sites(region.module, scope, most=4)
         for site in sites:
             outer = regions_of(site.call, site.module, site.scope, self.project, 1)
             bound = (Bound(site.args, self.evaluator.calls.plain_frame(site.module, site.scope), site.call),)

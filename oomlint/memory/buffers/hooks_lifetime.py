@@ -199,7 +199,7 @@ def registered_by_calls(call: cst.Call, module: Module, scope: Scope, project: P
     if path[0] not in params or scope.sets(path[0]):
         return None
     evaluator = evaluator_of(project)
-    for site in evaluator.calls.sites(module, scope)[:6]:
+    for site in evaluator.calls.sites(module, scope, most=6):
         if path[0] == own:
             given = site.call.func.value if isinstance(site.call.func, cst.Attribute) else None
         else:

@@ -102,7 +102,7 @@ class ItemContexts:
                         if is_attribute_of(node, this) and node.attr.value == scope.name:
                             yield owner.module, method, node
             return
-        for site in self.evaluator.calls.sites(module, scope)[:_MOST]:
+        for site in self.evaluator.calls.sites(module, scope, most=_MOST):
             yield site.module, site.scope, site.call
 
     def _handed(self, scope: Scope, node: cst.BaseExpression, context: Context) -> frozenset[str]:

@@ -95,7 +95,7 @@ class Serving:
             return ""
         if entered is not None:
             return self._reader(entered.module, entered.call, entered.since, depth + 1, entered.outer, leaves)
-        sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES]
+        sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
         return next((who for site in sites if (who := self._reader(site.module, site.call, None, depth + 1, None, leaves))), "")
 
     def _trained_on(self, entered: Entered, leaves: Leaves) -> bool:

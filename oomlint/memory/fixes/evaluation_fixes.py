@@ -146,7 +146,7 @@ def _differentiated(found: GradEvaluation, project: Project) -> bool:
     sources = {id(event.node) for event in found.forwards}
     if frame is None or frame.scope.parent is None:
         return any(event.sources & sources for event in found.record.backwards)
-    for site in runs.evaluator.calls.sites(frame.module, frame.scope)[:6]:
+    for site in runs.evaluator.calls.sites(frame.module, frame.scope, most=6):
         for other in runs.records(site.module, site.scope):
             if any(event.sources & sources for event in other.backwards):
                 return True

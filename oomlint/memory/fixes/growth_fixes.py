@@ -165,7 +165,7 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
         return False
     if scope.name == "__call__" or runs_of(project).gradients.handed_on(scope, module):
         return True  # whoever calls it is out of sight
-    for site in runs_of(project).evaluator.calls.sites(module, scope)[:8]:
+    for site in runs_of(project).evaluator.calls.sites(module, scope, most=8):
         walk = site.module.walk
         for above in walk.ancestors(site.call):
             if isinstance(above, cst.Call) and names.last_name(above.func) in DIFFERENTIATES:
@@ -194,7 +194,7 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
 
 def _differentiated_above(scope: Scope, module: Module, project: Project) -> bool:
     """Whether a function that calls this one computes gradients."""
-    sites = runs_of(project).evaluator.calls.sites(module, scope)[:4]
+    sites = runs_of(project).evaluator.calls.sites(module, scope, most=4)
     return any(names.last_name(call.func) in DIFFERENTIATES for site in sites for call in site.scope.calls)
 
 

@@ -144,7 +144,7 @@ class Handles:
             if cls is None:
                 found.extend(self._given(module, scope, opening.call))
             if depth < _DEEPEST and scope.returns:
-                queue.extend((site.module, site.scope, depth + 1) for site in self.evaluator.calls.sites(module, scope)[:_MOST])
+                queue.extend((site.module, site.scope, depth + 1) for site in self.evaluator.calls.sites(module, scope, most=_MOST))
         return list(dict.fromkeys(found))
 
     def _given(self, module: Module, scope: Scope, opening: cst.Call) -> Iterator[Instance]:

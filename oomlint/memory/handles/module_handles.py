@@ -129,7 +129,7 @@ def _user(module: Module, reader: Scope, project: Project, depth: int) -> tuple[
         return f"`{given[0]}={reader.name}`", given[1], ()
     if depth < 2:  # noqa: PLR2004 - a helper of a helper
         evaluator = readers.evaluator
-        for site in evaluator.calls.sites(module, reader)[:8]:
+        for site in evaluator.calls.sites(module, reader, most=8):
             found = _user(site.module, site.scope, project, depth + 1) if site.scope.is_function else None
             if found is not None:
                 return found

@@ -144,7 +144,7 @@ def _stores(opening: Opening, project: Project) -> Iterator[ResourceStore]:
     yield from trail.stores
     if End.RETURNED not in trail.ends or not opening.scope.is_function:
         return
-    for site in evaluator_of(project).calls.sites(opening.module, opening.scope)[:6]:
+    for site in evaluator_of(project).calls.sites(opening.module, opening.scope, most=6):
         further = trail_from(site.call, site.module, site.scope, opening.kind, project)
         if End.CLOSED not in further.ends:
             yield from further.stores

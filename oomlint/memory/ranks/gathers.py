@@ -150,7 +150,7 @@ class Gathers:
         if name not in params:
             return None
         place = params.index(name) - (1 if names.self_name(scope) is not None else 0)
-        for site in self.evaluator.calls.sites(module, scope)[:_MOST_SITES]:
+        for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             given = arguments.argument_for(site, name, place=place)
             found = self.filled(site.module, site.scope, given, depth + 1) if given is not None else None
             if found is not None:

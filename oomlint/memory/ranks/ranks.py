@@ -97,7 +97,7 @@ class RanksOf:
     def _at(self, module: Module, scope: Scope, node: cst.CSTNode | None, depth: int) -> Ranks | None:
         if node is not None and self.on_one(module, scope, node):
             return None
-        sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES] if scope.is_function and depth < _DEEPEST else []
+        sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES) if scope.is_function and depth < _DEEPEST else []
         found = self.of_file(module)
         if found is not None and (sites or not scope.is_function) and self._never_joins(module, scope):
             found = None
@@ -150,7 +150,7 @@ class RanksOf:
         """Whether a file that leads to a call makes the process one of several."""
         if site.module in joined:
             return True
-        above = self.evaluator.calls.sites(site.module, site.scope)[:_MOST_SITES] if site.scope.is_function and depth < _DEEPEST else []
+        above = self.evaluator.calls.sites(site.module, site.scope, most=_MOST_SITES) if site.scope.is_function and depth < _DEEPEST else []
         return any(self._joins(one, joined, depth + 1) for one in above if one.scope is not site.scope)
 
     # -- files -------------------------------------------------------------------------------------------------------------

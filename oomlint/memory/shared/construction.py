@@ -42,6 +42,7 @@ class Constructions:
         self._datasets: AnswerMemory[Scope, list[ClassRef]] = AnswerMemory(project.readings)
         self._built: AnswerMemory[Scope, frozenset[Scope]] = AnswerMemory(project.readings)
         self._items: dict[Scope, frozenset[Scope]] = {}  # filled beside the one before
+        self._counts: AnswerMemory[cst.BaseExpression, int | None] = AnswerMemory(project.readings)
 
     def is_dataset(self, cls: ClassRef) -> bool:
         """Whether a loader reads objects of the class, by what it derives from or by what it defines."""
@@ -144,6 +145,9 @@ class Constructions:
 
     def count(self, module: Module, iterable: cst.BaseExpression) -> int | None:
         """Rounds of a loop, where they are few and known; ``None`` where it may go over samples."""
+        return self._counts.answer(iterable, lambda: self._count(module, iterable))
+
+    def _count(self, module: Module, iterable: cst.BaseExpression) -> int | None:
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(iterable))
         number = self.contents.containers.count(iterable, frame)
         if number is None:
