@@ -42,7 +42,7 @@ class ItemFiles(ItemContexts):
         for scope in module.walk.scopes:
             if not isinstance(scope.node, cst.FunctionDef):
                 continue
-            for read in calls.in_scope(module, scope):
+            for read in calls.calls_in(module, scope):
                 found = self._judge(read) if read.kind in _KINDS and read.path is not None and _is_local(read) else None
                 if found is not None:
                     yield found

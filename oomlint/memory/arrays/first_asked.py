@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 _MOST_SITES: Final = 8
 
 
 def filled_when_asked(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> str:
     """The attribute of a plain object that a method fills with what it reads where nothing is there yet; empty where it reads at another time."""
-    this, owner = names.self_name(scope), scope.parent
-    if this is None or owner is None or not owner.is_class:
+    owner, set_here = scope.parent, set_by(scope)
+    if owner is None or not set_here:
         return ""
     cls = ClassRef(module, owner)
     bases = evaluator_of(project).lineage(cls)
@@ -33,12 +33,17 @@ def filled_when_asked(project: Project, module: Module, scope: Scope, node: cst.
     if scope in constructions_of(project).building(cls) or _asked_elsewhere(project, module, scope):
         return ""
     tests = [test for test, _ in path_conditions(module.walk, scope, node)]
-    for effect in scope.effects.get(this, ()):
-        if effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "attr":
-            path = (this, effect.path)
-            if any(is_about(test, path) and says_first(test, path, module) for test in tests):
-                return str(effect.path[0][1])
+    for effect in set_here:
+        path = (effect.root, effect.path)
+        if any(is_about(test, path) and says_first(test, path, module) for test in tests):
+            return str(effect.path[0][1])
     return ""
+
+
+def set_by(scope: Scope) -> list[Effect]:
+    """The statements of a method that set an attribute of its object: what sets none fills none."""
+    effects = scope.effects.get(names.self_name(scope) or "", ())
+    return [effect for effect in effects if effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "attr"]
 
 
 def ways_to_ask(scope: Scope) -> frozenset[str]:

@@ -78,17 +78,26 @@ class ReadCalls:
         self.project = project
         self.evaluator = evaluator_of(project)
         self._scopes: AnswerMemory[Scope, tuple[FileRead, ...]] = AnswerMemory(project.readings)
+        self._calls: AnswerMemory[Scope, tuple[FileRead, ...]] = AnswerMemory(project.readings)
         self._names: dict[cst.BaseExpression, str] = {}  # the last names of functions, where they are written
         self._readers: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
         self._items: AnswerMemory[Scope, ReadingFunction | None] = AnswerMemory(project.readings)
 
     def in_scope(self, module: Module, scope: Scope) -> tuple[FileRead, ...]:
-        """Reading calls that stand in the code of a scope."""
+        """Reads that stand in the code of a scope: its reading calls, and the samples that its loops take from datasets."""
         known = self._scopes.get(scope)
         if known is None:
             self._scopes.assume(scope, ())  # a function that calls itself
-            found = [one for call in scope.calls if (one := self._library(module, scope, call) or self._own(module, scope, call)) is not None]
-            known = self._scopes[scope] = (*found, *self._taken(module, scope))
+            known = self._scopes[scope] = (*self.calls_in(module, scope), *self._taken(module, scope))
+        return known
+
+    def calls_in(self, module: Module, scope: Scope) -> tuple[FileRead, ...]:
+        """Reading calls that stand in the code of a scope: all that may have a path."""
+        known = self._calls.get(scope)
+        if known is None:
+            self._calls.assume(scope, ())
+            found = (self._library(module, scope, call) or self._own(module, scope, call) for call in scope.calls)
+            known = self._calls[scope] = tuple(one for one in found if one is not None)
         return known
 
     def _taken(self, module: Module, scope: Scope) -> Iterator[FileRead]:
@@ -273,7 +282,7 @@ class ReadCalls:
         gives: dict[KnownRead, frozenset[int | None]] = {}
         by: dict[KnownRead, str] = {}
         where: dict[KnownRead, list[tuple[Module, cst.CSTNode]]] = {}
-        for one in self.in_scope(module, scope):
+        for one in self.calls_in(module, scope):
             if one.kind is not KnownRead.TEXT and one.path is not None and self._speaks(one.path, paths) and not chosen_by_loop(one):
                 places = frozenset(place for index in one.places for place in kept.returned(module, one.node, index))
                 if places:

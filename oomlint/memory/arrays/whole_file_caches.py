@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.arrays.first_asked import filled_when_asked, ways_to_ask
+from oomlint.memory.arrays.first_asked import filled_when_asked, set_by, ways_to_ask
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.load_messages import proven_small
@@ -61,7 +61,7 @@ def whole_caches(module: Module, project: Project) -> Iterator[SampleCache]:
 def each_filled(module: Module, project: Project) -> Iterator[SampleCache]:
     """What the objects that a dataset holds read when its samples ask for it, each its own, and keep."""
     for scope in module.walk.scopes:
-        if not scope.is_function or names.self_name(scope) is None:
+        if not scope.is_function or not set_by(scope):
             continue
         for read in read_calls_of(project).in_scope(module, scope):
             attribute = filled_when_asked(project, module, scope, read.node) if not (of_small_file(read) or small_name(read.name)) else ""
