@@ -1784,6 +1784,8 @@ def test_a_property_reads_files_as_a_method_does(getter: str, frames: str, tmp_p
     """The fix of OOM301 writes properties: it must not make more of what is held beside the file."""
     text = BESIDE_A_FILE.replace("    PROPERTY\n", f"    {getter}\n" if getter else "").replace("FRAMES", frames)
     assert only(check(tmp_path, {"train.py": f"import functools\n{text}"}, "OOM110")).severity == "note"
+
+
 JOINED_SESSIONS = """
 from glob import glob
 
