@@ -18,8 +18,8 @@ from oomlint.memory.arrays.said_small import axes_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
-from oomlint.memory.shared.seen_axes import ROWS
 from oomlint.model import arguments, names
+from oomlint.model.tensor_state import ROWS
 from oomlint.model.values import External, Instance
 from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.nodes import descend

@@ -166,7 +166,7 @@ def _is_cuda(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator, depth
         value = alt.value
         if isinstance(value, Const) and isinstance(value.value, str) and value.value.startswith("cuda"):
             return True
-        if isinstance(value, SourceExpression) and value.node is not None and _begins(value.node).startswith("cuda"):
+        if isinstance(value, SourceExpression) and _begins(value.node).startswith("cuda"):
             return True
         if isinstance(value, ExternalCall) and value.name == "torch.device" and value.call.args and depth < _DEEPEST:
             return _is_cuda(value.call.args[0].value, value.frame, evaluator, depth + 1)
