@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
+from oomlint.budget.chunk_caches import chunk_caches
 from oomlint.budget.containers import HeaderContainers
 from oomlint.budget.costs import PREFETCHED
 from oomlint.budget.descriptors import by_name, opened
@@ -271,7 +272,8 @@ class ProgramFinder:
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
-            found = known[key] = BudgetDataset(core.words.strip("`"), place, containers, cell, self._number_of(core), tuple(opened(self.project, core)))
+            files, caches = tuple(opened(self.project, core)), tuple(chunk_caches(self.project, core))
+            found = known[key] = BudgetDataset(core.words.strip("`"), place, containers, cell, self._number_of(core), files, caches)
         return found
 
     def _number_of(self, dataset: Dataset) -> int:

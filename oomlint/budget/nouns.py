@@ -70,6 +70,14 @@ class Opened(Struct, frozen=True):
     lazy: bool = False  # whether the first sample opens them, not the constructor
 
 
+class ChunkCache(Struct, frozen=True):
+    """What HDF5 keeps of the chunks that are read through an object of a file, in each process that does so."""
+
+    name: str
+    size: SizeProduct  # at most; data that lie in one piece have none
+    place: Place
+
+
 class BudgetDataset(Struct, frozen=True):
     """A dataset: one object in the main process, however many loaders read it."""
 
@@ -79,6 +87,7 @@ class BudgetDataset(Struct, frozen=True):
     cell: int = 0  # of the notebook, that makes it
     number: int = 1  # among the datasets of its name
     opened: tuple[Opened, ...] = ()
+    caches: tuple[ChunkCache, ...] = ()
 
 
 class LoaderNoun(Struct, frozen=True):
@@ -178,6 +187,7 @@ class Program(Struct, frozen=True):
         """Everything that a number can be set for."""
         found = [name for source in self.sources for one in source.containers for name in one.size.missing]
         found += [one.count for source in self.sources for one in source.opened if isinstance(one.count, Name)]
+        found += [name for source in self.sources for one in source.caches for name in one.size.missing]
         for loader in self.loaders:
             found += [] if loader.sources else [Name(f"dataset of {loader.name}")]
             found += [*loader.sample.missing, *(one for one in (loader.workers, loader.batch, loader.prefetch) if isinstance(one, Name))]

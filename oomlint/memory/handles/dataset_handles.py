@@ -64,7 +64,7 @@ class Handle(Struct, frozen=True, eq=False):
     readers: Readers
     others: tuple[str, ...] = ()
     alone: bool = True  # whether the owner keeps nothing else that is open
-    objects: bool = False  # whether objects of the file are kept, not only the file
+    objects: tuple[str, ...] = ()  # the attributes that hold objects of the file, not the file
     spared: bool = False  # whether the class says itself how it is pickled, or is a context manager
 
     @property
@@ -125,7 +125,7 @@ class Handles:
         return Handle(
             opening, dataset, owner.cls, first.name, first.origin.part, first.effect, first.frame.module, first.frame.scope,
             first.building and not first.lazy, first.origin.doubt, self.readers.of(dataset), others, alone,
-            any(one.origin.part for one in found), spared,
+            tuple(dict.fromkeys(one.name for one in found if one.origin.part)), spared,
         )  # fmt: skip
 
     def _candidates(self, opening: Opening) -> list[Instance]:

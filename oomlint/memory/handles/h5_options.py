@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model.values import is_usual
+from oomlint.model.values import Absent, Const, is_usual
 
 if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Project
     from oomlint.model.values import Alternative, Frame
 
-LARGE_CACHE: Final = 64_000_000  # bytes; the default of HDF5 2.0 is 8 MiB, of earlier versions 1 MiB
+DEFAULT_CACHE: Final = 8 << 20  # bytes, of HDF5 2.0 by `get_access_plist().get_chunk_cache()`; earlier versions have 1 MiB
+LARGE_CACHE: Final = 64_000_000  # bytes
 
 
 def _given(opening: Opening, project: Project, name: str, frame: Frame) -> list[Alternative]:
@@ -50,9 +51,18 @@ def driver_chosen(opening: Opening, project: Project) -> bool:
 
 def chunk_cache(opening: Opening, project: Project) -> int | None:
     """Bytes of the chunk cache of each object of the file, where they are given and large."""
+    given = cache_given(opening, project)
+    return given if given is not None and given >= LARGE_CACHE else None
+
+
+def cache_given(opening: Opening, project: Project) -> int | None:
+    """Bytes that a chunk cache of the file may have: those that the call gives, else the default; ``None`` where nobody knows what it gives."""
     if opening.kind is not Opens.H5:
         return None
     frame = evaluator_of(project).calls.plain_frame(opening.module, opening.scope)
-    known = {alt.const for alt in _given(opening, project, "rdcc_nbytes", frame) if isinstance(alt.const, str | int)}
-    given = known.pop() if len(known) == 1 else None
-    return given if isinstance(given, int) and given >= LARGE_CACHE else None
+    found = _given(opening, project, "rdcc_nbytes", frame)
+    known = {alt.const for alt in found if isinstance(alt.const, str | int)}
+    if known:
+        given = known.pop()
+        return given if not known and isinstance(given, int) and given >= 0 else None
+    return DEFAULT_CACHE if all(isinstance(alt.value, Absent) or (isinstance(alt.value, Const) and alt.const is None) for alt in found) else None
