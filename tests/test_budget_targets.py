@@ -137,6 +137,45 @@ def test_a_script_that_is_copied_before_it_is_started(budget: Budget) -> None:
     assert (only["filename"], [one["workers"] for one in only["loaders"]]) == ("train.py", [2])
 
 
+@pytest.mark.parametrize(
+    ("content", "workers", "ranks"),
+    [
+        ("bash inner.sh 6\n", [6], 1),
+        ("cd sub\nbash inner.sh 6\n", [5], 1),
+        ("cd $(dirname $0) && ./inner.sh 6\n", [6], 1),
+        ("source inner.sh 6\n", [6], 1),
+        ("X=1 nohup /bin/bash inner.sh 6 > log 2>&1 &\n", [6], 1),
+        ("python train.py --num-workers 2\nbash inner.sh 6\npython train.py --num-workers 3\n", [2, 6, 3], 1),
+        ("for n in 6 7; do\n  bash inner.sh $n\ndone\n", [6, 7], 1),
+        ("NAME=inner.sh\nsh $NAME 6\n", [6], 1),
+        ("srun --ntasks=4 bash inner.sh 6\n", [6], 4),
+        ("bash between.sh 6\n", [6], 1),
+        ("bash run.sh\nbash inner.sh 6\n", [6], 1),
+        ("bash gone.sh\nbash says.sh\npython train.py --num-workers 2\n", [2], 1),
+        ("echo bash inner.sh 6\nchmod +x inner.sh\ncp inner.sh other.sh\npython train.py --num-workers 2\n", [2], 1),
+    ],
+)
+def test_a_script_that_starts_another_one(budget: Budget, content: str, workers: list[int], ranks: int) -> None:
+    Path("sub").mkdir()
+    Path("sub", "train.py").write_text(ARRAY)
+    Path("sub", "inner.sh").write_text("python train.py --num-workers 5\n")
+    Path("inner.sh").write_text("python train.py --num-workers $1\n")
+    Path("between.sh").write_text("bash inner.sh $@\nbash between.sh $@\n")
+    Path("says.sh").write_text("echo hello\n")
+    Path("run.sh").write_text(content)
+    found = json.loads(budget("run.sh", "--output-format", "json").out)
+    assert ([one["loaders"][0]["workers"] for one in found], {one["ranks"] for one in found}) == (workers, {ranks})
+
+
+def test_what_a_job_has_is_had_by_the_scripts_that_it_starts(budget: Budget) -> None:
+    Path("inner.sh").write_text("python train.py --num-workers 2\n")
+    Path("job.sbatch").write_text("#!/bin/bash\n#SBATCH --mem=12G\nexport KEY=1\nbash inner.sh\n")
+    assert table(budget, "job.sbatch")["limits"]["memory"]["bytes"] == 12 * GIB
+    Path("job.sbatch").write_text("sbatch --mem=8G inner.sh\n")
+    found = table(budget, "job.sbatch")["limits"]["memory"]
+    assert (found["bytes"], found["source"]) == (8 * GIB, "job.sbatch:1")
+
+
 def test_the_same_script_with_other_limits_has_a_table_too(budget: Budget) -> None:
     run = "docker run -m {} --shm-size 1g image {} train.py\n"
     Path("run.sh").write_text(
@@ -376,6 +415,9 @@ def test_a_typed_command_is_read_as_one_of_a_script(budget: Budget, words: str, 
         ("python train.py --num-workers 3 | tee log", 3, 1),
         ("cd sub && python train.py", 7, 1),
         ("cd sub && bash train.sh --seed 1", 6, 1),
+        ("cd sub && make", 9, 1),
+        ("cd sub && docker compose up", 8, 1),
+        ("cd sub; bash train.sh | tee log", 6, 1),
         ("source Makefile && python train.py", 1, 1),
         ("srun --ntasks=8 --nodes=2 python train.py", 1, 4),
         ("make", 4, 1),
@@ -388,6 +430,8 @@ def test_a_typed_command_may_be_one_for_a_shell(budget: Budget, typed: str, work
     Path("sub").mkdir()
     Path("sub", "train.py").write_text(ARRAY.replace("default=1", "default=7"))
     Path("sub", "train.sh").write_text("python train.py --num-workers 6 $@\n")
+    Path("sub", "compose.yaml").write_text(COMPOSE.replace("--num-workers 3", "--num-workers 8"))
+    Path("sub", "Makefile").write_text("train:\n\tpython train.py --num-workers 9\n")
     Path("Makefile").write_text("N=4\ntrain:\n\tpython train.py --num-workers $(N)\nother:\n\tpython train.py --num-workers 8\nall: train\n")
     Path("compose.yaml").write_text(COMPOSE)
     found = table(budget, typed)

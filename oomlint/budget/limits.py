@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from oomlint.amounts import readable
 
@@ -44,6 +45,10 @@ class JobResources(Struct, frozen=True):
     vram: Limit | None = None
     files: Limit | None = None  # descriptors, of each process
     place: Place | None = None  # of the words of the command, where a manifest has them
+
+    def within(self, outer: JobResources) -> JobResources:
+        """What a job has that is started by another one: its own, else what that one has."""
+        return JobResources(*(own if own is not None else other for own, other in zip(astuple(self), astuple(outer), strict=True)))
 
 
 def of_ram(root: str = "/") -> Limit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -14,12 +15,12 @@ from oomlint.beside_code import Beside, beside
 from oomlint.budget import command, jobs, manifests
 from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
-from oomlint.model.command_lines import commands_of
-from oomlint.model.commands import commands_in
+from oomlint.model.command_lines import commands_of, every_command
+from oomlint.model.commands import commands_in, names_program
 from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from oomlint.finding import Place
     from oomlint.model.commands import Command
@@ -33,11 +34,13 @@ _FILES: Final = {
     "docker compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
     "docker-compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
 }
+_RUN_FILES: Final = frozenset({*_SHELLS, *(one.split()[0] for one in _FILES)})
 _RULE: Final = re.compile(r"(?m)^([\w./% -]+?)[ \t]*:(?!=)[ \t]*([^\n#;]*)")
 _SEVERAL: Final = re.compile(r"[;&|]")  # commands
+_SETS: Final = re.compile(r"[A-Za-z_]\w*=")  # a variable, in front of a command
+_INTO_THIS: Final = frozenset({"source", "."})  # run by the shell itself: no other program starts them
 _SAYS: Final = frozenset({"echo", "printf"})
 _COPIES: Final = frozenset({"cp", "ln", "mv", "rsync", "install"})
-_MOVED: Final = re.compile(r"\s*cd\s+(\S+)\s*(?:&&|;)(.+)")
 _FUNCTION: Final = re.compile(r"^[ \t]*(?:function[ \t]+)?[\w:-]+[ \t]*\([ \t]*\)", re.MULTILINE)  # in which `$1` is something else
 _MOST_CHARACTERS: Final = 1_000_000
 
@@ -69,31 +72,32 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[BudgetTarget
     if cell and os.path.isfile(cell[1]):
         return [BudgetTarget(os.path.abspath(cell[1]), cell=int(cell[2]))]
     words = word.split()
-    moved = _MOVED.fullmatch(word)  # `cd sub && bash train.sh`
-    place, file = (os.path.join(folder, moved[1]), moved[2]) if moved is not None else (folder, word)
-    found = _of_file(file.split(), place, name) if not _SEVERAL.search(file) else []
+    found = _of_file(words, folder, name) if not _SEVERAL.search(word) else []
     if found:
         return found
     if len(words) < 2:  # noqa: PLR2004 - a command has a script, too
         raise BudgetError(f"{word or repr(word)}: there is no such file or folder")
     command.words_of(word)
-    typed = commands_of(jobs.TYPED, word)
-    found = list(_started([(one, None) for one in typed], "", folder, name))
+    found = list(_started([(one, None) for one in every_command(jobs.TYPED, word)], "", folder, name))
     if found:
         return found
+    typed = commands_of(jobs.TYPED, word)
     place = next(_places(typed[0], "", folder)) if typed else folder
     run = command.read(shlex.join(typed[0].words) if typed else word, place)  # which says what is wrong
     return [BudgetTarget(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open, launcher=run.launcher)]
 
 
-def _of_file(words: list[str], folder: str, name: Named) -> list[BudgetTarget]:
-    """What a command starts that runs a file with commands: a shell, ``sbatch``, ``make``, ``docker compose``; nothing for other commands."""
+def _of_file(words: list[str], folder: str, name: Named, within: tuple[str, ...] = (), by: str = "the command") -> list[BudgetTarget]:
+    """What a command starts that runs a file with commands: a shell, ``sbatch``, ``make``, ``docker compose``; nothing for other commands.
+
+    ``within``: the files that the command stands in, each in the one before. ``by``: what the command is called.
+    """
     asked = " ".join(words[:2]) if words[:1] == ["docker"] else "".join(words[:1])
     at = next((number for number, word in enumerate(words) if number and os.path.isfile(os.path.join(folder, word))), 0)
     if asked in _SHELLS and at and not any(word in {"-c", "--wrap"} for word in words[:at]):
         memory = jobs.memory_of(command.options_of(words[:at])) if asked == "sbatch" else None
-        found = _of_path(os.path.normpath(os.path.join(folder, words[at])), folder, name, words[at + 1 :])
-        limit = Limit(memory, "the command") if memory is not None else None
+        found = _of_path(os.path.normpath(os.path.join(folder, words[at])), folder, name, words[at + 1 :], within=within)
+        limit = Limit(memory, by) if memory is not None else None
         return [replace(one, given=replace(one.given, ram=limit)) if limit is not None else one for one in found]
     path = words[at] if at else next((one for one in _FILES.get(asked, ()) if os.path.isfile(os.path.join(folder, one))), "")
     if not path or asked not in _FILES:
@@ -101,9 +105,11 @@ def _of_file(words: list[str], folder: str, name: Named) -> list[BudgetTarget]:
     plain = [word for word in words[1:] if word not in {path, "-f"} and not word.startswith("-") and "=" not in word]
     if asked == "make":
         sets = dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
-        return _of_path(os.path.normpath(os.path.join(folder, path)), folder, name, chosen=lambda content: _recipes(content, plain), sets=sets)
+        return _of_path(os.path.normpath(os.path.join(folder, path)), folder, name, chosen=lambda content: _recipes(content, plain), sets=sets, within=within)
     listed = plain[plain.index("up") + 1 :] if "up" in plain else []
-    return _of_path(os.path.normpath(os.path.join(folder, path)), folder, name, chosen=lambda content: manifests.started(name(path), content, listed))
+    return _of_path(
+        os.path.normpath(os.path.join(folder, path)), folder, name, chosen=lambda content: manifests.started(name(path), content, listed), within=within
+    )
 
 
 def _of_path(
@@ -113,11 +119,14 @@ def _of_path(
     arguments: Sequence[str] = (),
     chosen: Callable[[str], Collection[str | int]] | None = None,
     sets: Mapping[str, str] | None = None,
+    within: tuple[str, ...] = (),
 ) -> list[BudgetTarget]:
     """What a path asks about. ``chosen``: by the content of the file, the rules or services of it that the command starts."""
     kind = beside(path)
     if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
         return [BudgetTarget(path)]
+    if path in within:
+        return []
     if is_special(path):
         raise BudgetError(f"{name(path)}: not a regular file")
     if path.endswith(".ipynb"):
@@ -127,12 +136,12 @@ def _of_path(
         commands = manifests.commands(name(path), path, content)
     else:
         content = _set(content, sets) if sets is not None else content
-        commands = [(one, None) for one in commands_of(path, content)]
+        commands = [(one, None) for one in every_command(path, content)]
     if chosen is not None:
         wanted = chosen(content)
         commands = [(one, told) for one, told in commands if _group(content, one) in wanted]
     handed = arguments if kind is Beside.SHELL and not _FUNCTION.search(content) else None
-    found = list(_started(commands, path, folder, name, handed))
+    found = list(_started(commands, path, folder, name, handed, within))
     if not found:
         raise BudgetError(f"{name(path)}: no command there starts a Python script that can be found")
     return found
@@ -179,11 +188,16 @@ def _cells(path: str) -> list[tuple[Command, None]]:
 
 
 def _started(
-    found: Sequence[tuple[Command, JobResources | None]], path: str, folder: str, name: Named, arguments: Sequence[str] | None = None
+    found: Sequence[tuple[Command, JobResources | None]],
+    path: str,
+    folder: str,
+    name: Named,
+    arguments: Sequence[str] | None = None,
+    within: tuple[str, ...] = (),
 ) -> Iterator[BudgetTarget]:
     """The scripts that commands start, each with what the job gives it. A path is that from the folder that the command is in by then.
 
-    ``arguments`` are those that the file is started with, where they are known.
+    ``arguments`` are those that the file is started with, where they are known. ``within``: the files that start it.
     A script that a command before has copied to where it is started is the one that was copied.
     """
     seen: set[object] = set()
@@ -194,31 +208,52 @@ def _started(
         if one.words[0] in _COPIES:
             copied |= {os.path.basename(word): word for word in one.words if word.endswith(".py")}
             continue
+        if not names_program(one.words) and not any(os.path.basename(word) in _RUN_FILES or beside(word) is Beside.SHELL for word in one.words):
+            continue
         written = one.filled(arguments)
         copies = [copied.get(os.path.basename(word), word) if word.endswith(".py") else word for word in written]
         places = dict.fromkeys(_places(one, path, folder))
-        run = next((run for words in (written, copies) for place in places if (run := command.of_words(words, place)) is not None), None)
-        if run is None:
+        for target in _of_files(written, places, name, (*within, path), jobs.spot(one.place, name)) or _of_script((written, copies), places):
+            whole = replace(
+                target,
+                ranks=target.ranks or jobs.tasks(one),
+                given=target.given.within(told or jobs.given(one, name)),
+                asked=target.asked or path,
+                place=target.place or (told.place if told is not None else None) or one.place,
+                variables=tuple({**one.variables, **dict(target.variables)}.items()),
+            )
+            sizes = (limit.size if limit is not None else None for limit in (whole.given.ram, whole.given.shm))
+            key = (whole.path, whole.options, whole.ranks, whole.ranks_open, whole.launcher, whole.variables, *sizes, whole.given.cores)
+            if key not in seen:
+                seen.add(key)
+                yield whole
+
+
+def _of_script(written: Sequence[list[str]], places: Iterable[str]) -> list[BudgetTarget]:
+    """The script of Python that a command starts; none where it is not there."""
+    if not names_program(written[0]):
+        return []
+    run = next((run for words in written for place in places if (run := command.of_words(words, place)) is not None), None)
+    return [BudgetTarget(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open, launcher=run.launcher)] if run is not None else []
+
+
+def _of_files(words: list[str], places: Iterable[str], name: Named, within: tuple[str, ...], by: str) -> list[BudgetTarget]:
+    """What a command starts that runs a shell script, also behind variables and launchers; of one that is typed, all that such a file may be."""
+    first = next((number for number, word in enumerate(words) if not _SETS.match(word)), 0)
+    for number in range(first, len(words)):
+        word = os.path.basename(words[number])
+        if number > first and (word not in _SHELLS or word in _INTO_THIS):
             continue
-        ranks = run.ranks or jobs.tasks(one)
-        variables = tuple(one.variables.items())
-        target = BudgetTarget(
-            run.script,
-            run.options,
-            ranks,
-            command=True,
-            ranks_open=run.ranks_open,
-            launcher=run.launcher,
-            given=told or jobs.given(one, name),
-            asked=path,
-            place=(told.place if told is not None else None) or one.place,
-            variables=variables,
-        )
-        given = target.given
-        key = (run, variables, ranks, *(limit.size if limit is not None else None for limit in (given.ram, given.shm)), given.cores)
-        if key not in seen:
-            seen.add(key)
-            yield target
+        for place in places:
+            asked = [word, *words[number + 1 :]] if word in _RUN_FILES else ["bash", *words[number:]]
+            script = next((one for one in asked[1:] if os.path.isfile(os.path.join(place, one))), "")
+            alone = beside(script) is Beside.SHELL and (asked[1] == script or word in _SHELLS)
+            if alone or (within == ("",) and word in _RUN_FILES - _SHELLS):
+                with suppress(BudgetError):
+                    found = _of_file(asked, place, name, within, by)
+                    if found:
+                        return found
+    return []
 
 
 def _places(one: Command, path: str, folder: str) -> Iterator[str]:

@@ -27,7 +27,15 @@ _NO_JSON: Final = re.compile(rf'("(?:\\.|[^"\\\n])*")|{_COMMENT}|,(?=(?>(?:\s|{_
 @lru_cache(maxsize=256)  # an editor asks after each edit
 def commands_of(path: str, content: str) -> tuple[Command, ...]:
     """The commands of a file that run Python."""
-    if len(content) > _MOST_CHARACTERS or not (".py" in content or "-m" in content or "module" in content):
+    if not (".py" in content or "-m" in content or "module" in content):
+        return ()
+    return tuple(one for one in every_command(path, content) if names_program(one.words))
+
+
+@lru_cache(maxsize=256)
+def every_command(path: str, content: str) -> tuple[Command, ...]:
+    """The commands of a file."""
+    if len(content) > _MOST_CHARACTERS:
         return ()
     text, kind = CommandText(path, content), beside(path)
     if kind is Beside.DOCKER:
@@ -43,7 +51,7 @@ def commands_of(path: str, content: str) -> tuple[Command, ...]:
         found = list(scanned(text, 0, len(content)))
     printed = shell_scripts.shown(content) if kind is Beside.SHELL else []
     found = [one for one in found if not one.prints and not any(start <= one.start < end for start, end in printed)]
-    return tuple(each for one in found for each in one.spread() if names_program(each.words))
+    return tuple(each for one in found for each in one.spread())
 
 
 def plain_json(text: str) -> str:
