@@ -56,7 +56,6 @@ class BudgetTarget(Struct, frozen=True):
     ranks_open: bool = False  # the command starts several processes, and nobody says how many
     launcher: str = ""  # of torch, that stays beside them
     given: JobResources = field(default_factory=JobResources)
-    asked: str = ""  # the file that the command stands in
     place: Place | None = None  # of the command
     variables: tuple[tuple[str, str | None], ...] = ()  # of the environment, that the command sets; None where nobody knows to what
 
@@ -218,7 +217,6 @@ def _started(
                 target,
                 ranks=target.ranks or jobs.tasks(one),
                 given=target.given.within(told or jobs.given(one, name)),
-                asked=target.asked or path,
                 place=target.place or (told.place if told is not None else None) or one.place,
                 variables=tuple({**one.variables, **dict(target.variables)}.items()),
             )
