@@ -161,7 +161,8 @@ def _subject(finding: Finding) -> object:
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
-    return (finding.code, held[0].place) if held and held[0].place is not None else None
+    # Branches may set the same attribute at several places.
+    return (finding.code, _container(finding) or held[0].place) if held and held[0].place is not None else None
 
 
 def _passes(finding: Finding) -> object:

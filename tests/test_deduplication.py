@@ -204,3 +204,35 @@ def test_one_way_of_the_same_data_is_one_finding(
     (found,) = json.loads(run(str(tmp_path)).out)
     assert (found["code"], found["location"]["row"]) == (told, row)
     assert also in [place["location"]["row"] for place in found["related"][:4]]
+
+
+BY_MODE = """\
+import json
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Questions(Dataset):
+    def __init__(self, mode):
+        if mode == "train":
+            self.entries = json.load(open("train.json"))
+        else:
+            self.entries = json.load(open("other.json"))
+
+    def __len__(self):
+        return len(self.entries)
+
+    def __getitem__(self, index):
+        return self.entries[index]["text"]
+
+
+train = DataLoader(Questions("train"), num_workers=4)
+test = DataLoader(Questions("test"), num_workers=4)
+"""
+
+
+def test_loaders_of_one_class_are_one_finding_though_branches_fill_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data.py").write_text(BY_MODE)
+    (found,) = json.loads(runs(capsys, "check", "--isolated", "--no-cache", "--select", "OOM110", "--output-format", "json")(str(tmp_path)).out)
+    assert found["location"]["row"] == 20
+    assert 21 in [place["location"]["row"] for place in found["related"]]

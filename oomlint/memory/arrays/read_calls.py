@@ -188,7 +188,7 @@ class ReadCalls:
     def _known(self, frame: Frame, function: Value, call: cst.Call) -> tuple[KnownRead, str] | None:
         """What a function of a library reads with the arguments of a call, and how to call it; ``None`` for what reads nothing, or little."""
         kind = known_read(function.name) if isinstance(function, External) else None
-        if kind is None or not isinstance(function, External) or not any(_may_be_file(arg) for arg in call.args):
+        if kind is None or not isinstance(function, External) or (call.args and not any(map(_may_be_file, call.args))):
             return None  # what is given no file makes an empty object: `PrettyMIDI(initial_tempo=120)`
         name = names.canonical(function.name)
         if name == "numpy.fromstring" and arguments.has(call, "sep"):
