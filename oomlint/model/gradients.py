@@ -205,11 +205,12 @@ class Gradients:
     def _entry(self, scope: Scope, module: Module, depth: int) -> Mode:
         if isinstance(scope.node, cst.Lambda):
             return Mode.UNKNOWN
-        modes = self.callers(module, scope, depth)
-        if modes:
-            found = modes[0]
-            for mode in modes[1:]:
-                found = found.joined(mode)
+        found: Mode | None = None
+        for mode in self.callers(module, scope, depth):
+            found = mode if found is None else found.joined(mode)
+            if found is Mode.UNKNOWN:
+                break  # whatever the others say
+        if found is not None:
             return found
         if scope.parent is not None and scope.parent.is_class:
             hook = self._hook(ClassRef(module, scope.parent), scope.name)
@@ -219,8 +220,8 @@ class Gradients:
             return Mode.UNKNOWN
         return self._for_all(module) or Mode.ON
 
-    def callers(self, module: Module, scope: Scope, depth: int = 0) -> list[Mode]:
-        """The modes at the calls of a function, those of the base class's method of that name included."""
+    def callers(self, module: Module, scope: Scope, depth: int = 0) -> Iterator[Mode]:
+        """The modes at the calls of a function, those of the base class's method of that name included. What nobody waits for is not looked into."""
         calls = self.evaluator.calls
         targets = [(module, scope)]
         if scope.parent is not None and scope.parent.is_class:
@@ -231,7 +232,8 @@ class Gradients:
             sites = list(islice(self._by_name(scope, module), _MOST_SITES))
         # A function that calls itself, or another of its name, begins in the mode that it was called in.
         outside = [site for site in sites if site[2] is not scope] or sites
-        return [self.at(call, calls.plain_frame(where, around), depth + 1) for call, where, around in outside]
+        for call, where, around in outside:
+            yield self.at(call, calls.plain_frame(where, around), depth + 1)
 
     def _by_name(self, method: Scope, module: Module) -> Iterator[tuple[cst.Call, Module, Scope]]:
         """Calls of a method whose object nobody knows: one of that name, with arguments that it can take, is as likely this one."""

@@ -221,7 +221,7 @@ class Evaluations:
         frame = record.frame
         if frame is None or frame.scope.parent is None:
             return False
-        modes = self.runs.gradients.callers(frame.module, frame.scope)
+        modes = [*self.runs.gradients.callers(frame.module, frame.scope)]
         return Mode.OFF in modes or (bool(modes) and Mode.ON not in modes)  # a call that nobody knows says nothing of the others
 
 
