@@ -255,6 +255,16 @@ def test_callers_are_sought_where_a_name_can_have_come_from(tmp_path: Path, monk
     assert parsed(tmp_path, monkeypatch) == {"data.py", "train.py", "whole.py"}
 
 
+def test_a_method_of_a_common_name_is_sought_in_a_few_files(tmp_path: Path) -> None:
+    sought: list[int] = []
+    for number in (20, 30):
+        folder = tmp_path / str(number)
+        write(folder, {"model.py": "class Model:\n    def load(self, path):\n        pass\n"})
+        write(folder, {f"use_{one}.py": "from model import Model\nModel().load(1)\n" for one in range(number)})
+        sought.append(len([*Project(folder, Settings()).callers("load", str(folder / "model.py"), "Model")]))
+    assert sought == [20, 6]
+
+
 def test_findings_do_not_depend_on_how_many_trees_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"data.py": FACTORY, **{f"train_{number}.py": f"from data import get_loaders\n{CALL}" for number in range(5)}})
     monkeypatch.setattr("oomlint.projects._MOST_PARSED", 0)

@@ -50,6 +50,7 @@ _MOST_SETTINGS_FILES = 400
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
+_FEW_CALLER_FILES = 6  # of a method whose name more files call than that: most of them call another one's
 _FEW_QUESTIONS = 16  # for words, that are answered by looking through the files
 _MOST_CHANGED = 32  # files that are looked through beside an index of words, which knows what stood in them before
 _MOST_SEARCHES = 4_000  # that are remembered for the project with other contents
@@ -355,7 +356,7 @@ class Project:
         if near in calling and near not in hits:
             hits.append(near)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
-        for path in hits[:_MAX_CALLER_FILES]:
+        for path in hits[: _FEW_CALLER_FILES if owner and len(hits) > _MAX_CALLER_FILES else _MAX_CALLER_FILES]:
             module = self.find(path)
             if module is not None:
                 yield module
