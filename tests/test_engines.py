@@ -20,7 +20,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model.gradients import Gradients
 from oomlint.model.project import Project
 from oomlint.model.tensor_shapes import reduced_along
-from oomlint.model.tensor_state import SampleSize, tensor
+from oomlint.model.tensor_state import Mode, SampleSize, tensor
 from oomlint.model.values import Const, Unknown
 
 if TYPE_CHECKING:
@@ -199,6 +199,23 @@ def test_in_which_gradient_mode_code_runs(text: str, expected: str, program: Mad
     asked = program(IMPORT + text)
     frame = evaluator_of(asked.project).calls.plain_frame(asked.module, asked.scope)
     assert Gradients(evaluator_of(asked.project)).at(asked.call, frame).value == expected
+
+
+def test_the_mode_of_a_function_is_sought_only_where_it_matters(program: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    sought: list[str] = []
+    entry = Gradients.entry
+
+    def asked_for(self: Gradients, frame: Frame, depth: int = 0) -> Mode:
+        sought.append(frame.scope.name)
+        return entry(self, frame, depth)
+
+    monkeypatch.setattr(Gradients, "entry", asked_for)
+    text = "import torch\ndef names(items):\n    found = []\n    for item in items:\n        found.append(1)\n    ask(found)\nnames([1])\n"
+    (record,) = program(text).records()
+    assert record.stores
+    assert not sought
+    assert record.stores[0].mode is Mode.ON
+    assert sought[:1] == ["names"]
 
 
 # What repeats?

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct, field
 
-from oomlint.model.tensor_state import Ids, Mode, Path, TensorState
+from oomlint.model.tensor_state import Ids, LaterMode, Mode, Path, TensorState, known_mode
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -87,8 +87,13 @@ class Event(Struct, eq=False):
     scope: Scope
     loops: tuple[Loop, ...]
     via: tuple[Via, ...]
-    mode: Mode
+    entered: Mode | LaterMode
     tests: tuple[cst.CSTNode, ...] = ()  # the branches around it whose tests may be false
+
+    @property
+    def mode(self) -> Mode:
+        """The gradient mode that it happened in."""
+        return known_mode(self.entered)
 
 
 class Store(Event, eq=False):

@@ -23,7 +23,7 @@ from oomlint.syntax.nodes import block_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oomlint.model.tensor_state import Mode
+    from oomlint.model.tensor_state import LaterMode, Mode
     from oomlint.model.values import Frame
 
 _MOST_UNROLLED: Final = 8  # elements of a container that a loop is run for one by one
@@ -32,7 +32,7 @@ _MOST_UNROLLED: Final = 8  # elements of a container that a loop is run for one 
 class Flow(FlowLoops):
     """One abstract run of one root function."""
 
-    def run(self, frame: Frame, entry: Mode, evaluating: bool | None, *, batch_of: str = "") -> Record:  # noqa: FBT001 - yes, no, nobody knows
+    def run(self, frame: Frame, entry: Mode | LaterMode, evaluating: bool | None, *, batch_of: str = "") -> Record:  # noqa: FBT001 - yes, no, nobody knows
         """Run the function of a frame and say what happened.
 
         ``batch_of`` names the parameter that takes a batch where a framework calls the function once for each: it is the body of a loop, on the device.

@@ -27,6 +27,7 @@ from oomlint.model.tensor_state import (
     compared,
     in_lists,
     join,
+    known_mode,
     mixed,
     pack,
     smaller,
@@ -335,7 +336,13 @@ class FlowMethods(FlowModules):
         bound = [span(effect.statement)[0] for effect in act.scope.effects.get(str(name), ()) if not effect.path]
         for store in self.record.stores:
             same = store.value.home == base.home and store.value.kind is base.kind and store.value.sources == base.sources
-            if not same or store.value.graph is Graph.YES or store.scope is not act.scope or store.mode is not state.mode or store.loops != act.loops:
+            if (
+                not same
+                or store.value.graph is Graph.YES
+                or store.scope is not act.scope
+                or store.loops != act.loops
+                or store.mode is not known_mode(state.mode)
+            ):
                 continue
             if not any(span(store.node)[0] <= row <= span(node)[0] for row in bound):
                 store.value = found.having(tags=store.value.tags)

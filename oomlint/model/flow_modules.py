@@ -28,6 +28,7 @@ from oomlint.model.tensor_state import (
     TensorState,
     ValueKind,
     join_all,
+    known_mode,
     mixed,
     pack,
     sources_of,
@@ -107,7 +108,7 @@ class FlowModules(FlowLayers):
         layer = isinstance(value, External) and value.name.startswith("torch.nn.")
         if this is None and not by and not layer and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
             return self.loss_of(given)
-        mode = Mode.OFF if value is None and self._switch_off_themselves(node, given, state) else state.mode
+        mode = Mode.OFF if value is None and self._switch_off_themselves(node, given, state) else known_mode(state.mode)
         inner: TensorState | None = None
         own = True
         if this is not None:
@@ -189,7 +190,7 @@ class FlowModules(FlowLayers):
             if not isinstance(one, Instance) or method is None:
                 return False
             if self.trainable(one.cls):
-                mode = self.gradients.decorated(method.scope, method.module) or state.mode
+                mode = self.gradients.decorated(method.scope, method.module) or known_mode(state.mode)
                 if not self.output_of(method, bound_arguments(method.scope, node, given), mode, node).unrecorded:
                     return False
         return bool(made)

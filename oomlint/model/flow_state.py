@@ -13,7 +13,7 @@ from oomlint.api_names import MOVES_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.events import HOOKED, Backward, Forward, Loop, Record, Reset, Store, Use, Via
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.tensor_state import NONE, TOLD_PLAIN, UNKNOWN, Device, Ids, Mode, Path, TensorState, ValueKind, join
+from oomlint.model.tensor_state import NONE, TOLD_PLAIN, UNKNOWN, Device, Ids, LaterMode, Mode, Path, TensorState, ValueKind, join, joined_modes, known_mode
 from oomlint.model.values import External, Instance
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class State(Struct):
     """What is known at one point: what every path holds, the gradient mode, whether a model was put into evaluation: each module, or else the last one."""
 
     env: dict[Path, TensorState]
-    mode: Mode
+    mode: Mode | LaterMode
     evaluating: bool | None = None
     modules: dict[Path, bool | None] = field(default_factory=dict)  # shared by states until `put` changes it
 
@@ -81,7 +81,7 @@ def joined(first: State | None, second: State | None) -> State | None:
     if second.modules is not modules:
         # A module that only one way told of is as the other way left all of them.
         modules = {path: _agreed(first.evaluates(path), second.evaluates(path)) for path in {**first.modules, **second.modules}}
-    return State(env, first.mode.joined(second.mode), _agreed(first.evaluating, second.evaluating), modules)
+    return State(env, joined_modes(first.mode, second.mode), _agreed(first.evaluating, second.evaluating), modules)
 
 
 def _agreed(first: bool | None, second: bool | None) -> bool | None:  # noqa: FBT001 - yes, no, nobody knows
@@ -102,7 +102,7 @@ class Activation(Struct, eq=False):
     source: object = None  # the loader whose batches it yields something for
     params: dict[str, TensorState] = field(default_factory=dict)
     tests: tuple[cst.CSTNode, ...] = ()  # the branches around whose tests may be false
-    outside: Mode | None = None  # the gradient mode around the outermost ``with`` that is running: that in which a ``return`` leaves
+    outside: Mode | LaterMode | None = None  # the gradient mode around the outermost ``with`` that is running: that in which a ``return`` leaves
     decided: dict[object, frozenset[bool]] = field(default_factory=dict)
     entered: tuple[Loop, ...] = ()  # the loops that it was called in
     rounds: dict[str, cst.BaseExpression] = field(default_factory=dict)  # literals that the targets of loops stand for in this round
@@ -208,7 +208,7 @@ class Flowing(ABC):
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _around(self, state: State) -> tuple[Module, Scope, tuple[Loop, ...], tuple[Via, ...], Mode, tuple[cst.CSTNode, ...]]:
+    def _around(self, state: State) -> tuple[Module, Scope, tuple[Loop, ...], tuple[Via, ...], Mode | LaterMode, tuple[cst.CSTNode, ...]]:
         act = self.act
         return act.module, act.scope, act.loops, act.via, state.mode, act.tests
 
@@ -253,7 +253,7 @@ class Flowing(ABC):
         data = any(held.kind in {ValueKind.TENSOR, ValueKind.OPAQUE, ValueKind.PACK, ValueKind.UNKNOWN} for held in args) and not any(
             held.kind is ValueKind.MODULE for held in args
         )
-        if not data or not self.act.loops or state.mode is Mode.OFF or given - {id(node)}:
+        if not data or not self.act.loops or given - {id(node)} or known_mode(state.mode) is Mode.OFF:
             return given
         if self.recording:
             self.presumed[id(node)] = Forward(node, *self._around(state), name, evaluating=state.evaluating, presumed=True)
@@ -273,7 +273,7 @@ class Flowing(ABC):
     ) -> None:
         """Note a module's call."""
         if trainable:
-            self.modes.add(state.mode)
+            self.modes.add(known_mode(state.mode))
         if self.recording:
             self.record.forwards.append(Forward(node, *self._around(state), name, known, network, trainable, plain, state.evaluating, tags))
 

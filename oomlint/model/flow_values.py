@@ -27,6 +27,7 @@ from oomlint.model.tensor_state import (
     compared,
     either,
     join,
+    known_mode,
     mixed,
     pack,
 )
@@ -78,7 +79,7 @@ class FlowValues(FlowDefinitions):
             return self._attribute(node, state)
         if isinstance(node, cst.Call):
             found = self.call(node, state)
-            return found.unrecorded() if state.mode is Mode.OFF else found
+            return _as_recorded(found, state)
         if isinstance(node, cst.Subscript):
             return self._subscript(node, state)
         if isinstance(node, cst.BaseNumber | cst.BaseString):
@@ -124,7 +125,7 @@ class FlowValues(FlowDefinitions):
         if isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List):
             return TensorState(ValueKind.PACK, sure=True, inside=left.any())  # `[0] * n`
         found = _arithmetic(left, right)
-        return found.unrecorded() if state.mode is Mode.OFF else found
+        return _as_recorded(found, state)
 
     def _conditional(self, node: cst.IfExp, state: State) -> TensorState:
         self.value(node.test, state)
@@ -416,6 +417,13 @@ class FlowValues(FlowDefinitions):
         for arg, held in zip(node.args, given, strict=True):
             if not arg.star:
                 self.note_tensor(arg.value, held)
+
+
+def _as_recorded(found: TensorState, state: State) -> TensorState:
+    """What an operation gives in the mode of a state, which is not asked for where no graph is in question."""
+    if state.mode is Mode.ON or (found.carries is Graph.NO and not found.all_sources):
+        return found
+    return found.unrecorded() if known_mode(state.mode) is Mode.OFF else found
 
 
 def _of_pair(base: TensorState, word: str) -> TensorState:

@@ -38,6 +38,20 @@ _TELLING: Final = re.compile(r"grad|infer|eval|freez|frozen", re.IGNORECASE)
 _PLAIN_BASES: Final = re.compile(r"^(builtins\.object|abc\.|typing\.|torch\.nn\.|torch\.utils\.data\.|collections\.|enum\.|unittest\.)")
 
 
+class EntryMode:
+    """The mode in which the function of a frame begins, found out when somebody asks."""
+
+    __slots__ = ("_frame", "_gradients")
+
+    def __init__(self, gradients: Gradients, frame: Frame) -> None:
+        self._gradients = gradients
+        self._frame = frame
+
+    def told(self) -> Mode:
+        """The mode. Whoever asks has read what it rests on."""
+        return self._gradients.later.answer(self, lambda: self._gradients.entry(self._frame))
+
+
 class Gradients:
     """Answers in which mode code runs."""
 
@@ -45,6 +59,7 @@ class Gradients:
         self.evaluator = evaluator
         self._bodies: AnswerMemory[Scope, Mode | None] = AnswerMemory(evaluator.project.readings)
         self._entries: AnswerMemory[Scope, Mode] = AnswerMemory(evaluator.project.readings)
+        self.later: AnswerMemory[EntryMode, Mode] = AnswerMemory(evaluator.project.readings)
         self._global: AnswerMemory[str, Mode | None] = AnswerMemory(evaluator.project.readings)
 
     # -- expressions that set a mode -----------------------------------------------------------------------------------

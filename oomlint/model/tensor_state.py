@@ -7,7 +7,7 @@ meet are joined rung by rung.
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -98,6 +98,25 @@ class Mode(StrEnum):
         if self is other:
             return self
         return Mode.UNKNOWN if Mode.UNKNOWN in {self, other} else Mode.SWITCHED
+
+
+class LaterMode(Protocol):
+    """A mode that is found out when somebody asks: many never do, and callers tell."""
+
+    def told(self) -> Mode:
+        """The mode."""
+
+
+def known_mode(mode: Mode | LaterMode) -> Mode:
+    """A mode, found out where it is not known yet."""
+    return mode if isinstance(mode, Mode) else mode.told()
+
+
+def joined_modes(first: Mode | LaterMode, second: Mode | LaterMode) -> Mode | LaterMode:
+    """The mode where two ways come together."""
+    if first is second:
+        return first
+    return Mode.UNKNOWN if Mode.UNKNOWN in (first, second) else known_mode(first).joined(known_mode(second))
 
 
 class TensorState(Struct, frozen=True):

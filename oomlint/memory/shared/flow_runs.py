@@ -16,7 +16,7 @@ from oomlint.model import names
 from oomlint.model.events import Backward
 from oomlint.model.flow import Flow
 from oomlint.model.flow_state import SharedRuns
-from oomlint.model.gradients import Gradients
+from oomlint.model.gradients import EntryMode, Gradients
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_state import Graph, Mode, ValueKind, join_all
 from oomlint.model.values import ClassRef, External
@@ -81,8 +81,7 @@ class Runs:
             known = []
             self._records.assume(scope, known)
             for frame in () if _is_of_another_framework(module.source.text) else self._frames(module, scope):
-                entry = self.gradients.entry(frame)
-                known.append(self._flow().run(frame, entry, self._evaluating(frame)))
+                known.append(self._flow().run(frame, EntryMode(self.gradients, frame), self._evaluating(frame)))
             self._records[scope] = known
         return known
 
@@ -134,7 +133,7 @@ class Runs:
             params = names.parameter_names(scope)
             batch = params[position] if len(params) > position else ""
             training = TRAINING_METHOD.search(scope.name) is not None
-            known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), not training, batch_of=batch or "batch")
+            known = self._steps[key] = self._flow().run(frame, EntryMode(self.gradients, frame), not training, batch_of=batch or "batch")
             if differentiated and scope.name in LOSS_METHODS:
                 _differentiate(known)
         return known
