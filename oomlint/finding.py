@@ -56,8 +56,8 @@ class Role(StrEnum):
 
     WAY = "way"  # a value comes through it, or it tells more of the problem
     AGAIN = "again"  # the same problem stands there: a comment or a baseline knows it by itself
-    INSIDE = "inside"  # what the function that is called at the place does there
     BESIDE = "beside"  # another loader of the same data, or a copy of the same code, that is not told by itself
+    INSIDE = "inside"  # what the function that is called at the place does there
 
 
 class Place(Struct, frozen=True):

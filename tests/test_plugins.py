@@ -446,7 +446,7 @@ SURFACE: Final[dict[str, str]] = {
     "Project": "",
     "ReadFact": "place: Place; what: str; bytes: ByteSize; opened: Place | None; gives: Resource; within: Place | None",
     "Resource": "images arrays tensors records names graph handle process figure nothing unknown",
-    "Role": "way again beside",
+    "Role": "way again beside inside",
     "Rule": "check(self, module: 'Module', project: 'Project') -> 'Iterator[Finding]'; finding(self, place: 'Place', message: 'Message', *, severity: 'Severity | None' = None, confidence: 'Confidence' = <Confidence.HIGH: 'high'>, related: 'Iterable[Place]' = (), fix: 'Fix | None' = None, facts: 'Iterable[Fact]' = (), weighs: 'Weighs | None' = None, given: 'tuple[Place, ...]' = ()) -> 'Finding'",  # noqa: E501
     "Safety": "safe unsafe display",
     "Severity": "error warning note",
