@@ -112,6 +112,8 @@ class Basis(Struct):
 
 
 def _content(path: str) -> bytes:
+    if not os.path.isfile(path):
+        return b""  # to read a pipe waits for who writes to it, and a device may have no end
     try:
         with open(path, "rb") as stream:
             return stream.read()

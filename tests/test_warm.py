@@ -239,3 +239,14 @@ def test_what_is_new_in_a_folder_that_is_named_where_a_file_is_meant_tells_nothi
     linted.clear()
     tree.check(cache=True)
     assert linted == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a thing of Unix")
+def test_a_pipe_beside_the_code_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LOADER + "loader = DataLoader([1], persistent_workers=True)\n")
+    command = [sys.executable, "-m", "oomlint", "check", "train.py"]
+    os.mkfifo(tmp_path / "pipe.py")
+    first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (first.returncode, first.stdout, first.stderr) == (second.returncode, second.stdout, second.stderr)
+    assert "OOM101" in first.stdout
