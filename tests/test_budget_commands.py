@@ -103,6 +103,24 @@ def test_words_that_nobody_knows_choose_no_branch(budget: Budget) -> None:
     assert [row["known"] for row in found["rows"] if row["what"] == "`tensors` of TensorDataset"] == ["at least"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "workers"),
+    [
+        ("export NW=6", 6),
+        ("export OTHER NW\nNW=6", 6),
+        ("set -a\nNW=6", 6),
+        ("export OTHER=1 NW=6", None),
+        ("declare -x NW=6", None),
+        ("if true; then export NW=6; fi", None),
+        ("export OTHER=6", 2),
+    ],
+)
+def test_the_default_of_a_variable_counts_where_no_line_exports_it(lines: str, workers: int | None, budget: Budget) -> None:
+    script("workers = int(os.getenv('NW', 2))\nn = 10\n")
+    Path("run.sh").write_text(f"{lines}\npython train.py\n")
+    assert told(table(budget, "run.sh")) == (workers, 10)
+
+
 @pytest.mark.parametrize("command", ["env NW=6 N=20 python train.py", "bash -c 'NW=6 N=20 python train.py'", "run.sh"])
 def test_variables_of_the_environment_that_the_command_sets(budget: Budget, command: str) -> None:
     Path("run.sh").write_text("export NW=6\nexport N=20\npython train.py\n")

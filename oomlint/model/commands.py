@@ -40,7 +40,9 @@ _MOVES: Final = re.compile(r"""(?m)^[ \t]*(?:%cd|cd)[ \t]+["']?([^\s"']+)|\bos\.
 _CLOSED: Final = re.compile(r"(?<!\$)\([^()]*\)")
 _OF_FILE: Final = re.compile(r"\$\(dirname[^()]*\)|\$\{(?:BASH_SOURCE|0)[^{}]*\}|\$\{\{[^{}]*\}\}")
 _ARGUMENTS: Final = re.compile(r"\$\{?([@*]|[1-9])\}?")
-_EXPORTS: Final = re.compile(r"(?m)(?:^|[;&|])[ \t]*(?:export|ENV)[ \t]+(\w+)")
+_EXPORTS: Final = re.compile(r"(?m)(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:export|ENV|(?:declare|typeset)[ \t]+-\w*x\w*)[ \t]+([^\n;&|#]*)")
+_EXPORTED: Final = re.compile(r"(?<!\S)([A-Za-z_]\w*)(?==|\s|$)")
+_EXPORTS_ALL: Final = re.compile(r"(?m)^[ \t]*set[ \t]+(?:-\w*a|-o[ \t]+allexport)")
 _SETS: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
@@ -165,7 +167,9 @@ class Command(Struct, frozen=True, eq=False, dict=True):
         return found
 
     def _exported(self) -> Iterator[tuple[str, Word | None]]:
-        for name in _EXPORTS.findall(self.text.content):
+        content = self.text.content
+        every = list(self.text.assigned) if _EXPORTS_ALL.search(content) is not None else []
+        for name in dict.fromkeys((*(name for line in _EXPORTS.findall(content) for name in _EXPORTED.findall(line)), *every)):
             yield name, self.text.set_before(name, self.start)
 
     def filled(self, arguments: Sequence[str] | None) -> list[str]:
