@@ -615,6 +615,16 @@ def test_what_may_not_be_read(folder: Path, run: Callable[..., Done]) -> None:
     assert out.count("Permission denied") == 2
 
 
+def test_a_report_that_may_not_be_written_to_is_kept(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "report.txt").write_text("kept")
+    (folder / "report.txt").chmod(0o444)
+    usual = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: usual(path, mode) and not (mode == os.W_OK and str(path).endswith("report.txt")))  # root may write
+    assert run("check", "--output-file", "report.txt") == (2, "", "oomlint: error: report.txt: Permission denied\n")
+    assert (folder / "report.txt").read_text() == "kept"
+
+
 # -- oomlint rule -----------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ def refuse_unwritable(option: str, given: str | None, paths: Sequence[str], sett
     import tempfile  # noqa: PLC0415 - few runs need it
 
     target = os.path.realpath(given)
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise ConfigError(f"{given}: {os.strerror(errno.EACCES)}")  # it would be replaced, which the folder alone decides
     try:
         tempfile.TemporaryFile(dir=os.path.dirname(target)).close()
     except OSError as error:
