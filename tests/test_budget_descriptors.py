@@ -96,6 +96,31 @@ def test_files_that_a_dataset_keeps_open_have_rows(budget: Budget) -> None:
     assert "descriptors 1,024 (--descriptors)" in shown.out
 
 
+@pytest.mark.parametrize(
+    ("built", "kept"),
+    [
+        ('file = h5py.File("one.h5", "r")\n        self.files = {str(i): file[str(i)] for i in range(2000)}', {"files": 1}),
+        ('file = h5py.File("one.h5", "r")\n        self.files = [file["x"], file["y"]]\n        self.other = h5py.File("one.h5", "r")', {"files": 1}),
+        ('self.files = [h5py.File("one.h5", "r")[key] for key in ("x", "y")]', {"files": 1}),
+        ('self.files = [h5py.File("one.h5", "r")["x"], h5py.File("two.h5", "r")["y"]]', {"files": 2}),
+        ('self.files = [h5py.File(path, "r")["x"] for path in ("one.h5", "two.h5")]', {"files": 2}),
+        ('self.files = [self.opened(path)["x"] for path in ("one.h5", "two.h5")]', {"files": 2}),
+        ("self.files = []\n        for path in paths:\n            self.add(path)", {"files": None}),
+    ],
+    ids=["objects", "opened twice", "opened for each", "two files", "one each", "by a method", "by a method that keeps it"],
+)
+def test_objects_of_one_file_are_one_descriptor(budget: Budget, built: str, kept: dict[str, int | None]) -> None:
+    start, _, rest = FILES.partition('self.one = h5py.File("one.h5", "r")')
+    methods = {
+        "opened": '    def opened(self, path):\n        return h5py.File(path, "r")\n',
+        "add": '    def add(self, path):\n        file = h5py.File(path, "r")\n        self.files.append(file["x"])\n',
+    }
+    more = "\n".join(code for name, code in methods.items() if f"self.{name}(" in built)
+    Path("files.py").write_text(f"{start}{built}\n{more}{rest[rest.index('    def __len__') - 1 :]}".replace("self.late is None", "False"))
+    found = counts(table(budget, "files.py", "--descriptors", "1024"))
+    assert {what.split("`")[1]: count for what, count in found.items() if "of Files" in what and "late" not in what} == kept
+
+
 def test_a_plain_program_shows_no_row_for_a_few_pipes(budget: Budget) -> None:
     assert "open files" not in budget("train.py").out
     assert "open files" in budget("train.py", "--descriptors", "64").out
