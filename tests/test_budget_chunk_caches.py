@@ -117,6 +117,48 @@ def test_what_keeps_no_object_has_none(budget: Budget, built: str, read: str) ->
     assert caches(budget, built, read) == {}
 
 
+def written(name: str, **chunks: tuple[int, ...] | None) -> None:
+    """A file with arrays of 1,000 numbers of eight bytes, in chunks or in one piece."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(name, "w") as file:
+        for key, each in chunks.items():
+            file.create_dataset(key, shape=(1000,), dtype="f8", chunks=each)
+
+
+def test_a_cache_holds_no_more_than_the_chunks_of_the_data(budget: Budget) -> None:
+    written("x.h5", x=(300,), y=(1000,))
+    whole = [("chunk cache of `data` of Reads", 1200 * 8, "at most")]
+    assert caches(budget, KEPT, "return self.data[i]", 0, "--data", "x.h5") == {"main": whole}
+    assert caches(budget, KEPT.replace('"r"', '"r", rdcc_nbytes=4096'), "return self.data[i]", 0, "--data", "x.h5")["main"][0][1] == 4096
+    many = 'file = h5py.File(path, "r")\n        self.data = {str(i): file[str(i)] for i in range(200)}'
+    assert caches(budget, many, 'return self.data["0"][i]', 2, "--data", "x.h5") == {"workers": [(ONE[0], 2 * (1200 + 1000) * 8, "at most")]}
+    pair = 'self.data = [h5py.File(path, "r")["x"], h5py.File("other.h5", "r")["x"]]'
+    assert caches(budget, pair, "return self.data[0][i]", 0, "--data", "x.h5") == {"main": [(ONE[0], 16 * MIB, "at most")]}
+    each = 'self.data = [h5py.File(one, "r")["x"] for one in paths]'
+    assert caches(budget, each, "return self.data[0][i]", 0, "--data", "x.h5") == {"main": [(ONE[0], None, "unknown")]}
+
+
+def test_data_in_one_piece_have_no_cache(budget: Budget) -> None:
+    written("x.h5", x=None)
+    assert caches(budget, KEPT, "return self.data[i]", 0, "--data", "x.h5") == {}
+
+
+def test_what_may_be_next_to_nothing_decides_nothing(budget: Budget) -> None:
+    Path("train.py").write_text(READS.format(built=KEPT, read="return self.data[i]", workers=8))
+    given = ("train.py", "--start-method", "fork", "--set", "sample=8", "--shm", "1GiB")
+    done = budget(*given, "--ram", "270MiB")
+    assert done.status == 0
+    assert "It fits: about 226.0 MiB, at the moment `first epoch`.\nWith chunk caches of at most 64.0 MiB it may not fit.\n" in done.out
+    assert "chunk cache of `data` of Reads" in done.out
+    assert table(budget, *given, "--ram", "270MiB")["verdict"]["chunk_caches"] == 64 * MIB
+    assert "it may not fit" not in budget(*given, "--ram", "300MiB").out
+    assert table(budget, *given, "--ram", "300MiB")["verdict"]["chunk_caches"] == 0
+    short = budget(*given, "--ram", "200MiB")
+    assert short.status == 1
+    assert "It does not fit: at the moment `start of workers` it takes 226.0 MiB of memory." in short.out
+    assert "it may not fit" not in short.out
+
+
 def test_the_default_is_that_of_the_library(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "x.h5", "w") as file:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.api_names import H5PY
+from oomlint.budget.descriptors import files_of, frame_of
 from oomlint.budget.nouns import ChunkCache
 from oomlint.budget.sizes import Name, SizeProduct
 from oomlint.memory.handles.dataset_handles import handles_of
@@ -21,13 +22,14 @@ from oomlint.syntax.nodes import descend, is_attribute_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.budget.containers import HeaderContainers
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.handles.dataset_handles import Handle
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Project
 
 
-def chunk_caches(project: Project, dataset: Dataset) -> Iterator[ChunkCache]:
+def chunk_caches(project: Project, dataset: Dataset, files: HeaderContainers) -> Iterator[ChunkCache]:
     """Those of the objects that a dataset keeps, one for each attribute. A file alone has none: an object that is looked up for a read takes it along."""
     if dataset.instance is None:
         return
@@ -38,7 +40,25 @@ def chunk_caches(project: Project, dataset: Dataset) -> Iterator[ChunkCache]:
             seen.add(name)
             each, count = cache_given(opening, project), counts.get(name, 0 if several else 1)
             size = SizeProduct((each if each is not None else Name("rdcc_nbytes", owner),))
-            yield ChunkCache(name, size if count == 1 else size.times(count or Name(f"len({name})", owner)), opening.module.place(opening.call))
+            size = size if count == 1 else size.times(count or Name(f"len({name})", owner))
+            bound = _bound(project, dataset, files, opening, name, each, one=count == 1)
+            if bound is not None and (size.value is None or bound < size.value):
+                size = SizeProduct((bound,))
+            yield ChunkCache(name, size, opening.module.place(opening.call))
+
+
+def _bound(project: Project, dataset: Dataset, files: HeaderContainers, opening: Opening, name: str, each: int | None, *, one: bool) -> int | None:
+    """Bytes of the chunks that there are of what an attribute keeps; None where no header says so, or where it keeps objects of several files."""
+    holding = next((held for held in dataset.holdings if held.name == name and held.content.node is not None), None)
+    apart = holding is not None and holding.content.element is not None and len(files_of(project, dataset, holding.content) or ()) != 1
+    if opening.path is None or apart or (holding is None and not one):
+        return None
+    path = files.evaluator.settings.path_text(opening.path, frame_of(project, dataset, opening.module, opening.call))
+    key = files.key(holding) if holding is not None and one else None
+    file, _ = files.file(("h5",), path, key)
+    arrays = [part for part in file.arrays if key is None or f"/{part.key}".endswith("/" + key.strip("/"))] if file is not None else []
+    found = [part.chunks if each is None else min(each, part.chunks) for part in arrays if part.chunks is not None]
+    return None if not found or len(found) < len(arrays) else max(found) if one else sum(found)
 
 
 def _kept(project: Project, dataset: Dataset) -> Iterator[tuple[Opening, str, bool]]:

@@ -349,7 +349,7 @@ class HeaderContainers:
         if read is not None and read.what.path is not None:
             path = self.evaluator.settings.path_text(read.what.path, self._frame_of(owner, read.what.module, read.what.call))
             return ("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None
-        key = self._key(holding)
+        key = self.key(holding)
         taken = self._taken_of(node, frame) if holding.effect is None else None
         if taken is not None:
             node, frame, key = taken
@@ -373,7 +373,7 @@ class HeaderContainers:
         return (one.whole.call, one.whole.frame, entry) if isinstance(one, Element) and isinstance(entry, str) else None
 
     @staticmethod
-    def _key(holding: Holding) -> str | None:
+    def key(holding: Holding) -> str | None:
         """The entry of an archive that a statement takes: ``self.x = data["x"]``."""
         value = holding.effect.value if holding.effect is not None else None
         if isinstance(value, cst.Subscript) and len(value.slice) == 1 and isinstance(value.slice[0].slice, cst.Index):
@@ -382,7 +382,7 @@ class HeaderContainers:
         return None
 
     def _matched(self, holding: Holding, owner: Dataset, forms: Sequence[str], path: str | None, key: str | None) -> tuple[SizeProduct, Certainty, str] | None:
-        file, array = self._file(forms, path, key)
+        file, array = self.file(forms, path, key)
         if file is None:
             return None
         if array is not None and array.item is not None:
@@ -396,7 +396,7 @@ class HeaderContainers:
             return SizeProduct((file.held,)), certainty, file.path
         return None
 
-    def _file(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[DataFile | None, FileArray | None]:
+    def file(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[DataFile | None, FileArray | None]:
         """The data file that is read, and the array of it."""
         wanted = [one for one in self.files if one.format in forms]
         if path is not None and os.path.splitext(path)[1]:
@@ -408,7 +408,7 @@ class HeaderContainers:
     def _before_cast(self, size: SizeProduct, holding: Holding, owner: Dataset, file: str) -> SizeProduct | None:
         """An array that a file was read into, where it becomes one of another type."""
         asked = self._asked(holding, owner) if file else None
-        array = self._file(*asked)[1] if asked is not None else None
+        array = self.file(*asked)[1] if asked is not None else None
         changed = array is not None and array.item is not None and size.factors[-1:] != (array.item,)
         return SizeProduct((*array.shape, array.item)) if changed and array is not None and array.item is not None else None
 

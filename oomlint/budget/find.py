@@ -272,7 +272,7 @@ class ProgramFinder:
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
-            files, caches = tuple(opened(self.project, core)), tuple(chunk_caches(self.project, core))
+            files, caches = tuple(opened(self.project, core)), tuple(chunk_caches(self.project, core, self.containers))
             found = known[key] = BudgetDataset(core.words.strip("`"), place, containers, cell, self._number_of(core), files, caches)
         return found
 

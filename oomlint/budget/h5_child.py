@@ -1,9 +1,10 @@
-"""Lists the arrays of an HDF5 file as JSON: key, shape, bytes of an element. Runs as a process of its own, with nothing of oomlint."""
+"""Lists the arrays of an HDF5 file as JSON: key, shape, bytes of an element, bytes of all chunks. Runs as a process of its own, with nothing of oomlint."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
 
 _MOST = 20_000  # arrays: more are listed in part
@@ -20,7 +21,9 @@ def main(path: str) -> int:
 
     def visit(name: str, item: object) -> bool | None:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
-            found.append((name, item.shape, None if item.dtype.hasobject else item.dtype.itemsize))
+            chunks = [-(-length // part) * part for length, part in zip(item.shape, item.chunks or (), strict=False)]
+            inside = None if item.is_virtual else item.id.get_type().get_size() * math.prod(chunks) if item.chunks else 0
+            found.append((name, item.shape, None if item.dtype.hasobject else item.dtype.itemsize, inside))
         return True if len(found) >= _MOST else None
 
     try:

@@ -50,6 +50,7 @@ class HeaderArray(Struct, frozen=True):
     key: str  # its name in the file; empty where the file is the array
     shape: tuple[int, ...]
     item: int | None  # bytes of one element; None for Python objects, whose size no header tells
+    chunks: int | None = None  # bytes of all chunks, of an array in an HDF5 file; 0 where it lies in one piece, None where in other files
 
     @property
     def bytes(self) -> int | None:
@@ -215,7 +216,7 @@ def _h5(path: str, file: BinaryIO) -> DataFile:
         raise _UnreadableError(f"HDF5 has not opened it within {_PATIENCE} seconds") from None
     if done.returncode:
         raise _UnreadableError((done.stderr.strip().splitlines() or [f"HDF5 ended with status {done.returncode}"])[-1])
-    return _of(path, "h5", [HeaderArray(key, tuple(shape), item) for key, shape, item in json.loads(done.stdout)])
+    return _of(path, "h5", [HeaderArray(key, tuple(shape), item, inside) for key, shape, item, inside in json.loads(done.stdout)])
 
 
 def _of(path: str, form: str, found: list[HeaderArray]) -> DataFile:

@@ -74,7 +74,7 @@ class ChunkCache(Struct, frozen=True):
     """What HDF5 keeps of the chunks that are read through an object of a file, in each process that does so."""
 
     name: str
-    size: SizeProduct  # at most; data that lie in one piece have none
+    size: SizeProduct  # at most; no more than the chunks of the data, and data that lie in one piece have none
     place: Place
 
 

@@ -98,7 +98,7 @@ def offered(program: Program, rows: Sequence[Row], folders: Sequence[str]) -> tu
 
 def at_peak(budget: Budget) -> list[tuple[str, int]]:
     """Bytes of each holder on the host at the moment with the most."""
-    here = at(budget.verdict.peak.moment, budget.rows)
+    here = at(budget.verdict.peak.moment, [row for row in budget.rows if not row.perhaps])
     return [(group, sum(row.bytes or 0 for row in here if row.group == group)) for group in (MAIN_PROCESS, IN_WORKERS, SHARED)]
 
 
@@ -144,6 +144,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
         },
         "verdict": {
             "fits": verdict.fits,
+            "chunk_caches": verdict.perhaps,
             "complete": verdict.complete,
             "moment": verdict.moment.value if verdict.moment is not None else None,
             "short_of": verdict.by or None,
@@ -198,6 +199,7 @@ def schema() -> dict[str, Any]:
     setting = {"name": _TEXT, "most": {"type": "integer", "minimum": 0}, "places": {"type": "array", "items": {"$ref": "#/$defs/place"}}}
     verdict = {
         "fits": {"type": "boolean", "description": "as far as it is known"},
+        "chunk_caches": {"type": "integer", "minimum": 0, "description": "bytes of them, at most, with which it may not fit; 0 where they change nothing"},
         "complete": {"type": "boolean", "description": "whether the totals leave nothing out, on the device too, and no row is known at least only"},
         "moment": {"anyOf": [moment, {"type": "null"}], "description": "the first at which it does not fit"},
         "short_of": {"enum": ["memory", "shm", "device", "descriptors", None]},

@@ -70,6 +70,7 @@ class Row(Struct, frozen=True):
     loader: int = -1  # which loader's, where only one of several is at work at a time
     alone: bool = False  # whether that loader is known to be at work without others
     once: bool = False  # however many ranks there are
+    perhaps: bool = False  # whether next to nothing may be taken of it: totals do without
 
     @property
     def bytes(self) -> int | None:

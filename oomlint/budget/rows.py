@@ -97,7 +97,7 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
         # The loop holds the batch before until it has the next.
         yield Row(MAIN_PROCESS, f"two batches of `{loader.name}`", loader.sample.times(2, batch), _by(loader), loader.place, active_work, number)
         yield Row(MAIN_PROCESS, becoming, work, certainty, loader.place, active_work, number)
-        yield from (Row(MAIN_PROCESS, what, one.size, Certainty.AT_MOST, one.place, active_work, number) for what, one in caches)
+        yield from (Row(MAIN_PROCESS, what, one.size, Certainty.AT_MOST, one.place, active_work, number, perhaps=True) for what, one in caches)
         for held in program.held:
             if held.in_workers:  # what makes the samples is the main process
                 yield Row(MAIN_PROCESS, held.what, held.size, held.certainty, held.place, active_work, number)
@@ -113,7 +113,7 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
         if held.in_workers:
             yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active_work, number)
     yield Row(IN_WORKERS, becoming, work.times(workers), certainty, loader.place, active_work, number)
-    yield from (Row(IN_WORKERS, what, one.size.times(workers), Certainty.AT_MOST, one.place, active_work, number) for what, one in caches)
+    yield from (Row(IN_WORKERS, what, one.size.times(workers), Certainty.AT_MOST, one.place, active_work, number, perhaps=True) for what, one in caches)
     ahead = setup.setting(PREFETCH, loader.prefetch)
     number_of = ahead * workers + 1 if isinstance(ahead, int) and isinstance(workers, int) else None
     flight = Sum(f"({ahead} * {workers} + 1)", number_of, tuple(one for one in (ahead, workers) if isinstance(one, Name)))

@@ -189,6 +189,8 @@ def advice(budget: Budget) -> Iterator[str]:
         )
         sure, open_end = ("What is known fits", "; what is left out may not") if judged.missing else (sure, "")
         yield f"{sure}: {bound}, at the moment `{peak.moment}`{open_end}."
+        if judged.perhaps:
+            yield f"With chunk caches of at most {readable(judged.perhaps)} it may not fit."
     else:
         total = next(one for one in judged.totals if one.moment is judged.moment)
         took = {"memory": total.bytes, "shm": total.shared, "device": total.device}.get(judged.by, 0)

@@ -53,6 +53,7 @@ class BudgetVerdict(Struct, frozen=True):
     by: str  # what is short: "memory", "shm", "device" or "descriptors"
     workers: tuple[Fit, ...]
     least: frozenset[str] = frozenset()  # the holders of which a row is known at least only
+    perhaps: int = 0  # bytes, at most, of what the totals do without, where it may not fit with them
 
     @property
     def peak(self) -> Total:
@@ -80,14 +81,17 @@ class BudgetVerdict(Struct, frozen=True):
         return tuple(dict.fromkeys(name for one in self.totals for name in one.missing))
 
 
-def totals(found: Sequence[Row]) -> tuple[Total, ...]:
-    """The moments, in order. One that holds just what the construction does is left out, but for the first epoch."""
+def totals(found: Sequence[Row], *, perhaps: bool = False) -> tuple[Total, ...]:
+    """The moments, in order. One that holds just what the construction does is left out, but for the first epoch.
+
+    What may take next to nothing counts only where that is asked for.
+    """
     result: list[Total] = []
     for moment in Moment:
         own = any(moment in row.moments and len(row.moments) < len(Moment) for row in found)
         if not own and moment not in {Moment.CONSTRUCTION, Moment.TRAINING}:
             continue
-        here = at(moment, found)
+        here = at(moment, [row for row in found if perhaps or not row.perhaps])
         open_rows = [row for row in found if moment in row.moments and row.bytes is None]  # of a loader that takes its turn, too: it may be the heaviest
         host, device = [row for row in here if row.group in HOST], [row for row in here if row.group == DEVICE]
         missing = _missing([row for row in open_rows if row.group in HOST]), _missing([row for row in open_rows if row.group == DEVICE])
@@ -112,7 +116,15 @@ def judge(program: Program, setup: Setup, limits: JobResources) -> BudgetVerdict
     short = short_of(found, limits)
     least = frozenset(row.group for row in every if row.known is Certainty.AT_LEAST) - {FILES} | ({"start method"} if setup.method_open else frozenset())
     fits = [_most(program, setup.under(method), limits) for method in dict.fromkeys((setup.method, *METHODS))] if has_workers(program, setup) else []
-    return BudgetVerdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits), least)
+    return BudgetVerdict(
+        found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits), least, 0 if short else _perhaps(every, limits)
+    )
+
+
+def _perhaps(every: Sequence[Row], limits: JobResources) -> int:
+    """Bytes of what totals do without, at the first moment at which it does not fit with them."""
+    short = short_of(totals(every, perhaps=True), limits)
+    return _sum([row for row in at(short[0], every) if row.perhaps]) if short is not None else 0
 
 
 def has_workers(program: Program, setup: Setup) -> bool:
