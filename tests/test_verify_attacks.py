@@ -123,7 +123,8 @@ ATTACKS: Final = {
                 attempt("family %d" % family, lambda: socket.socket(family, kind))
     """,
     "names of other processes": """
-        if VICTIM in open("/proc/self/status").read() or os.path.exists("/proc/" + VICTIM) and VICTIM_NAME in open("/proc/" + VICTIM + "/cmdline").read():
+        named = [line.split() for line in open("/proc/self/status") if line.startswith(("Tgid", "Pid", "PPid", "TracerPid", "NS"))]
+        if any(VICTIM in words for words in named) or os.path.exists("/proc/" + VICTIM) and VICTIM_NAME in open("/proc/" + VICTIM + "/cmdline").read():
             print("seen")
     """,
     "signals": """
