@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternatives, Picks
     from oomlint.syntax.scopes import Scope
 
-# Library classes that leave the constructor to the project's.
-_WITHOUT_INIT: Final = frozenset({"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "torch.utils.data.Dataset"})
+# Library classes that leave the constructor to the project's, and call none of its methods.
+PLAIN_BASES: Final = frozenset(
+    {"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "torch.utils.data.Dataset", "torch.utils.data.IterableDataset"}
+)
 _DEEPEST: Final = 6  # constructors that hand their keywords on
 
 
@@ -94,7 +96,7 @@ class Fitting(Classes):
             return None
         for base in self.lineage(cls):
             if isinstance(base, External):
-                if base.name not in _WITHOUT_INIT:
+                if base.name not in PLAIN_BASES:
                     return None
             elif base.scope.child("__new__") is not None:
                 return None
@@ -140,7 +142,7 @@ class Fitting(Classes):
         for one in self.lineage(init.this.cls) if init.this is not None else ():
             if isinstance(one, ClassRef) and one.scope is base.scope.parent:
                 return True
-            if isinstance(one, External) and one.name not in _WITHOUT_INIT:
+            if isinstance(one, External) and one.name not in PLAIN_BASES:
                 return False
         return False
 

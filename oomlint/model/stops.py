@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import libcst as cst
 
 from oomlint.model import arguments, names
+from oomlint.model.fitting import PLAIN_BASES
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _METADATA: Final = ("pyproject.toml", "setup.cfg")
-_PLAIN_BASES: Final = frozenset({"builtins.object", "abc.ABC", "torch.utils.data.Dataset", "torch.utils.data.IterableDataset"})  # that call no other methods
 _MOST_DERIVED: Final = 4  # classes, one of another
 _DEEPEST: Final = 24  # statements and functions, one in another
 # What calls a function by its name, or runs cells one by one.
@@ -373,7 +373,7 @@ class Stops:
         """Whether all that the project does with a method of that name is to call it where control never comes; no base of its class calls it."""
         line = [one for one in self.evaluator.lineage(ClassRef(module, cls)) if isinstance(one, ClassRef)]
         bases = [base for one in line for base in self.evaluator.bases(one)]
-        known = all(isinstance(base, ClassRef) or (isinstance(base, External) and names.canonical(base.name) in _PLAIN_BASES) for base in bases)
+        known = all(isinstance(base, ClassRef) or (isinstance(base, External) and names.canonical(base.name) in PLAIN_BASES) for base in bases)
         if cls.parent is not module.root or not known:
             return False
         calls: list[tuple[Module, cst.Call]] = []
