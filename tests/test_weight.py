@@ -1512,6 +1512,27 @@ def test_what_is_only_joined_beside_classes_is_as_small_as_they_are(other: str, 
     assert only(check(tmp_path, {"evaluate.py": text}, "OOM209")).severity == severity
 
 
+GROWN_FROM_EMPTY = """
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+
+def evaluate(model, dataset):
+    found = EMPTY
+    for images, truth in DataLoader(dataset, batch_size=64):
+        with torch.no_grad():
+            scores = model(images).cpu().numpy()
+        found = np.concatenate((found, scores))
+    return found
+"""
+
+
+@pytest.mark.parametrize(("empty", "severity"), [("np.empty(0)", "note"), ("np.array([])", "note"), ("np.empty((0, 512))", "warning")])
+def test_what_begins_as_an_array_of_one_axis_is_numbers(empty: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"evaluate.py": GROWN_FROM_EMPTY.replace("EMPTY", empty)}, "OOM209")).severity == severity
+
+
 SEPARATED = """\
     import numpy as np
     import torch

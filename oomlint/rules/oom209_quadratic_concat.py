@@ -44,8 +44,8 @@ class QuadraticConcat(Rule):
     empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or
     fewer, and in methods of a module, unless they go over a loader. Where each sample adds one number or a few, it is a note, also with labels
     and names of samples beside them that the loop only joins; so is `np.append` without an axis, which leaves one row of numbers, unless maps
-    are known to go into it, and so are twenty rounds or fewer. In
-    `__getitem__`, rows that an array picks count too, where one loop is inside another.
+    are known to go into it, what begins as `np.array([])` or `np.empty(0)` and is joined to what each batch of a loader gives, and so are
+    twenty rounds or fewer. In `__getitem__`, rows that an array picks count too, where one loop is inside another.
 
     ## Why is this bad
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import SIZES
+from oomlint.api_names import AS_ARRAY, SIZES
 from oomlint.memory.buffers.bounds import limited
 from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
 from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
 from oomlint.memory.buffers.concatenation_scalars import adds_few, may_be_few, scalars
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.array_bytes import allocated
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_libraries import uses_torch
@@ -24,6 +25,7 @@ from oomlint.model.counters import TestSpot
 from oomlint.model.lifetime import ended_in, is_about, says_first
 from oomlint.model.names import short
 from oomlint.model.reach import path_conditions
+from oomlint.model.uses import NameUses
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
 from oomlint.syntax.nodes import descend, names_in, orders, path_of, uses_name
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.calls import CallSite
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.lifetime import Loop, Path
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
 
 Join = cst.Call | cst.Subscript  # `np.r_[x, y]` is a join, too
@@ -41,6 +45,7 @@ Join = cst.Call | cst.Subscript  # `np.r_[x, y]` is a join, too
 _ROWS_OF = frozenset({"numpy.r_", "numpy.c_"})
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
+_SAME_AXES = frozenset({"numpy.concatenate", "numpy.hstack"})  # which refuse an array with more axes than the one before, an empty one too
 _WIDEST = 50  # characters of what is iterated
 _SEVERAL = 20  # rounds that copy about ten times what there is in the end
 _LONG = 1000  # rounds that are many, whatever the loop is about
@@ -113,7 +118,9 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: Join,
     if where is None:
         return None
     most = rounds(project, where[0], module, scope)
-    few = (most is not None and most <= _SEVERAL) or adds_few(project, added, scope, module, flat=_flattens(call))
+    # A batch has a row for each sample: what has one axis there has a number for each. A round over files may give a million.
+    flat = _flattens(call) or (name in _SAME_AXES and _over_batches(project, where[0], module, scope) and _begins_flat(project, path, where[0], scope, module))
+    few = (most is not None and most <= _SEVERAL) or adds_few(project, added, scope, module, flat=flat)
     alike = may_be_few(project, added, scope, module) or all(_is_only_joined(node, where[0], path, module) for node in added)
     return SelfConcatenation(statement, call, library, function, written, path, added, *where, scope, few=few, alike=alike)
 
@@ -305,6 +312,22 @@ def _flattens(call: Join) -> bool:
     if not isinstance(call, cst.Call) or not _is_append(call) or _is_method(call):
         return False
     return not call.args[2:] and all(arg.keyword is None or arg.keyword.value != "axis" for arg in call.args)
+
+
+def _begins_flat(project: Project, path: Path, loop: Loop, scope: Scope, module: Module) -> bool:
+    """Whether a variable is an array of one axis where a loop that grows it begins: ``np.array([])``, ``np.empty(0)``."""
+    begun = NameUses(module.walk, scope, path[0]).bindings(loop) if not path[1] else set()
+    made = [effect.value if effect is not None and not names.within(effect.statement, loop, module) else None for effect in begun]
+    frame = evaluator_of(project).calls.plain_frame(module, scope)
+    return bool(made) and all(isinstance(value, cst.Call) and _is_flat(value, evaluator_of(project), frame) for value in made)
+
+
+def _is_flat(call: cst.Call, evaluator: Evaluator, frame: Frame) -> bool:
+    listed = call.args[0].value if call.args else None
+    if isinstance(listed, cst.List) and names.last_name(call.func) in AS_ARRAY:
+        return all(isinstance(element.value, cst.BaseNumber) for element in listed.elements)
+    made = allocated(call, evaluator, frame)
+    return made is not None and len(made.dimensions) == 1
 
 
 def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> bool:
