@@ -33,10 +33,12 @@ _OURS = "OOM"
 _LEFT_ON = "OOM224"  # a switch for the whole run: in the scripts of one folder it is one habit
 LOADER = "used by this loader"
 PART = "part of the same problem"
+KEEPS = "keeps its graph"
 _ONE_CHAIN: Final = (
-    # What tells of a problem, what tells of a part of it, and the noun by which both are about the same thing.
-    (frozenset({"OOM305", "OOM402", "OOM403"}), frozenset({"OOM401"}), ReadFact),  # what is read, and where that is joined
-    (frozenset({"OOM507"}), frozenset({"OOM402", "OOM408"}), AttributeFact),  # what stays on the device, and where it comes from
+    # What tells of a problem, what tells of a part of it, the noun by which both are about the same thing, and what is said at the part.
+    (frozenset({"OOM305", "OOM402", "OOM403"}), frozenset({"OOM401"}), ReadFact, PART),  # what is read, and where that is joined
+    (frozenset({"OOM507"}), frozenset({"OOM402", "OOM408"}), AttributeFact, PART),  # what stays on the device, and where it comes from
+    (frozenset({"OOM204"}), frozenset({"OOM201", "OOM202", "OOM203", "OOM205"}), LoopFact, KEEPS),  # who records a graph for nothing, and what keeps it
 )
 _READS: Final = frozenset({"OOM305", "OOM402", "OOM404", "OOM406"})  # by what reads: a function that several datasets call is one problem
 _MOST_GIVEN = 12
@@ -87,7 +89,7 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
 
 def _chains_once(findings: list[Finding]) -> list[Finding]:
     """Findings of several rules on one way of the same data become one: the gravest of them, with the places of the others."""
-    for wholes, parts, noun in _ONE_CHAIN:
+    for wholes, parts, noun, said in _ONE_CHAIN:
         about: dict[object, Finding] = {}
         for item in findings:
             if item.code in wholes:
@@ -95,7 +97,7 @@ def _chains_once(findings: list[Finding]) -> list[Finding]:
         chains: dict[Finding, list[Finding]] = {}
         for item in findings if about else ():
             whole = next((about[thing] for thing in _things(item, noun) if thing in about), None) if item.code in parts else None
-            if whole is not None:
+            if whole is not None and not _fixes_more(item, whole):
                 chains.setdefault(whole, []).append(item)
         told: dict[Finding, Finding] = {}
         gone: set[Finding] = set()
@@ -103,22 +105,30 @@ def _chains_once(findings: list[Finding]) -> list[Finding]:
             every = [whole, *others]
             first = min(every, key=lambda item: item.severity.rank)
             rest = [item for item in every if item is not first]
-            told[first] = _with_parts(first, rest)
+            told[first] = _with_parts(first, rest, said)
             gone.update(rest)
         findings = [told.get(item, item) for item in findings if item not in gone]
     return findings
 
 
-def _things(finding: Finding, noun: type[AttributeFact | ReadFact]) -> list[object]:
+def _fixes_more(part: Finding, whole: Finding) -> bool:
+    """Whether a part has a fix that changes nothing else, and the whole has none: it has to be told so that it can be applied."""
+    safe = [item.fix is not None and item.fix.safety is Safety.SAFE and bool(item.fix.edits) for item in (part, whole)]
+    return safe == [True, False]
+
+
+def _things(finding: Finding, noun: type[AttributeFact | LoopFact | ReadFact]) -> list[object]:
     """What a finding is about, as far as another may be about the same."""
+    if noun is LoopFact:
+        return [fact.place for fact in finding.of_noun(LoopFact)] if finding.severity is Severity.ERROR else []
     if noun is AttributeFact:
         return [(fact.name, fact.place) for fact in finding.of_noun(AttributeFact) if fact.place is not None]
     return [fact.place for fact in finding.of_noun(ReadFact)]
 
 
-def _with_parts(whole: Finding, parts: Sequence[Finding]) -> Finding:
+def _with_parts(whole: Finding, parts: Sequence[Finding], said: str) -> Finding:
     """A finding with the places of those that it stands for behind its first one."""
-    spots = [part.place.saying(PART) for part in parts]
+    spots = [part.place.saying(said) for part in parts]
     again = [place for part in parts for place in _again(part)]
     told = {place: place for place in (*whole.related[:1], *(spot for spot in spots if spot not in whole.related), *whole.related[1:], *again)}
     told.pop(whole.place, None)

@@ -236,3 +236,32 @@ def test_loaders_of_one_class_are_one_finding_though_branches_fill_it(tmp_path: 
     (found,) = json.loads(runs(capsys, "check", "--isolated", "--no-cache", "--select", "OOM110", "--output-format", "json")(str(tmp_path)).out)
     assert found["location"]["row"] == 20
     assert 21 in [place["location"]["row"] for place in found["related"]]
+
+
+EVALUATION = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def evaluate(dataset):
+    model = nn.Linear(16, 1).eval()
+    losses = LOSSES
+    for rows, wanted in DataLoader(dataset):
+        loss = nn.functional.mse_loss(model(rows), wanted)
+        KEPT
+    return losses
+"""
+
+
+@pytest.mark.parametrize(("losses", "kept", "code"), [("[]", "losses.append(loss)", "OOM202"), ("0.0", "losses += loss", "OOM201")])
+def test_what_keeps_the_graph_of_an_evaluation_is_told_with_it(
+    losses: str, kept: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evaluate.py").write_text(EVALUATION.replace("LOSSES", losses).replace("KEPT", kept))
+    (found,) = json.loads(runs(capsys, "check", "--isolated", "--no-cache", "--select", f"OOM204,{code}")("--output-format", "json", "evaluate.py").out)
+    assert (found["code"], found["severity"], found["location"]["row"]) == ("OOM204", "error", 9)
+    assert (11, "keeps its graph") in {(place["location"]["row"], place["message"]) for place in found["related"]}
+    (alone,) = json.loads(runs(capsys, "check", "--isolated", "--no-cache", "--select", code)("--output-format", "json", "evaluate.py").out)
+    assert (alone["code"], alone["location"]["row"]) == (code, 11)

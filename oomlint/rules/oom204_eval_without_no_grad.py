@@ -61,7 +61,8 @@ class EvalWithoutNoGrad(Rule):
     3.8 MiB under `no_grad`. `model.eval()` changes nothing there: 24.9 MiB with it alone (measured with torch 2.13.0).
 
     By itself this does not grow: the activations go with the batch. It is an error where the same loop keeps something that carries a graph
-    (OOM201, OOM202, OOM203, OOM205), because then they stay. It is a note where the loop goes over what somebody types into the command line
+    (OOM201, OOM202, OOM203, OOM205), because then they stay: what keeps it is a related place, and a finding of its own only where that has a
+    safe fix and this has none. It is a note where the loop goes over what somebody types into the command line
     (`nargs="+"`), or over a list that is cut as it grows, as the best of all: a few things, one after the other.
 
     ## Example
