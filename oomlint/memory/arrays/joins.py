@@ -178,8 +178,8 @@ def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Jo
             if size is None and (names.last_name(call.func) in MAKES or all(_counts_only(project, module, loop) for loop in loops)):
                 continue  # of arrays that differ in length `np.array` makes references
             keeper = keeper_of(module, project, call, arrays=True) or next((one for one in kept.filled(module, call) if one.saver and not one.hazy), None)
-            if keeper is None or (keeper.many and not keeper.saver):
-                continue
+            if keeper is None or keeper.put is not None or (keeper.many and not keeper.saver):
+                continue  # what a loop puts into a list in its turn is one of many
             if (size is not None and len(size.dimensions) > 1) or not any(small_arrays(name) for name in (rows.value, *keeper.names[-1:])):
                 found.append((call, keeper))
         if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
