@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_STORAGES: Final = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _UNSEEN: Final = frozenset({PayloadKind.OBJECTS, PayloadKind.BLOB})  # what a file is thought to hold of which nobody sees more
+_OF_CONTAINERS: Final = 2  # containers around what nobody knows: tuples in a list
 
 
 def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
@@ -82,9 +83,11 @@ def is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
 
 
 def may_hold_arrays(content: Content) -> bool:
-    """Whether it is a container of tuples or lists of which nobody says what they hold."""
-    element = content.element
-    return element is not None and element.kind is PayloadKind.OBJECTS and element.element is not None and element.element.kind is PayloadKind.UNKNOWN
+    """Whether it is a container of tuples or lists of which nobody says what they hold, or of what a pickle gives, however deep that lies."""
+    leaf, depth = content, 0
+    while leaf.kind is PayloadKind.OBJECTS and leaf.element is not None:
+        leaf, depth = leaf.element, depth + 1
+    return (leaf.kind is PayloadKind.UNKNOWN and depth == _OF_CONTAINERS) or (leaf.kind is PayloadKind.BLOB and leaf.form is Form.PICKLED and depth > 0)
 
 
 def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:

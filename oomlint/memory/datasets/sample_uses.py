@@ -298,20 +298,15 @@ def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator
 
 def _uses_arrays(way: SampleWay, attribute: str, evaluator: Evaluator) -> bool:
     module, scope = way.function.module, way.function.scope
-    parts = {
-        target.value
-        for node in scope.nodes()
-        if isinstance(node, cst.Assign) and _is_element(node.value, way.this, attribute)
-        for target in descend(node.targets[0].target)
-        if isinstance(target, cst.Name)
-    }
+    bound = [pair for node in scope.nodes() if isinstance(node, cst.Assign) for pair in _one_by_one(node)]
+    parts = {name.value for target, value in bound if _is_element(value, way.this, attribute) for name in descend(target) if isinstance(name, cst.Name)}
     grown = True
     while grown:  # a part of a part: `image = volume[n]`
         grown = False
-        for node in scope.nodes():
-            if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and _is_part(node.value, parts):
-                grown |= node.targets[0].target.value not in parts
-                parts.add(node.targets[0].target.value)
+        for target, value in bound:
+            if isinstance(target, cst.Name) and _is_part(value, parts):
+                grown |= target.value not in parts
+                parts.add(target.value)
     frame = evaluator.calls.plain_frame(module, scope)
     for node in scope.nodes():
         if isinstance(node, cst.Attribute) and node.attr.value in OF_ARRAYS and (_is_part(node.value, parts) or _is_element(node.value, way.this, attribute)):
@@ -334,6 +329,16 @@ def _is_element(node: cst.BaseExpression, this: str | None, attribute: str) -> b
             return True
         node = node.value
     return False
+
+
+def _one_by_one(node: cst.Assign) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """What an assignment sets to what; of a tuple that takes the elements of another, each to its own: ``low, high = lows[i], highs[i]``."""
+    target, value = node.targets[0].target, node.value
+    both = (target.elements, value.elements) if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple) else ((), ())
+    if both[0] and len(both[0]) == len(both[1]) and all(isinstance(one, cst.Element) for side in both for one in side):
+        yield from ((one.value, other.value) for one, other in zip(*both, strict=True))
+    else:
+        yield target, value
 
 
 def _is_part(node: cst.BaseExpression, parts: set[str]) -> bool:
