@@ -67,6 +67,8 @@ class FlowBindings(FlowCalls):
         path = (*base.home, word)
         self.was_reset(statement, state, path, bound=expression is not None and _cuts(expression, word), network=_builds(word, held, expression))
         self._put(path, named_size(word, held), state)
+        if (base.tensorlike or base.kind is ValueKind.UNKNOWN) and held.all_tags:  # a batch with fields: whoever is given it is given what is put there
+            state.env[base.home] = base.having(tags=base.tags | held.all_tags, sources=base.sources | held.all_sources)
         if base.frozen and held.kind is ValueKind.MODULE and not held.frozen:
             state.env[base.home] = base.having(frozen=False)  # a new part learns
         if word == "requires_grad" and expression is not None and names.dotted(expression) != "False":
