@@ -170,8 +170,9 @@ class KeptNames(Keeping):
                     search.seen.add((key, use))
                     self.climb(search, module, use, replace(going, index=None))
             return
-        if not any(isinstance(base, External) and base.name.startswith(_MODULES) for base in self.evaluator.lineage(cls)):
-            words = f"`{name}` of `{owner.name}`"
+        is_module = any(isinstance(base, External) and base.name.startswith(_MODULES) for base in self.evaluator.lineage(cls))
+        if not is_module and self.serving.may_train_with(cls):
+            words = f"`{name}` of `{owner.name}`" if name else f"an attribute of `{owner.name}`"
             search.objects.append(going.kept_by(module, statement, words, name, live=True))
         if known or going.depth >= DEEPEST:
             return

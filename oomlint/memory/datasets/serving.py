@@ -163,6 +163,18 @@ class Serving:
         """Whether any code of the project goes backward, itself or in a library."""
         return bool(_trains(module.path, self.project.raw(module.path)) or self.project.search(_trains, (), module.path))
 
+    def may_train_with(self, cls: ClassRef) -> bool:
+        """Whether a program that makes an object of the class may train: not where none of those seen leads to code that does, or is led to by it."""
+        made = next((method for method in cls.scope.children if method.name == "__init__"), None)
+        sites = self.evaluator.calls.sites(cls.module, made, most=_MOST_SITES) if made is not None else []
+        training = self.project.search(_trains, (), cls.module.path)
+        may_import = self.project.may_import
+        return (
+            not sites
+            or len(sites) >= _MOST_SITES
+            or any(may_import(site.module.path, path) or may_import(path, site.module.path) for site in sites for path in training)
+        )
+
 
 def _loop_over(module: Module, node: cst.CSTNode) -> cst.For | None:
     """The loop that goes over a value, counted (``enumerate``) or not."""
