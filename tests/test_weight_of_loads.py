@@ -426,6 +426,60 @@ def test_an_array_for_each_picture_weighs_as_the_picture_does(made: str, taken: 
     assert severities(tmp_path, "OOM402", drives=DRIVES.format(made=made, taken=taken)) == [severity]
 
 
+TOLD = """
+    import copy
+    import glob
+    import pickle
+
+    import numpy as np
+    from PIL import Image
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Told(Dataset):
+        def __init__(self, root, pairs=False):
+            self.pairs = pairs
+            self.samples = []
+            for folder in glob.glob(root + "/*"):
+                with open(folder + "/told.pkl", "rb") as file:
+                    told = pickle.load(file)
+                with open(folder + "/steps.pkl", "rb") as file:
+                    steps = pickle.load(file)
+                {filled}
+
+        def __len__(self):
+            return len(self.samples)
+
+        def __getitem__(self, index):
+            sample = copy.copy(self.samples[index])
+            if self.pairs:
+                return {pair}, sample
+            return self.picture(sample), sample
+
+        def picture(self, sample):
+            return np.array(Image.open(sample["path"]))
+
+
+    loader = DataLoader(Told("data"))
+"""
+EACH_STEP = """for number, step in enumerate(steps.rows):
+                    sample = {"told": told[0], "path": folder + f"/{number}.png"}
+                    self.samples.append(sample)"""
+FOR_FOLDER = """self.samples.append({"told": told, "path": folder + ".png"})"""
+
+
+@pytest.mark.parametrize(
+    ("filled", "pair", "severity"),
+    [
+        pytest.param(EACH_STEP, "self.picture(sample)", "note", id="of several pictures"),
+        pytest.param(FOR_FOLDER, "self.picture(sample)", "warning", id="of each picture"),
+        pytest.param(EACH_STEP, "sample", "warning", id="no picture on one way"),
+    ],
+)
+def test_what_is_said_of_several_pictures_is_a_note(filled: str, pair: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", told=TOLD.format(filled=filled, pair=pair)) == [severity]
+
+
 GRAPHS = """\
     import numpy as np
     import torch

@@ -54,7 +54,7 @@ def _lies_beside(load: Load) -> bool:
     if load.read is not None and load.read.kind is KnownRead.SAMPLE:
         return False
     seen, owner, files = axes_of(project, keeper), owner_of(keeper), project.shared(BesideFiles)
-    if seen.windows or seen.least > ROWS or (load.many and load.read is not None and _is_one_a_sample(keeper)):
+    if seen.windows or seen.least > ROWS or (load.many and load.read is not None and _is_one_a_sample(keeper) and not _is_of_several(load)):
         return False  # each sample has a file of its own: that may be a map of its picture
     if keeper.attribute:
         return owner is not None and files.lies_beside(owner, keeper.attribute)
@@ -70,6 +70,15 @@ def _serves_no_sample(load: Load) -> bool:
 def _is_one_a_sample(keeper: Keeper) -> bool:
     dataset = dataset_of(keeper)
     return dataset is not None and one_a_sample(dataset, keeper.attribute, evaluator_of(keeper.module.project))
+
+
+def _is_of_several(load: Load) -> bool:
+    """Whether the rounds of a loop give to several samples what was read once before that loop: a file says something of a group of them."""
+    module, put = load.keeper.put or (load.module, None)
+    if put is None or module is not load.module:
+        return False
+    inner = next((here for here in module.walk.ancestors(put) if isinstance(here, cst.For | cst.While)), None)
+    return inner is not None and inner not in module.walk.ancestors(load.node)
 
 
 def dataset_of(keeper: Keeper) -> Dataset | None:

@@ -77,6 +77,7 @@ class BesideFiles:
         scope, walk = function.scope, function.module.walk
         parts = list(self._parts(function, attribute, depth))
         reads = [(part.node, {one for one in path_conditions(walk, scope, part.node) if not _opens_first(one, attribute)}) for part in parts if part.reads]
+        reads += list(_on_both_sides(reads))
         alone = [part for part in parts if part.uses and not part.both]
         needs = [(part.node, {*path_conditions(walk, scope, part.node)}) for part in alone]
         both = all(any(read is not node and when <= wanted for read, when in reads) for node, wanted in needs)
@@ -87,7 +88,11 @@ class BesideFiles:
         frame = self.evaluator.calls.plain_frame(function.module, function.scope)
         for node in function.scope.nodes():
             if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this and function.this is not None:
-                if node.attr.value == attribute and not isinstance(function.module.walk.parents.get(node), cst.AssignTarget):
+                if (
+                    node.attr.value == attribute
+                    and not isinstance(function.module.walk.parents.get(node), cst.AssignTarget)
+                    and not _is_counted(function, node)
+                ):
                     yield _Part(node, uses=True)
                 elif isinstance(function.module.walk.parents.get(node), cst.Subscript) and self._is_open(function.this, node.attr.value):
                     yield _Part(node, reads=True)
@@ -114,6 +119,22 @@ class BesideFiles:
         """Whether an attribute is an open file, or an array that is still in one."""
         found = self.datasets.of_value(this)
         return found is not None and any(one.name == attribute and one.content.kind in _OPEN for one in found.holdings)
+
+
+def _is_counted(function: FunctionRef, node: cst.CSTNode) -> bool:
+    """Whether an expression only asks how many elements there are."""
+    parents = function.module.walk.parents
+    call = parents.get(argument) if isinstance(argument := parents.get(node), cst.Arg) else None
+    return isinstance(call, cst.Call) and names.dotted(call.func) == "len"
+
+
+def _on_both_sides(reads: list[tuple[cst.CSTNode, set[Condition]]]) -> Iterator[tuple[cst.CSTNode, set[Condition]]]:
+    """What is read whichever way a test goes: one read stands on the one side of it, one on the other."""
+    for node, when in reads:
+        for test, wanted in when:
+            rest = when - {(test, wanted)}
+            if wanted and any((test, False) in other and other - {(test, False)} <= rest for _, other in reads):
+                yield node, rest
 
 
 def _opens_first(condition: Condition, attribute: str) -> bool:
