@@ -38,7 +38,7 @@ from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_state import ROWS
 from oomlint.model.test_suites import holds_tests
-from oomlint.model.values import ClassRef, External, Instance, SourceExpression, is_usual
+from oomlint.model.values import ClassRef, External, ExternalCall, Instance, SourceExpression, is_usual
 from oomlint.syntax.nodes import descend, orders, path_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.full_reads import WholeRead
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.read_calls import FileRead
+    from oomlint.memory.shared.content_kinds import Content
     from oomlint.model.calls import CallSite
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -449,7 +451,21 @@ def has_a_text_each(keeper: Keeper) -> bool:
     datasets = datasets_of(keeper.module.project)
     dataset, evaluator = datasets.of_value(instance), datasets.evaluator
     held = [one.content for one in dataset.every() if one.name == keeper.attribute] if dataset is not None else []
-    texts = any(content.kind is PayloadKind.OBJECTS and not content.numbers for content in held)
+    texts = any(content.kind is PayloadKind.OBJECTS and not content.numbers and not _says_where(content.element, evaluator) for content in held)
     if dataset is None or not texts or not takes_index(dataset, keeper.attribute, evaluator):
         return False
     return not names_files(instance, keeper.attribute, evaluator, records=True)
+
+
+def _says_where(record: Content | None, evaluator: Evaluator) -> bool:
+    """Whether a field of a record is the path of a file, which is put together where the record is made."""
+    module, node = (record.module, record.node) if record is not None else (None, None)
+    if isinstance(node, cst.Call) and names.dotted(node.func) == "dict":
+        fields = [arg.value for arg in node.args]
+    else:
+        fields = [one.value for one in node.elements] if isinstance(node, cst.Dict | cst.Tuple | cst.List) else []
+    if module is None or node is None or not fields:
+        return False
+    frame = evaluator.calls.plain_frame(module, module.walk.scope_at(node))
+    made = (alt.value for field in fields for alt in evaluator.values(field, frame)[:2])
+    return any(isinstance(one, ExternalCall) and names.canonical(one.name) == "os.path.join" for one in made)
