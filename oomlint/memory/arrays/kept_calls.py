@@ -76,6 +76,18 @@ _REDUCES: Final = REDUCTIONS | {"amax", "amin"}
 _OF_SHAPES: Final = frozenset({"zeros_like", "ones_like", "empty_like", "full_like"})
 
 
+def _own_place(module: Module, call: cst.Call, arg: cst.Arg) -> int | None:
+    """Where a call that nobody can look into gives an argument back, by the name that its result takes there: ``image, boxes = augment(image, boxes)``."""
+    holder = module.walk.parents.get(call)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+    if not isinstance(target, cst.Tuple) or not isinstance(arg.value, cst.Name) or len(target.elements) != len(call.args):
+        return None
+    place = next(number for number, one in enumerate(call.args) if one is arg)
+    if any(one.keyword is not None or one.star for one in call.args):
+        return None
+    return place if names.dotted(target.elements[place].value) == arg.value.value else None
+
+
 def keeps_axes(call: cst.Call, *, of: int) -> bool:
     """Whether a reduction leaves some axes of an array: which it reduces is said behind the ``of`` arguments that are the array."""
     return names.last_name(call.func) in _REDUCES and len(call.args) > of and names.dotted(call.func) not in _REDUCES
@@ -183,7 +195,8 @@ class KeptCalls(KeptNames):
                 return replace(going, index=None, listed=True)  # the results of the jobs, in their order
             if isinstance(value, External):
                 return self._library_gives(search, module, value, call, arg, going)
-        return self._given_by(going, call, known=last in KEEPS or self._collates(module, call))
+        given = self._given_by(going, call, known=last in KEEPS or self._collates(module, call))
+        return replace(given, index=_own_place(module, call, arg)) if given is not None else None
 
     def _collates(self, module: Module, call: cst.Call) -> bool:
         """Whether a dataset of torch_geometric makes one graph of a list of them: ``self.collate(graphs)``."""
@@ -279,7 +292,7 @@ class KeptCalls(KeptNames):
                 return self._given_by(going, call, known=True)
         if last[:1].isupper() and last not in {"Tensor", "FloatTensor"}:
             return None  # a class of a library, by custom
-        return replace(going, index=None, hazy=True)
+        return replace(going, index=_own_place(module, call, arg), hazy=True)
 
     @staticmethod
     def moved_by(search: KeptSearch, module: Module, call: cst.Call, going: Going) -> Going:
