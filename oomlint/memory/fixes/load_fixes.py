@@ -41,7 +41,7 @@ def filled() -> Fix:
 
 def per_sample(load: Load) -> Fix | None:
     """Advice for a dataset that is read whole."""
-    if not load.many or load.module.project.shared(LetGo).is_for_building(load.keeper):
+    if not load.many or load.all_at_once or load.module.project.shared(LetGo).is_for_building(load.keeper):
         return None
     return _STREAMED if load.keeper.saver else _PER_SAMPLE
 
