@@ -14,8 +14,10 @@ from oomlint.memory.buffers.recurrent_state import steps_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
+from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
 from oomlint.model.lifetime import only_at_first, runs_once
+from oomlint.model.loops import FEW
 from oomlint.model.values import ClassRef
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend, path_of, uses_name
@@ -72,10 +74,16 @@ def _over_loops(step: RecurrentStep, module: Module, scope: Scope, project: Proj
         trains = has_backward(loop)
         if not trains and not _goes_over_batches(loop, module, scope, project, step.call):
             continue
-        if not trains and (has_backward(scope.suite) or not records_graph(step.statement, module, scope, project)):
+        if not trains and (has_backward(scope.suite) or not records_graph(step.statement, module, scope, project) or _is_short(loop, module, scope, project)):
             return None
         return Carried(step, loop, trains)
     return None
+
+
+def _is_short(loop: Loop, module: Module, scope: Scope, project: Project) -> bool:
+    """Whether the code says that a loop goes round a few times: its rounds are the steps of one sequence."""
+    count = rounds(project, loop, module, scope)
+    return count is not None and count <= FEW
 
 
 def has_backward(node: cst.CSTNode) -> bool:
