@@ -139,7 +139,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
             if kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
                 continue
             element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
-            if isinstance(rows.elt, cst.Name) and element.kind is PayloadKind.UNKNOWN:
+            if isinstance(rows.elt, cst.Name | cst.Subscript) and element.kind is PayloadKind.UNKNOWN:
                 continue  # some of what is there, of whatever kind
             keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
             if keeper is None or (keeper.hazy and element.kind is PayloadKind.UNKNOWN):
