@@ -868,6 +868,10 @@ def test_code_that_does_not_train_is_one_step_less_grave(files: dict[str, str], 
 OLD = f"{LOADER}def make():\n    return {CRASH}"
 USED = {"data.py": "size = 3\n", "train.py": "import data\nprint(data.size)\n"}
 BY_TEXT = "import data\nfrom importlib import import_module\nimport_module({}).make()\n"
+OTHER = {"other.py": "def make():\n    return 1\n"}
+SPEAKS = "def start():\n    return Old()\n"
+TESTED = "from data import start\ndef test_start():\n    assert start()\n"
+WALKS = "import pkgutil\nfor finder, name, _ in pkgutil.walk_packages(__path__):\n    finder.find_module(name).load_module(name)\n"
 CLASS = f"{LOADER}class Old:\n    loader = {CRASH}size = 3\n"
 
 
@@ -908,6 +912,15 @@ def test_what_tries_a_part_of_its_own_is_one_step_less_grave(files: dict[str, st
         ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import size\nprint(size)\n"}, "error"),  # whoever reads it may call it
         ({"data.py": f"{OLD}first = [make]\n", "train.py": "from data import first, make\nprint(first)\n"}, "error"),
         ({"kit/data.py": OLD, "kit/__init__.py": "from kit.data import make\n", "train.py": "import kit\nprint(kit)\n"}, "error"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import size\nprint(size)\n", "new.py": "from other import make\nmake()\n", **OTHER}, "warning"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "import data\nprint(data.make())\n", "new.py": "from other import make\nmake()\n", **OTHER}, "error"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import size\nprint(size)\n", "new.py": "from library import make\nmake()\n"}, "error"),
+        ({"data.py": f"{CLASS}{SPEAKS}", "train.py": "from data import size, start\nprint(size)\n"}, "warning"),
+        ({"data.py": f"{CLASS}{SPEAKS}", "train.py": "from data import size, start\nprint(size, start())\n"}, "error"),
+        ({"data.py": f"{CLASS}{SPEAKS}", "train.py": "from data import size, start\nprint(size)\n", "test_data.py": TESTED}, "error"),
+        ({"data.py": CLASS, "train.py": "from data import Old, size\nprint(size)  # Old\n"}, "warning"),
+        ({"data.py": f"{OLD}size = 3\n", "train.py": "from data import make, size\nprint(size)\n", "kit/__init__.py": WALKS}, "warning"),
+        ({"kit/data.py": f"{OLD}size = 3\n", "train.py": "from kit.data import make, size\nprint(size)\n", "kit/__init__.py": WALKS}, "error"),
     ],
 )
 def test_what_no_program_of_the_project_reaches_is_one_step_less_grave(files: dict[str, str], severity: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +42,8 @@ _PACKAGING: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _WRITTEN: Final = re.compile(r"\.(?:ya?ml|json|toml|cfg|ini|gin|conf|txt|md|rst|sh|slurm|sbatch)$|[/\\](?:Makefile|Dockerfile)$")
 _MOST_ENTRIES: Final = 20_000
 _MOST_TEXTS: Final = 500
-_IMPORTED: Final = "imported"
+_MOST_USERS: Final = 64  # definitions that speak of each other
+_IMPORTED, _NAMED, _TAKEN, _OTHERWISE, _OWN = "imported", "named", "taken", "otherwise", "own"  # how a file speaks of a name
 _MOST_BESIDE: Final = 200  # files of the folders around, whose importers show that they belong together
 
 
@@ -52,6 +54,7 @@ class IdleCode:
         self.project = project
         self._texts: tuple[str, ...] | None = None
         self._idle: AnswerMemory[str, tuple[range, ...]] = AnswerMemory(project.readings)
+        self._users: AnswerMemory[tuple[str, str], tuple[tuple[str, str], ...] | None] = AnswerMemory(project.readings)
 
     def holds(self, place: Place, module: Module) -> bool:
         """Whether a place stands in a function or class that no program of the project reaches."""
@@ -76,40 +79,81 @@ class IdleCode:
 
     def _idle_rows(self, module: Module) -> tuple[range, ...]:
         """The rows of the definitions in a file that nothing reaches."""
-        path = module.path
-        tree = _tree(self.project.raw(path))
-        if tree is None or not any(isinstance(node, _Definition) for node in tree.body):
-            return ()
-        imported = self._is_reached_from_others(path, path, {path: False})
-        together = imported or self.belongs_together(path)
-        used = _used(tree) if _acts(tree) else frozenset()
-        idle = [
-            node
-            for node in tree.body
-            if isinstance(node, _Definition)
-            and not node.decorator_list
-            and node.name not in used
-            and (
-                (together and not imported)
-                or (self._is_unnamed(module, node.name, together=together) if isinstance(node, ast.ClassDef) else imported and self._is_left(path, node.name))
-            )
-        ]
-        if idle and self.project.search(_finds_by_text, (path, *_ways(path)), path):
-            told = not imported or any(self._is_written(node.name) for node in tree.body if isinstance(node, _Definition))
-            # Where no text of the project says a name of the file, whoever starts the program does.
-            idle = [node for node in idle if told and not self._is_said(node.name if imported else _ways(path)[0], path)]
+        tree = _tree(self.project.raw(module.path))
+        definitions = [node for node in tree.body if isinstance(node, _Definition)] if tree is not None else []
+        idle = [node for node in definitions if self._is_idle(module.path, node.name)]
         return tuple(range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in idle)
 
-    def _is_unnamed(self, module: Module, name: str, *, together: bool) -> bool:
-        """Whether no code of the project speaks of a class but its own; in a file by itself only where it is a dataset, and loaders read others."""
-        scope = next((scope for scope in module.root.children if scope.is_class and scope.name == name), None)
-        if scope is None or self.project.search(_names, (name,), module.path, name):
-            return False
-        return together or (constructions_of(self.project).is_dataset(ClassRef(module, scope)) and readers_of(self.project).read_any(module))
+    def _is_idle(self, path: str, name: str) -> bool:
+        """Whether nothing that a program reaches speaks of a definition, itself or by way of others that speak of it."""
+        waiting = [(path, name)]
+        for one in waiting:  # it gets longer meanwhile
+            users = self._users.answer(one, partial(self._users_of, *one))
+            if users is None or len(waiting) > _MOST_USERS or any(self._is_test(*user) for user in users):
+                return False
+            waiting += (user for user in users if user not in waiting)
+        return True
 
-    def _is_left(self, path: str, name: str) -> bool:
-        """Whether all that is left of the use of a function is that files import it."""
-        return set(self.project.search(_leaves, (name,), path, name).values()) == {_IMPORTED}
+    def _is_test(self, path: str, name: str) -> bool:
+        """Whether a definition is one that a runner of tests may call."""
+        return name.lower().startswith("test") and _TESTS.search(self.project.raw(path)) is not None
+
+    def _users_of(self, path: str, name: str) -> tuple[tuple[str, str], ...] | None:
+        """The definitions that speak of one, each with its file; ``None`` where something else may reach it."""
+        tree = _tree(self.project.raw(path))
+        node = next((one for one in tree.body if isinstance(one, _Definition) and one.name == name), None) if tree is not None else None
+        if tree is None or node is None or node.decorator_list or (_acts(tree) and name in _used(tree)):
+            return None
+        imported = self._is_reached_from_others(path, path, {path: False})
+        together = imported or self.belongs_together(path)
+        users: tuple[tuple[str, str], ...] | None = ()
+        if together:
+            users = self._speakers(path, name, is_class=isinstance(node, ast.ClassDef)) if imported else ()
+        elif not isinstance(node, ast.ClassDef) or not self._is_unnamed_dataset(path, name):
+            return None
+        if users is not None and self.project.search(_finds_by_text, (path, *_ways(path)), path):
+            told = not imported or any(self._is_written(one.name) for one in tree.body if isinstance(one, _Definition))
+            # Where no text of the project says a name of the file, whoever starts the program does.
+            if not told or self._is_said(name if imported else _ways(path)[0], path):
+                return None
+        return users
+
+    def _speakers(self, path: str, name: str, *, is_class: bool) -> tuple[tuple[str, str], ...] | None:
+        """The definitions that speak of one of a file that is imported; ``None`` where there is more, or nothing says that it is out of use."""
+        users: dict[tuple[str, str], None] = {}
+        out_of_use = is_class
+        for speaker, said in self.project.search(_speaks, (name,), path, name).items():
+            lines = [line.split(" ") for line in said.splitlines()]
+            sources = [self._means(speaker, int(level), dotted, path, name) for kind, level, dotted in (words for words in lines if words[0] == _IMPORTED)]
+            # What is only imported was used before, and so was what has a namesake in another file of the project that is taken instead.
+            out_of_use = out_of_use or any(source is not None for source in sources)
+            unheard = {_IMPORTED, _OWN}
+            if speaker != path:
+                index = self.project.index(speaker)
+                if [_OWN, ""] in lines or (sources and not any(sources)):
+                    unheard.add(_NAMED)
+                if index is not None and _ways(path)[path.endswith("__init__.py")] not in index.imported:
+                    unheard.add(_TAKEN)
+            heard = (words[1] for words in lines if words[0] not in unheard)
+            users.update(((speaker, inside), None) for inside in heard if (speaker, inside) != (path, name))
+        return None if any(not inside for _, inside in users) or not (out_of_use or users) else tuple(users)
+
+    def _means(self, importer: str, level: int, dotted: str, path: str, name: str) -> bool | None:
+        """Whether an import takes a name from a file and not from another one of the project that defines it, too; ``None`` where it is of a library."""
+        found = self.project.locate(importer, dotted, level)
+        if found is None:
+            own = os.path.dirname(path) if path.endswith("__init__.py") else path.removesuffix(".py")
+            return True if not dotted or os.path.basename(own) == dotted.rpartition(".")[2] else None
+        tree = _tree(self.project.raw(found)) if found != path and found.endswith(".py") else None
+        return tree is None or not any(isinstance(node, _Definition) and node.name == name for node in tree.body)
+
+    def _is_unnamed_dataset(self, path: str, name: str) -> bool:
+        """Whether no code speaks of a dataset of a file by itself, and loaders read others."""
+        module = self.project.find(path)
+        scope = next((scope for scope in module.root.children if scope.is_class and scope.name == name), None) if module is not None else None
+        if module is None or scope is None or self.project.search(_names, (name,), path, name):
+            return False
+        return constructions_of(self.project).is_dataset(ClassRef(module, scope)) and readers_of(self.project).read_any(module)
 
     def _is_said(self, name: str, path: str) -> bool:
         """Whether a program or a text of the project holds a name: who finds code by a text has it from there."""
@@ -216,26 +260,34 @@ def _names(path: str, data: bytes, name: str) -> str:
 
 
 @finder
-def _leaves(path: str, data: bytes, name: str) -> str:
-    """Whether a file uses a name, in whichever way, or only imports it."""
+def _speaks(path: str, data: bytes, name: str) -> str:
+    """Where a file speaks of a name, on a line each: how, and in which of its definitions; for an import the module, and the dots before it."""
+    word = re.compile(r"(?<!\w)" + re.escape(name) + r"(?!\w)")
     if path.endswith(".ipynb") or (tree := _tree(data)) is None:
-        return FOUND if re.search(rb"\b" + re.escape(name.encode(errors="surrogateescape")) + rb"\b", data) else ""
-    imported = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            imported = imported or any(alias.name == name for alias in node.names)
-            if any(alias.name == name and alias.asname not in {None, name} for alias in node.names):
-                return FOUND
-        elif name in {getattr(node, "id", None), getattr(node, "attr", None)} or (isinstance(node, ast.Constant) and node.value == name):
-            return FOUND
-    exported = imported and os.path.basename(path) == "__init__.py"
-    return FOUND if exported else _IMPORTED if imported else ""
+        return f"{_NAMED} " if word.search(data.decode(errors="surrogateescape")) else ""
+    found: dict[str, None] = {}
+    for top in tree.body:
+        inside = top.name if isinstance(top, _Definition) else ""
+        for node in ast.walk(top):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if alias.name == name:
+                        plain = alias.asname in {None, name} and os.path.basename(path) != "__init__.py"
+                        found[f"{_IMPORTED} {node.level} {node.module or ''}" if plain else f"{_OTHERWISE} "] = None
+            elif isinstance(node, ast.Name) and node.id == name:
+                found[f"{_NAMED} {inside}" if isinstance(node.ctx, ast.Load) or inside else f"{_OWN} "] = None
+            elif (isinstance(node, ast.Attribute) and node.attr == name) or (isinstance(node, ast.Constant) and node.value == name):
+                found[f"{_TAKEN} {inside}"] = None
+        if inside == name:
+            found[f"{_OWN} "] = None
+    return "\n".join(found)
 
 
 @finder
 def _finds_by_text(path: str, data: bytes, own: str, *ways: str) -> str:
     """Whether a file finds classes by what is written somewhere else, those of the file ``own`` among them."""
-    if _MAY_FIND.search(data) is not None and _finds_among(data, own.replace("\\", "/").removesuffix(".py").split("/")):
+    beside = own.startswith(os.path.join(os.path.dirname(path), ""))
+    if _MAY_FIND.search(data) is not None and _finds_among(data, own.replace("\\", "/").removesuffix(".py").split("/"), beside=beside):
         return FOUND
     asked = {(found[1] or found[2]).decode(errors="surrogateescape") for found in _BY_ATTRIBUTE.finditer(data)}
     by_own_name = _BY_OWN_NAME.search(data) is not None
@@ -248,7 +300,7 @@ def _finds_by_text(path: str, data: bytes, own: str, *ways: str) -> str:
     return FOUND if not asked.isdisjoint(index.taken) or (by_own_name and bound) else ""
 
 
-def _finds_among(data: bytes, parts: list[str]) -> bool:
+def _finds_among(data: bytes, parts: list[str], *, beside: bool) -> bool:
     """Whether a program finds modules by a text that may say ``parts`` of a path: what begins with ``models.`` is below such a folder."""
     tree = _tree(data)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
@@ -256,6 +308,8 @@ def _finds_among(data: bytes, parts: list[str]) -> bool:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
         if name in _FINDERS:
             text = call.args[0] if call.args else None
+            if name in {"walk_packages", "iter_modules"} and isinstance(text, ast.Name) and text.id == "__path__" and not beside:
+                continue  # it goes through the folder of its own file
             whole = isinstance(text, ast.Constant)
             while isinstance(text, ast.BinOp | ast.JoinedStr):  # "models." + name, f"models.{name}"
                 text = text.left if isinstance(text, ast.BinOp) else text.values[0]
