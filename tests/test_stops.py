@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from typing import TYPE_CHECKING, Final
 
@@ -279,3 +280,63 @@ def test_a_switch_that_all_calls_of_a_constructor_leave_off(base: str, train: st
     settings = Settings().with_overrides(select=["OOM401"])
     report = run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1))
     assert [item.place.row for item in report.findings] == rows
+
+
+NOTEBOOK: Final = [
+    "import torch\nfrom net import Net\nfrom torch.utils.data import DataLoader",
+    "options = {'width': 8, 'depth': 3}",
+    "model = Net(**options)",
+    "{before}",
+    "hits = 0\nloader = DataLoader(range(64), batch_size=8)",
+    "model.eval()\nfor x, y in loader:\n    hits += (model(x).argmax(1) == y).sum().item()",
+]
+NET: Final = "from torch import nn\n\nclass Net(nn.Module):\n    def __init__(self, {}):\n        super().__init__()\n        self.layer = nn.Linear(8, 3)\n"
+
+
+def notebook(cells: list[str]) -> str:
+    code = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell} for cell in cells]
+    return json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.mark.parametrize(
+    ("takes", "before", "runs"),
+    [
+        ("options", "", False),
+        ("width", "", False),
+        ("width, depth", "", True),
+        ("width, **more", "", True),
+        ("options", "options['kind'] = 'small'", False),
+        ("width", "del options['depth']", True),
+        ("width", "options.pop('depth')", True),
+        ("options", "model = Net(options)", True),
+        ("options", "model = model.eval()", False),
+        ("options", "model = torch.load('model.pt')", True),
+        ("options", "if options: model = None", True),
+        ("options", "%run prepare.py", True),
+        ("options", "exec('model = Net(options)')", True),
+        ("options", "from net import *", True),
+        ("options", "def make():\n    global model\n    model = Net(options)", True),
+        ("options", "Net()", False),
+        ("width, depth", "Net()", True),
+        ("width, depth", "Net()\nmodel = 1", True),
+    ],
+)
+def test_a_cell_lacks_what_another_one_fails_to_make(takes: str, before: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    cells = [cell.format(before=before) if cell == "{before}" else cell for cell in NOTEBOOK]
+    assert found(tmp_path, {"net.py": NET.format(takes), "train.ipynb": notebook(cells)}) == ["OOM204"] * runs
+
+
+@pytest.mark.parametrize(
+    ("cell", "runs"),
+    [
+        ("print(evaluate(model, loader))", True),
+        ("raise SystemExit\nprint(evaluate(model, loader))", False),
+        ("print(evaluate(loader))", False),
+        ("print(evaluate(evaluate(model, loader)))", True),  # arguments come first
+        ("print(unknown(evaluate(model, loader)))", True),
+        ("", True),
+    ],
+)
+def test_a_function_of_a_notebook_is_run_by_its_cells(cell: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    cells = [script(), "from net import Net\nmodel = Net(8)\nloader = DataLoader(range(64), batch_size=8)", cell]
+    assert found(tmp_path, {"net.py": NET.format("width"), "train.ipynb": notebook(cells)}) == ["OOM204"] * runs

@@ -124,14 +124,14 @@ class Displays(Questions):
         return [*out, Alternative(ABSENT)]
 
 
-def is_grown(value: Display) -> bool:
-    """Whether a list or dictionary is bound to a name and filled afterwards."""
+def is_grown(value: Display, *, sets: bool = True) -> bool:
+    """Whether a list or dictionary is bound to a name and filled afterwards; ``sets``: also where entries are set alone, which takes none away."""
     for path in value.frame.module.walk.bound_to(value.node):
         if path[1] and path[0] == names.self_name(value.frame.scope):
             return True  # some method may fill it
         for effect in value.frame.scope.effects.get(path[0], ()):
             deeper = len(effect.path) > len(path[1])
-            fills = effect.kind in CHANGES or (effect.kind == "assign" and deeper)
+            fills = effect.kind in CHANGES or (deeper and (effect.kind == "delete" or (sets and effect.kind == "assign")))
             if fills and effect.path[: len(path[1])] == path[1]:
                 return True
     return False

@@ -78,11 +78,12 @@ class Fitting(Classes):
             given = [self._given(layer, picks) for layer in frame.bound]
             own = set(names.parameter_names(frame.scope))
             return frozenset(word for layer in given for word in layer.words) - own, all(layer.whole for layer in given)
-        known = [_keys_of(alt.value) if isinstance(alt.value, Display) else None for alt in self.values(node, frame) if alt.under(picks) is not None]
+        values = [alt.value for alt in self.values(node, frame) if alt.under(picks) is not None]
+        known = [_keys_of(value) if isinstance(value, Display) and not is_grown(value, sets=False) else None for value in values]
         told = [keys for keys in known if keys is not None]
         if not told or len(told) < len(known):
             return frozenset(), False
-        return frozenset.intersection(*told), len(set(told)) == 1
+        return frozenset.intersection(*told), len(set(told)) == 1 and not any(isinstance(value, Display) and is_grown(value) for value in values)
 
     def _takes(self, cls: ClassRef, given: _Words) -> bool:
         """Whether an object of the class can be made with this; yes where nobody knows."""
@@ -169,10 +170,8 @@ def handed_on(module: Module, scope: Scope, name: str) -> list[cst.Call] | None:
 
 
 def _keys_of(value: Display) -> frozenset[str] | None:
-    """The keys of a dictionary that is written in full and never changed."""
+    """The keys of a dictionary that is written in full."""
     node = value.node
-    if is_grown(value):
-        return None
     if isinstance(node, cst.Call):
         return frozenset(arguments.by_name(node)) if len(arguments.by_name(node)) == len(node.args) else None
     if not isinstance(node, cst.Dict):

@@ -19,12 +19,12 @@ from oomlint.model.fitting import PLAIN_BASES
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
-from oomlint.model.unbound import Unbound, may_bring
+from oomlint.model.unbound import BINDING, Unbound, binds, may_bring
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
 from oomlint.syntax.nodes import block_of, descend, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.finding import Place
     from oomlint.model.evaluate import Evaluator
@@ -39,6 +39,9 @@ _MOST_DERIVED: Final = 4  # classes, one of another
 _DEEPEST: Final = 24  # statements and functions, one in another
 # What calls a function by its name, or runs cells one by one.
 _BY_TEXT: Final = re.compile(r"(?<![.\w])eval\s*\(|\b(?:globals|locals|getattr|Fire|sys\.modules|__dict__|ScriptModule)\b")
+# What gives a notebook names that none of its statements binds.
+_MAKES_NAMES: Final = re.compile(r"\b(?:exec|execfile|globals|locals|setattr|get_ipython|builtins)\b")
+_LOADS: Final = re.compile(r"^\s*%{1,2}(?:run|store|load|loadpy|recall|rerun|macro|pylab|capture)\b", re.MULTILINE)
 _CELLS: Final = re.compile(r"^# ?%%|^# In\[|get_ipython", re.MULTILINE)
 
 
@@ -80,7 +83,7 @@ class Stops:
         """Whether control never comes to a node."""
         walk = module.walk
         here = node
-        if walk.statement_of(node) is not node and self._raises_itself(module, walk.statement_of(node)):
+        if walk.statement_of(node) is not node and self._raises_before(module, walk.statement_of(node), node):
             return True
         if self._answer(self._never, ("excluded", node), lambda: self._is_excluded(module, node), unknown=False):
             return True
@@ -88,7 +91,7 @@ class Stops:
             holder = walk.parents.get(here)
             if holder is None:
                 return False
-            if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and _in_cells(module.source)):
+            if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and _in_cells(module.source) and not module.source.cells):
                 number = walk.block(holder)[1].get(here, 0)
                 if number and self._answer(self._behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
@@ -99,8 +102,12 @@ class Stops:
             here = holder
 
     def _is_behind(self, module: Module, block: cst.CSTNode, number: int) -> bool:
-        """Whether one of so many first statements of a block is never left for the next one."""
-        return any(Way.ON not in self.ways(module, statement) for statement in module.walk.block(block)[0][:number])
+        """Whether one of so many first statements of a block is never left for the next one; a cell of a notebook is a block by itself."""
+        before = module.walk.block(block)[0][:number]
+        if isinstance(block, cst.Module) and module.source.cells:
+            cell = module.place(module.walk.block(block)[0][number]).cell
+            before = [statement for statement in before if module.place(statement).cell == cell]
+        return any(Way.ON not in self.ways(module, statement) for statement in before)
 
     def once(self, module: Module, loop: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether a loop has no other round after one in which control has come to a node in its body, because what is behind it always raises."""
@@ -232,20 +239,56 @@ class Stops:
 
     def _raises_itself(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether what a statement evaluates in any case raises: of a compound one what stands in its header."""
-        if isinstance(node, cst.Assert):
-            return is_false(node.test) or self._raises(module, node.test)
-        if isinstance(node, cst.ImportFrom):
-            return self._misses(module, node)
-        return any(self._raises(module, part) for part in headers(node))
+        return next(self._raisers(module, node), None) is not None
 
-    def _raises(self, module: Module, node: cst.CSTNode) -> bool:
+    def _raises_before(self, module: Module, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether a statement raises before it comes to a part of its own: what a call is given is evaluated, though the call may fail."""
+        return any(node is part or part not in module.walk.ancestors(node) for part in self._raisers(module, statement))
+
+    def _raisers(self, module: Module, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The parts of a statement that are evaluated in any case, and raise."""
+        if isinstance(node, cst.Assert):
+            if is_false(node.test):
+                yield node
+            yield from self._raising_parts(module, node.test)
+        elif isinstance(node, cst.ImportFrom):
+            if self._misses(module, node):
+                yield node
+        else:
+            for part in headers(node):
+                yield from self._raising_parts(module, part)
+
+    def _raising_parts(self, module: Module, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         for part in evaluated(node):
             if isinstance(part, cst.Name):
-                if self._by_names and self._unbound(module).reads(part):
-                    return True
+                if (self._by_names and self._unbound(module).reads(part)) or (module.source.cells and self._is_never_bound(module, part)):
+                    yield part
             elif isinstance(part, cst.Call) and self._ends(module, part):
-                return True
-        return False
+                yield part
+
+    def _is_never_bound(self, module: Module, name: cst.Name) -> bool:
+        """Whether a notebook has a name from statements alone that raise before they bind it: other cells run without it."""
+        walk, word = module.walk, name.value
+        here = walk.scope_at(name)
+        while here.parent is not None:
+            if not here.is_class and binds(here, word):
+                return False
+            here = here.parent
+        return word in here.effects and self._answer(self._never, ("bound", here, word), lambda: self._only_fails(module, word), unknown=False)
+
+    def _only_fails(self, module: Module, word: str) -> bool:
+        root = module.root
+        if (
+            word in module.walk.shared
+            or "*" in root.effects
+            or _MAKES_NAMES.search(module.source.text)
+            or any(_LOADS.search(one.source) for one in module.source.cells)
+        ):
+            return False
+        bound = [effect.statement for effect in root.effects[word] if not effect.path and effect.kind in BINDING and effect.kind != "augment"]
+        # What reads the name itself has it from another one: `model = model.to(device)`.
+        first = [one for one in bound if not any(isinstance(part, cst.Name) and part.value == word for head in headers(one) for part in evaluated(head))]
+        return bool(first) and all(Way.ON not in self.ways(module, one) or self.never(module, one) for one in first)
 
     def _unbound(self, module: Module) -> Unbound:
         known = self._names.get(module)
@@ -364,7 +407,7 @@ class Stops:
             if scope.name in {"__init__", "__new__", "__getitem__"}:
                 return False
             return self.broken(module, parent.node) or self._is_never_made(module, parent) or self._is_never_called(module, scope, parent)
-        if parent is not module.root or module.source.cells or _BY_TEXT.search(module.source.text):
+        if parent is not module.root or _BY_TEXT.search(module.source.text):
             return False
         outside = self._calls_here(module, scope)
         return bool(outside) and all(self._is_dead_call(module, call) for call in outside or ())

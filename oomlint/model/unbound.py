@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-_BINDING: Final = DEFINES | REBINDS | {"unknown", "declare"}
+BINDING: Final = DEFINES | REBINDS | {"unknown", "declare"}
 # What gives a file names that no statement of it binds, and files that another program runs with names of its own.
 _GIVEN: Final = re.compile(
     r"\b(?:exec|execfile|globals|locals|vars|__builtin__|__builtins__|builtins|get_ipython|pylab)\b|\bsys\.modules\b|^# Databricks notebook|^# ?%%|^# In\[",
@@ -57,7 +57,7 @@ class Unbound:
             return False
         here: Scope | None = scope
         while here is not None:
-            if (here is scope or not here.is_class) and _binds(here, word):
+            if (here is scope or not here.is_class) and binds(here, word):
                 return False
             here = here.parent
         return not self._starred(word) and word not in self._in_patterns() and not self._set_elsewhere(word)
@@ -106,8 +106,9 @@ def may_bring(project: Project, path: str, word: str) -> bool:
     return False
 
 
-def _binds(scope: Scope, word: str) -> bool:
-    if any(not effect.path and effect.kind in _BINDING for effect in scope.effects.get(word, ())):
+def binds(scope: Scope, word: str) -> bool:
+    """Whether a scope gives a name a value."""
+    if any(not effect.path and effect.kind in BINDING for effect in scope.effects.get(word, ())):
         return True
     node = scope.node
     if not isinstance(node, cst.FunctionDef | cst.Lambda):
