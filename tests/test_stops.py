@@ -340,3 +340,57 @@ def test_a_cell_lacks_what_another_one_fails_to_make(takes: str, before: str, ru
 def test_a_function_of_a_notebook_is_run_by_its_cells(cell: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
     cells = [script(), "from net import Net\nmodel = Net(8)\nloader = DataLoader(range(64), batch_size=8)", cell]
     assert found(tmp_path, {"net.py": NET.format("width"), "train.ipynb": notebook(cells)}) == ["OOM204"] * runs
+
+
+UNFIT: Final = {"main.py": "from train import evaluate\n\nprint(evaluate(1))\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "runs"),
+    [
+        (UNFIT, False),
+        ({"main.py": "from train import evaluate\n\nprint(evaluate(1, 2))\n"}, True),
+        ({"main.py": "from train import evaluate\n\nprint(evaluate(1))\nprint(evaluate(1, 2))\n"}, False),
+        ({"main.py": "from train import evaluate\n\ndef old():\n    return evaluate(1)\n\nprint(evaluate(1, 2))\n"}, True),
+        ({"main.py": "import train\n\nprint(train.evaluate(1))\n"}, False),
+        ({"main.py": "from train import evaluate as check\n\nprint(check(1))\n"}, True),
+        ({"main.py": "from train import evaluate\n\nKINDS = [evaluate]\nevaluate(1)\n"}, True),
+        ({"main.py": "from train import evaluate\n\nKINDS = ['evaluate']\nevaluate(1)\n"}, True),
+        ({"main.py": "import sys\nimport train\n\nprint(getattr(train, sys.argv[1]), train.evaluate(1))\n"}, True),
+        ({**UNFIT, "other.py": "from train import evaluate\n\nprint(evaluate(1, 2))\n"}, True),
+        ({**UNFIT, "other.py": "from train import *\n\nprint(evaluate(1, 2))\n"}, True),
+        ({**UNFIT, "other.py": "from train import evaluate\nprint evaluate(1, 2)\n"}, True),  # of Python 2
+        ({**UNFIT, "other.py": "from train import evaluate\nprint(evaluate(1, 2))\nx = = 1\n"}, False),
+        ({**UNFIT, "other.py": "def evaluate(a, b):\n    return a\n\nprint(evaluate(1, 2))\n"}, False),
+        ({**UNFIT, "other.py": "from library import Model\n\nprint(Model().evaluate(1, 2))\n"}, False),
+        ({**UNFIT, "kit/__init__.py": "from train import evaluate\n"}, True),
+        ({**UNFIT, "setup.py": "from setuptools import setup\nsetup(entry_points={'console_scripts': ['check = train:evaluate']})\n"}, True),
+        ({**UNFIT, "try.ipynb": "notebook"}, True),
+    ],
+)
+def test_a_function_is_run_by_calls_of_other_files(files: dict[str, str], runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    cells = notebook(["from train import evaluate", "evaluate(1, 2)"])
+    texts = {name: cells if text == "notebook" else text for name, text in files.items()}
+    assert found(tmp_path, {"train.py": script(), **texts}) == ["OOM204"] * runs
+
+
+def test_a_function_whose_callers_lack_a_name_may_run_again(tmp_path: Path) -> None:
+    files = {"train.py": script(), "main.py": "from train import evaluate, gone\n\nprint(evaluate(gone, 2))\n"}
+    assert found(tmp_path, files) == []
+    assert found(tmp_path, files, "note") == ["OOM204"]
+
+
+@pytest.mark.parametrize(
+    ("main", "runs"),
+    [
+        ("print(Splits('root')[0])\n", True),
+        ("raise SystemExit\nprint(Splits('root')[0])\n", False),
+        ("print(Splits()[0])\n", False),
+        ("print(Splits()[0] if Splits('root') else 1)\n", True),
+    ],
+)
+def test_a_dataset_that_only_dead_code_makes_reads_nothing(main: str, runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    (tmp_path / "splits.py").write_text(SPLITS.format(base="Dataset"))
+    (tmp_path / "main.py").write_text(f"from splits import Splits\n{main}")
+    report = run([str(tmp_path)], Settings().with_overrides(select=["OOM401"]), tmp_path, RunOptions(cache=False, processes=1))
+    assert bool(report.findings) is runs

@@ -6,7 +6,6 @@ that it is of, and the call of a function that does one of these itself. One ans
 
 from __future__ import annotations
 
-import os
 import re
 from enum import Flag, auto
 from functools import lru_cache, partial
@@ -16,8 +15,9 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.fitting import PLAIN_BASES
+from oomlint.model.mentions import BY_TEXT, Mentions
 from oomlint.model.reach import path_conditions
-from oomlint.model.readings import FOUND, AnswerMemory, finder
+from oomlint.model.readings import AnswerMemory
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
 from oomlint.model.unbound import BINDING, Unbound, binds, may_bring
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
-_METADATA: Final = ("pyproject.toml", "setup.cfg")
-_MOST_DERIVED: Final = 4  # classes, one of another
 _DEEPEST: Final = 24  # statements and functions, one in another
-# What calls a function by its name, or runs cells one by one.
-_BY_TEXT: Final = re.compile(r"(?<![.\w])eval\s*\(|\b(?:globals|locals|getattr|Fire|sys\.modules|__dict__|ScriptModule)\b")
 # What gives a notebook names that none of its statements binds.
 _MAKES_NAMES: Final = re.compile(r"\b(?:exec|execfile|globals|locals|setattr|get_ipython|builtins)\b")
 _LOADS: Final = re.compile(r"^\s*%{1,2}(?:run|store|load|loadpy|recall|rerun|macro|pylab|capture)\b", re.MULTILINE)
@@ -66,6 +62,7 @@ class Stops:
     def __init__(self, project: Project, evaluator: Evaluator, *, names: bool = True) -> None:
         self.project = project
         self.evaluator = evaluator
+        self.mentions = Mentions(project, evaluator)
         self._by_names = names  # whether what lacks a name raises
         self._names: dict[Module, Unbound] = {}
         self._ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
@@ -103,11 +100,12 @@ class Stops:
 
     def _is_behind(self, module: Module, block: cst.CSTNode, number: int) -> bool:
         """Whether one of so many first statements of a block is never left for the next one; a cell of a notebook is a block by itself."""
-        before = module.walk.block(block)[0][:number]
-        if isinstance(block, cst.Module) and module.source.cells:
-            cell = module.place(module.walk.block(block)[0][number]).cell
-            before = [statement for statement in before if module.place(statement).cell == cell]
-        return any(Way.ON not in self.ways(module, statement) for statement in before)
+        statements = module.walk.block(block)[0]
+        first = number
+        cells = isinstance(block, cst.Module) and bool(module.source.cells)
+        while first and (not cells or module.place(statements[first - 1]).cell == module.place(statements[number]).cell):
+            first -= 1
+        return any(Way.ON not in self.ways(module, statement) for statement in statements[first:number])
 
     def once(self, module: Module, loop: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether a loop has no other round after one in which control has come to a node in its body, because what is behind it always raises."""
@@ -404,13 +402,19 @@ class Stops:
         if not isinstance(node, cst.FunctionDef) or node.decorators or parent is None:
             return False
         if parent.is_class:
+            if self._is_never_made(module, parent):
+                return True
             if scope.name in {"__init__", "__new__", "__getitem__"}:
                 return False
-            return self.broken(module, parent.node) or self._is_never_made(module, parent) or self._is_never_called(module, scope, parent)
-        if parent is not module.root or _BY_TEXT.search(module.source.text):
+            return self.broken(module, parent.node) or self._is_never_called(module, scope, parent)
+        if parent is not module.root or BY_TEXT.search(module.source.text):
             return False
-        outside = self._calls_here(module, scope)
-        return bool(outside) and all(self._is_dead_call(module, call) for call in outside or ())
+        called = False
+        for found in self.mentions.of_function(module, scope):
+            if found is None or not self._is_dead_call(*found):
+                return False
+            called = True
+        return called
 
     def _is_never_called(self, module: Module, scope: Scope, cls: Scope) -> bool:
         """Whether all that the project does with a method of that name is to call it where control never comes; no base of its class calls it."""
@@ -421,7 +425,7 @@ class Stops:
             return False
         calls: list[tuple[Module, cst.Call]] = []
         for other in {one.path: one for one in (module, *self.project.mentioning([scope.name.encode()], module.path))}.values():
-            if other.source.cells or _BY_TEXT.search(other.source.text):
+            if other.source.cells or BY_TEXT.search(other.source.text):
                 return False
             for part in other.walk.root.nodes():
                 if isinstance(part, cst.SimpleString) and part.evaluated_value == scope.name:
@@ -434,86 +438,22 @@ class Stops:
         return bool(calls) and all(self.never(other, call) for other, call in calls)
 
     def _is_never_made(self, module: Module, cls: Scope) -> bool:
-        """Whether no call of a class, nor of one that derives from it, fits its constructor: none of them has an object."""
+        """Whether each call of a class, and of those that derive from it, misfits its constructor, or is never come to: none of them has an object."""
         return self._answer(self._never, ("made", cls), lambda: self._only_misfits(module, cls), unknown=False)
 
     def _only_misfits(self, module: Module, cls: Scope) -> bool:
-        made = [(call, one, self.evaluator.calls.plain_frame(other, other.walk.scope_at(call))) for other, call, one in self._made(module, cls, 0) or ()]
-        return bool(made) and not any(self.evaluator.fits(call, one, frame) for call, one, frame in made)
+        made = self.mentions.of_class(module, cls) or ()
+        return bool(made) and all(self._is_unfit(other, call, one) or self.never(other, call) for other, call, one in made)
 
-    def _made(self, module: Module, cls: Scope, depth: int) -> list[tuple[Module, cst.Call, ClassRef]] | None:
-        """The calls of a class, and of those that derive from it; ``None`` where anything else is done with one of them."""
-        others = list(self.project.mentioning([cls.name.encode()], module.path)) if cls.parent is module.root and depth < _MOST_DERIVED else None
-        if others is None:
-            return None
-        word = re.compile(rf"\b{re.escape(cls.name)}\b")
-        calls: list[tuple[Module, cst.Call, ClassRef]] = []
-        for other in {one.path: one for one in (module, *others)}.values():
-            if word.search(other.source.text) is None:
-                continue
-            if other.source.cells or _BY_TEXT.search(other.source.text):
-                return None
-            for part in other.walk.root.nodes():
-                if isinstance(part, cst.SimpleString) and word.search(part.value):
-                    return None  # a registry may find it
-                if isinstance(part, cst.Name) and part.value == cls.name:
-                    found = self._mentions(other, part, ClassRef(module, cls), depth)
-                    if found is None:
-                        return None
-                    calls += found
-        return calls
-
-    def _mentions(self, module: Module, part: cst.Name, cls: ClassRef, depth: int) -> list[tuple[Module, cst.Call, ClassRef]] | None:
-        """The calls that a mention of a class stands for; ``None`` where it is something else, or nobody knows."""
-        above = module.walk.parents.get(part)
-        holder = module.walk.parents.get(above) if above is not None else None
-        if above is cls.scope.node or (isinstance(above, cst.ImportAlias) and above.asname is None):
-            return []
-        if isinstance(above, cst.Arg) and above.value is part and isinstance(holder, cst.ClassDef):
-            return self._made(module, module.walk.scope_of[holder], depth + 1)
-        if not isinstance(above, cst.Call) or above.func is not part:
-            return None
-        found = [alt.value for alt in self.evaluator.values(part, self.evaluator.calls.plain_frame(module, module.walk.scope_at(above)))]
-        return [(module, above, cls)] if found == [cls] else None
-
-    def _calls_here(self, module: Module, scope: Scope) -> list[cst.Call] | None:
-        """The calls of a function of a file outside of itself, where nothing else can be done with it, by another file or by its name."""
-        node, walk = scope.node, module.walk
-        refs = [part for part in walk.root.named(scope.name) if not self._means_another(module, scope, part)]
-        calls = [walk.parents.get(part) for part in refs]
-        if not refs or not all(isinstance(call, cst.Call) and call.func is part for call, part in zip(calls, refs, strict=True)):
-            return None
-        if self._is_entry(scope.name):
-            return None
-        stem = module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-        found = self.project.search(_speaks_of, (scope.name, stem), module.path, scope.name)
-        if any(path != module.path for path in found):
-            return None
-        return [call for call in calls if isinstance(call, cst.Call) and node not in walk.ancestors(call)]
-
-    @staticmethod
-    def _means_another(module: Module, scope: Scope, part: cst.Name) -> bool:
-        """Whether a name is not that of a function of its file: it is the one in its definition, a keyword, an attribute, or of a parameter or a variable."""
-        above, here = module.walk.parents.get(part), module.walk.scope_at(part)
-        if above is scope.node or module.walk.is_word(part) or (isinstance(above, cst.Param) and above.name is part):
-            return True
-        while here.parent is not None:
-            if not here.is_class and (here.sets(part.value) or part.value in names.parameter_names(here)):
-                return True
-            here = here.parent
-        return False
-
-    def _is_entry(self, name: str) -> bool:
-        """Whether the metadata of the project make a command of a function."""
-        spoken = re.compile(rf":\s*{re.escape(name)}\b".encode())
-        return any(spoken.search(self.project.raw(os.path.join(folder, one))) for folder in {self.project.root, self.project.top} for one in _METADATA)
+    def _is_unfit(self, module: Module, call: cst.Call, value: ClassRef | FunctionRef) -> bool:
+        """Whether a function or a class cannot take what a call gives it."""
+        return not self.evaluator.fits(call, value, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))
 
     def _is_dead_call(self, module: Module, call: cst.Call) -> bool:
         if self.never(module, call):
             return True
-        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
-        found = self.evaluator.values(call.func, frame)
-        return len(found) == 1 and isinstance(found[0].value, FunctionRef) and not self.evaluator.fits(call, found[0].value, frame)
+        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(call)))
+        return len(found) == 1 and isinstance(value := found[0].value, FunctionRef) and self._is_unfit(module, call, value)
 
     def _is_excluded(self, module: Module, inner: cst.CSTNode) -> bool:
         """Whether something stands behind a test of parameters of its function that comes out otherwise for the constants of each call of that."""
@@ -524,7 +464,7 @@ class Stops:
             return False
         own = set(names.parameter_names(scope)) - set(scope.effects)
         tests = [(test, wanted) for test, wanted in path_conditions(walk, scope, inner) if own and names_in(test) <= own]
-        calls = self._calls_of(module, scope) if tests and _BY_TEXT.search(module.source.text) is None else None
+        calls = self._calls_of(module, scope) if tests and BY_TEXT.search(module.source.text) is None else None
         frames = self.evaluator.calls.frames(module, scope) if calls else []
         made = {layer.call for frame in frames for layer in frame.bound or ()}
         if not calls or not made.issuperset(calls) or any(frame.bound is None for frame in frames):
@@ -535,10 +475,10 @@ class Stops:
         """The calls of a function of a file, or those that make an object where it is the constructor of a class; ``None`` where there may be others."""
         cls = scope.parent
         if cls is module.root:
-            return self._calls_here(module, scope)
+            return self.mentions.here(module, scope)
         if scope.name != "__init__" or cls is None or not isinstance(cls.node, cst.ClassDef) or cls.node.decorators:
             return None
-        found = self._made(module, cls, 0)
+        found = self.mentions.of_class(module, cls)
         return [call for _, call, _ in found] if found is not None and all(one.scope is cls for _, _, one in found) else None
 
 
@@ -562,11 +502,3 @@ def _in_cells(source: Source) -> bool:
 @lru_cache(maxsize=64)
 def _speaks_of_cells(text: str) -> bool:
     return _CELLS.search(text) is not None
-
-
-@finder
-def _speaks_of(path: str, data: bytes, name: str, stem: str) -> str:
-    """Whether a file speaks of a module, and of a name."""
-    del path
-    words = (re.escape(word.encode(errors="surrogateescape")) for word in (name, stem))
-    return FOUND if all(re.search(rb"\b" + word + rb"\b", data) for word in words) else ""
