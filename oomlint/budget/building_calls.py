@@ -80,6 +80,7 @@ _NAMESPACES: Final = {  # objects that are made with their attributes, and the l
 }
 _TUPLES: Final = {"_single": 1, "_pair": 2, "_triple": 3, "to_1tuple": 1, "to_2tuple": 2, "to_3tuple": 3}
 _MORE: Final = "getattr setattr delattr isinstance print map hasattr vars type any all next filter set super globals".split()
+_OF_ENVIRONMENT: Final = frozenset({"os.getenv", "os.environ.get"})
 BUILT_IN: Final = frozenset({*(word for word in (*_PLAIN, *_TOGETHER) if "." not in word), *_MORE})
 _KINDS: Final = {"int": int, "float": float, "str": str, "list": list, "tuple": tuple, "dict": dict, "bool": bool, "range": range}
 
@@ -124,6 +125,8 @@ class BuildingCalls(Methods):
             return _computed(name, plain, named, text)
         if not library and name in _MORE:
             return self._built_in(name, plain, node, around)
+        if name in _OF_ENVIRONMENT:
+            return self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope))
         if library == "dataclasses" or name == "functools.partial":
             return self._of_standard(word, plain, named, node, around)
         if name == "importlib.import_module" and plain and isinstance(plain[0], str):

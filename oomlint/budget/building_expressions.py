@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
@@ -27,6 +27,8 @@ from oomlint.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+_ENVIRONMENT: Final = Library("os.environ")
 
 
 class BuildingExpressions(BuildingCalls):
@@ -180,6 +182,8 @@ class BuildingExpressions(BuildingCalls):
 
     def _attribute(self, node: cst.Attribute, around: Names) -> Any:
         value = self.eval(node.value, around)
+        if value == _ENVIRONMENT:
+            return self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope))
         if isinstance(value, Missing):
             return self._asked(node, around)
         return self._of_options(value, self.attribute(value, node.attr.value, text_of(node, around.module)), node, around)
@@ -215,6 +219,8 @@ class BuildingExpressions(BuildingCalls):
 
     def _subscript(self, node: cst.Subscript, around: Names) -> Any:
         value = self.eval(node.value, around)
+        if value == _ENVIRONMENT:
+            return self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope))
         if isinstance(value, Missing):
             return self._asked(node, around)
         return self._of_options(value, self.entry(value, self.key(node, around), text_of(node, around.module)), node, around)
@@ -297,7 +303,9 @@ class BuildingExpressions(BuildingCalls):
         left, missing = self.eval(node.left, around), Missing(text_of(node, around.module))
         for one in node.comparisons:
             right = self.eval(one.comparator, around)
-            verdict = compared(one.operator, left, right)
+            whole = right == _ENVIRONMENT and len(node.comparisons) == 1
+            known = self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope)) if whole else None
+            verdict = known if isinstance(known, bool) else compared(one.operator, left, right)
             if verdict is None:
                 return missing
             if not verdict:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from oomlint.amounts import size
+from oomlint.budget.environments import of_container, referred, shell_text
 from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.finding import Place
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
-from oomlint.model.command_lines import commands_of
-from oomlint.model.command_texts import CommandText
+from oomlint.model.command_lines import commands_in_text
 from oomlint.model.commands import names_program
 from oomlint.model.container_files import of_compose
 from oomlint.model.yaml_nodes import documents, entries, member
@@ -22,7 +22,9 @@ from oomlint.model.yaml_nodes import documents, entries, member
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oomlint.model.command_texts import CommandText
     from oomlint.model.commands import Command
+    from oomlint.model.environments import Environment
 
 _LONGEST: Final = 200_000  # characters: YAML takes long to read
 _DEEPEST: Final = 12
@@ -30,14 +32,26 @@ _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)(?:[eE](\d{1,2})|([KMGT]i?|k|))")
 _SHM: Final = "/dev/shm"  # noqa: S108 - what is mounted there
 
 
-def commands(shown: str, path: str, content: str) -> list[tuple[Command, JobResources | None]]:
+def commands(shown: str, text: CommandText, outer: Environment, folder: str) -> list[tuple[Command, JobResources | None]]:
     """The commands of all containers, or of the services of a compose file of another name; none where the file is neither, or is broken."""
+    path, content = text.path, text.content
     if len(content) > _LONGEST:
         return []
     roots = documents(content) if "containers:" in content or "services:" in content else []
     if any(member(root, "services") is not None for root in roots):
-        return [(one, None) for one in of_compose(CommandText(path, content)) if names_program(one.words)]
-    return [(one, replace(given, place=_place(path, node))) for root in roots for one, given, node in _of_node(shown, root, 0)]
+        return [(one, None) for one in of_compose(text) if names_program(one.words)]
+    pods = [found for root in roots for found in _of_node(shown, root, 0)]
+    return [
+        (one, replace(given, place=_place(path, last)))
+        for container, given, last in pods
+        for one in _of_container(container, of_container(container, roots, path, outer), folder)
+    ]
+
+
+def _of_container(container: Any, inside: Environment, folder: str) -> tuple[Command, ...]:
+    words = [one.value for key in ("command", "args") for one in _items(member(container, key)) if isinstance(one.value, str)]
+    line = shlex.join(told if (told := referred(word, inside)) is not None else word for word in words)
+    return tuple(one for one in commands_in_text(shell_text("job.sh", line, inside, folder, ())) if names_program(one.words))
 
 
 def _place(path: str, node: Any) -> Place:
@@ -59,16 +73,15 @@ def started(shown: str, content: str, asked: Sequence[str]) -> set[int]:
     return {services[one].start_mark.index for one in wanted}
 
 
-def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, JobResources, Any]]:
-    """The commands of the pods in a document, however deep a job or a deployment has them, each with the node of its last words."""
+def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Any, JobResources, Any]]:
+    """The containers of the pods in a document, however deep a job or a deployment has them, each with the node of its last words."""
     own = entries(node)
     keys = dict(own)
     if "containers" in keys:
         for container in _items(keys["containers"]):
-            words = [one.value for key in ("command", "args") for one in _items(member(container, key)) if isinstance(one.value, str)]
-            given = _given(path, container, keys.get("volumes"))
             last = member(container, "args") or member(container, "command")
-            yield from ((one, given, last) for one in commands_of("job.sh", shlex.join(words)))
+            if last is not None:
+                yield container, _given(path, container, keys.get("volumes")), last
     elif depth < _DEEPEST:
         for value in (value for _, value in own):
             for inner in (value, *_items(value)):

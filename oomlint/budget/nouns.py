@@ -35,6 +35,7 @@ class Certainty(StrEnum):
     """How well the bytes are known."""
 
     EXACT = "exact"
+    DEFAULT = "default"  # exact, unless the environment sets a variable
     ABOUT = "about"  # by a cost that was measured
     AT_LEAST = "at least"
     AT_MOST = "at most"

@@ -45,6 +45,7 @@ class Budget(Struct, frozen=True):
     files: tuple[DataFile, ...]
     ranks_open: bool
     settings: tuple[FittingSetting, ...] = ()  # that would fit
+    assumed: tuple[str, ...] = ()  # variables of the environment that nothing sets which was read: what depends on them has their defaults
     offered: tuple[str, ...] = ()  # data files that the code names, whose headers would tell what is not known
 
     @property
@@ -152,6 +153,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
             "settings": [{"name": one.name, "most": one.most, "places": [_place(place, name) for place in one.places]} for one in budget.settings],
         },
         "replaced": [{"name": one.name, "given": one.given, "said": one.said, "place": _place(one.place, name)} for one in budget.replaced],
+        "unless_set": list(budget.assumed),
         "data_files": [name(path) for path in budget.offered],
     }
 
@@ -164,6 +166,7 @@ def _row(row: Row, name: Named) -> dict[str, Any]:
         "missing": labels(row.size.missing),
         "moments": [one.value for one in Moment if one in row.moments],
         "place": _place(row.place, name),
+        "environment": [{"name": one.name, "value": one.value, "assumed": one.assumed, "place": _place(one.place, name)} for one in row.environment],
     }
 
 
@@ -189,6 +192,11 @@ def schema() -> dict[str, Any]:
         "missing": _NAMES,
         "moments": {"type": "array", "items": moment},
         "place": place,
+        "environment": {
+            "type": "array",
+            "items": _object({"name": _TEXT, "value": {"type": ["string", "null"]}, "assumed": {"type": "boolean"}, "place": place}),
+            "description": "variables of the environment that it depends on; assumed: that nothing sets which was read, so that the default holds",
+        },
     }
     bytes_of = {
         "holder": {"enum": list(_GROUPS.values())},
@@ -223,6 +231,7 @@ def schema() -> dict[str, Any]:
             "items": _object({"name": _TEXT, "given": {"type": "integer"}, "said": {"type": "integer"}, "place": place}),
             "description": "settings that `--set` gives another number than the code says",
         },
+        "unless_set": {**_NAMES, "description": "variables of the environment: the table holds unless it sets them, in a way that was not read"},
         "data_files": {**_NAMES, "description": "that the code names and that are there: given with `--data`, their headers would tell what is not known"},
     }
     spot = {"filename": _TEXT, "cell": {"type": ["integer", "null"]}, "row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}}

@@ -58,6 +58,15 @@ class Setup(Struct, frozen=True):
         return replace(self, method=method)
 
 
+class EnvironmentUse(Struct, frozen=True):
+    """A variable of the environment that a number depends on."""
+
+    name: str
+    value: str | None  # None where it is not set
+    place: Place | None  # of what sets it
+    assumed: bool  # whether nothing that was read sets it, or what does takes a default: the user's shell may
+
+
 class Row(Struct, frozen=True):
     """One holder, all ranks together."""
 
@@ -71,6 +80,7 @@ class Row(Struct, frozen=True):
     alone: bool = False  # whether that loader is known to be at work without others
     once: bool = False  # however many ranks there are
     perhaps: bool = False  # whether next to nothing may be taken of it: totals do without
+    environment: tuple[EnvironmentUse, ...] = ()
 
     @property
     def bytes(self) -> int | None:
@@ -80,7 +90,9 @@ class Row(Struct, frozen=True):
     @property
     def known(self) -> Certainty:
         """How well the bytes are known."""
-        return self.certainty if self.bytes is not None else Certainty.UNKNOWN
+        if self.bytes is None:
+            return Certainty.UNKNOWN
+        return Certainty.DEFAULT if self.certainty is Certainty.EXACT and any(one.assumed for one in self.environment) else self.certainty
 
 
 def active(loader: LoaderNoun, program: Program) -> frozenset[Moment]:

@@ -89,7 +89,7 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
         here = [row for row in budget.worth_showing if row.group == group]
         if here:
             cells.append((heading, "", "", "", ""))
-        cells += [(f"  {_shortened(row.what)}", _shortened(str(row.size)), amount(row), str(row.known), spot(row.place, name)) for row in here]
+        cells += [(f"  {_shortened(row.what)}", _shortened(str(row.size)), amount(row), str(row.known), from_where(row, name)) for row in here]
     yield from _aligned((("", "formula", "bytes", "known", "place"), *cells))
     yield ""
     device = any(one.device or one.device_missing for one in budget.verdict.totals)
@@ -106,6 +106,14 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
     )
     yield from _aligned((head, *totals))
     yield ""
+
+
+def from_where(row: Row, name: Named) -> str:
+    """The place, and the variables of the environment that the number depends on."""
+    unset = [one.name for one in row.environment if one.assumed and one.value is None] or [one.name for one in row.environment if one.assumed]
+    told = [f"{one.name}={_shortened(one.value, _LONGEST_NAME)} ({spot(one.place, name) or 'the command'})" for one in row.environment if one.value is not None]
+    unless = f"unless {' or '.join(unset[:_MOST_NAMES])} is set"
+    return "; ".join(one for one in (spot(row.place, name), *told[:_MOST_PLACES], unless if unset else "") if one)
 
 
 def amount(row: Row) -> str:
@@ -168,6 +176,9 @@ def verdict(budget: Budget, name: Named) -> Iterator[str]:
     missing = judged.every_missing
     if missing:
         yield f"Left out: {_left_out(missing)}. `--set {_quoted(labels(missing)[0])}=...` fills one in."
+    if budget.assumed:
+        few = " or ".join([f"`{one}`" for one in budget.assumed[:_MOST_NAMES]] + ([] if len(budget.assumed) <= _MOST_NAMES else ["another one"]))
+        yield f"The table holds unless the environment sets {few}: nothing that was read does, so defaults are taken."
     for path in budget.offered[:_MOST_NAMES]:
         yield f"The code reads {name(path)}, which is there: `--data {shlex.quote(name(path))}` takes the shape from its header."
 

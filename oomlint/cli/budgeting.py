@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,9 +16,12 @@ from msgspec.structs import replace
 from oomlint.amounts import size
 from oomlint.beside_code import beside
 from oomlint.budget import headers, held, limits, profiles, report, table
+from oomlint.budget.dependence import marked
+from oomlint.budget.environments import written_by
 from oomlint.budget.find import ProgramFinder
 from oomlint.budget.fitting import changes, fitting
 from oomlint.budget.growing import Growing
+from oomlint.budget.jobs import TYPED
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.models import Models
 from oomlint.budget.nouns import UNKNOWN_METHOD, Program
@@ -36,6 +40,7 @@ from oomlint.config import Settings, load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity, StoreFact
 from oomlint.model.beside_mistakes import refuse_broken, unread
+from oomlint.model.environments import UsersShell
 from oomlint.model.given_command import GivenCommand
 from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.budget.headers import DataFile
+    from oomlint.budget.row import Row
     from oomlint.budget.targets import BudgetTarget
     from oomlint.budget.values import Values
     from oomlint.cli.budget import Arguments
@@ -72,29 +78,48 @@ def budget(arguments: Arguments) -> int:
 
 def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     """What all programs that are asked about take. Raises BudgetError and ConfigError."""
+    user = UsersShell()
     try:
-        asked = targets(arguments.paths, current_folder(), view.name)
+        asked = targets(arguments.paths, current_folder(), view.name, user)
     except BudgetError:
         for path in arguments.paths:  # a file without a command may be one that cannot be read
             _refuse_broken(path, view)
         raise
+    lacking = tuple(user.lacking)
     given = values_of(arguments.set)
     ranks = _ranks(arguments.ranks)
     _limits(arguments, asked[0])  # what is wrong with options is no program's fault
     files = tuple(headers.read(path) for path in arguments.data)
-    programs = _all_programs(asked, files, arguments)
+    known: dict[str, Projects] = {}
+    programs = _all_programs(asked, files, arguments, known)
     given.refuse_unknown(name for _, program in programs for name in program.names)
     found, wrong = [], []
     for target, program in programs:
         try:
-            found.append(_budget(target, program, arguments, given, ranks, files))
+            found.append((_run_of(target, program), target.environment, _budget(target, program, arguments, given, ranks, files)))
         except BudgetError as error:
             wrong.append(f"{table.spot(error.place, view.name) or view.name(program.path)}: {error}")
     if not found:
         raise BudgetError(wrong[0])
     for line in wrong:
         say(f"error: {line}")
-    return found
+    for path, row, mistake in user.mistakes:
+        where = "the command" if path == TYPED else f"{view.name(path)}:{row}"
+        say(f"warning: {where}: {mistake}; what variables it sets is unknown")
+
+    def hidden(names: frozenset[str]) -> dict[object, tuple[Row, ...]]:
+        """The rows of all programs where nobody knows some variables of the environment."""
+        with redirect_stderr(io.StringIO()), suppress(BudgetError):
+            again = _all_programs(targets(arguments.paths, current_folder(), view.name, UsersShell(names)), files, arguments, known)
+            return {_run_of(target, one): tuple(rows(one, _setup(target, one, arguments, given, ranks))) for target, one in again}
+        return {}
+
+    return marked(found, user.asked, lacking, hidden)
+
+
+def _run_of(target: BudgetTarget, program: Program) -> object:
+    """What tells the run of a program from those of others."""
+    return target.path, target.place, program.path, program.cell
 
 
 def _refuse_broken(path: str, view: View) -> None:
@@ -107,22 +132,27 @@ def _refuse_broken(path: str, view: View) -> None:
         raise BudgetError(f"{view.name(error.path)}:{error.row}: {error.message}") from None
 
 
-def _budget(target: BudgetTarget, program: Program, arguments: Arguments, given: Values, ranks: int | None, files: tuple[DataFile, ...]) -> report.Budget:
-    """What one program takes. Raises BudgetError."""
+def _setup(target: BudgetTarget, program: Program, arguments: Arguments, given: Values, ranks: int | None) -> Setup:
+    """What the table of a program holds for. Raises BudgetError."""
     said = next((one.method for one in program.loaders if one.method), "")
     opened_method = arguments.start_method is None and said == UNKNOWN_METHOD
     method = str(arguments.start_method) if arguments.start_method is not None else said if said and not opened_method else _default_method(arguments)
     count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
     if count > _MOST_RANKS:
         raise BudgetError(f"the command starts {count} processes, and {_MOST_RANKS} on one machine are the most that is counted")
-    setup = Setup(method, count, given, launcher=target.launcher, method_open=opened_method)
+    return Setup(method, count, given, launcher=target.launcher, method_open=opened_method)
+
+
+def _budget(target: BudgetTarget, program: Program, arguments: Arguments, given: Values, ranks: int | None, files: tuple[DataFile, ...]) -> report.Budget:
+    """What one program takes. Raises BudgetError."""
+    setup = _setup(target, program, arguments, given, ranks)
     opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and (not target.command or program.ranks_by_code)))
     here = _limits(arguments, target)
     if ranks or target.ranks:
         program = replace(program, ranks_place=None)  # not the line of another command that says the same
     listed = tuple(rows(program, setup))
     offered = report.offered(program, listed, (current_folder(), os.path.dirname(program.path)))
-    return report.Budget(program, setup, listed, judge(program, setup, here), here, files, opened, fitting(program, setup, here), offered)
+    return report.Budget(program, setup, listed, judge(program, setup, here), here, files, opened, fitting(program, setup, here), offered=offered)
 
 
 def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> None:
@@ -211,11 +241,12 @@ def _default_method(arguments: Arguments) -> str:
 # -- programs ------------------------------------------------------------------------------------------------------------
 
 
-def _all_programs(asked: Sequence[BudgetTarget], files: Sequence[DataFile], arguments: Arguments) -> list[tuple[BudgetTarget, Program]]:
-    """The programs of all targets. Of several, those that make no loader are left out."""
+def _all_programs(
+    asked: Sequence[BudgetTarget], files: Sequence[DataFile], arguments: Arguments, known: dict[str, Projects]
+) -> list[tuple[BudgetTarget, Program]]:
+    """The programs of all targets. Of several, those that make no loader are left out. ``known`` are projects by folder."""
     found: list[tuple[BudgetTarget, Program]] = []
     wrong: list[BudgetError] = []
-    known: dict[str, Projects] = {}
     for target in asked:
         try:
             found.extend((target, one) for one in _programs(target, files, arguments, known))
@@ -265,9 +296,10 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
     by_project: dict[int, tuple[ProgramFinder, list[str]]] = {}
     for path in paths:
         project = projects.of(path)
-        project.command = GivenCommand(target.options, path, dict(target.variables), target.place)
         by_project.setdefault(id(project), (ProgramFinder(project, files), []))[1].append(path)
     for finder, own in by_project.values():
+        inside = written_by(target.environment, (module.source.text for path in own for module in finder.reached(path)))
+        finder.project.command = GivenCommand(target.options, own[-1], inside, target.place)
         for flag, close in finder.evaluator.options.words_given.strays().items():
             meant = f"; did you mean `{close}`?" if close else ""
             say(f"warning: {View(current_folder()).name(own[0])} has no option `{flag}`, as far as its files show: it is left out{meant}")

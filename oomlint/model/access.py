@@ -11,7 +11,7 @@ from oomlint.api_names import HAS_DATASET
 from oomlint.model import arguments, names
 from oomlint.model.expressions import Expressions
 from oomlint.model.given_command import is_known
-from oomlint.model.questions import UNKNOWN, constant, parted, trim, written
+from oomlint.model.questions import UNKNOWN, constant, of_setting, parted, trim, written
 from oomlint.model.values import (
     ABSENT,
     Absent,
@@ -35,7 +35,6 @@ from oomlint.model.values import (
     ParsedOptions,
     Partial,
     PartOfEach,
-    ProvenanceStep,
     ReturnedTuple,
     SettingsNode,
     Unknown,
@@ -44,6 +43,7 @@ from oomlint.model.values import (
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, path_of
 
 if TYPE_CHECKING:
+    from oomlint.model.environments import Setting
     from oomlint.syntax.nodes import Accessor
 
 
@@ -204,7 +204,8 @@ class Access(Expressions):
                 return self.into_value(ParsedOptions(self.project.any_module(), cst.Pass(), "absl"), rest) if rest else [Alternative(deeper)]
             return self.reach_into(Alternative(self._of_command(deeper)), rest)
         if value.name == "os.environ" and isinstance(name, str):
-            return self.reach_into(self.variable(name) or Alternative(UNKNOWN), rest)
+            said = self.variable(name)
+            return self.reach_into(of_setting(name, said) if said is not None else Alternative(UNKNOWN), rest)
         listed = self._of_command(value)
         return [Alternative(UNKNOWN)] if listed is value else self.into_value(listed, accessors)
 
@@ -215,14 +216,10 @@ class Access(Expressions):
             return self.reach_into(Alternative(value), rest)
         return [b for a in self.options.lookup(value, str(name)) for b in self.reach_into(a, rest)]
 
-    def variable(self, name: str) -> Alternative | None:
-        """A variable of the environment, where the command that is asked about sets it."""
+    def variable(self, name: str) -> Setting | None:
+        """What the environment of the command that is asked about says of a variable; ``None`` where no command is."""
         asked = self.project.command
-        if asked is None or name not in asked.variables:
-            return None
-        text = asked.variables[name]
-        step = ProvenanceStep(None, None, f"the command sets `{name}`", kind="option")
-        return Alternative(Const(text) if text is not None else UNKNOWN, (step,))
+        return asked.environment.says(name) if asked is not None else None
 
     def _of_command(self, value: External) -> Value:
         """The words of the command that is asked about, where a value is ``sys.argv``; else the value itself."""

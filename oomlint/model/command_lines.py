@@ -35,9 +35,14 @@ def commands_of(path: str, content: str) -> tuple[Command, ...]:
 @lru_cache(maxsize=256)
 def every_command(path: str, content: str) -> tuple[Command, ...]:
     """The commands of a file."""
-    if len(content) > _MOST_CHARACTERS:
+    return commands_in_text(CommandText(path, content))
+
+
+def commands_in_text(text: CommandText) -> tuple[Command, ...]:
+    """The commands of a file that is read already."""
+    if len(text.content) > _MOST_CHARACTERS:
         return ()
-    text, kind = CommandText(path, content), beside(path)
+    content, kind = text.content, beside(text.path)
     if kind is Beside.DOCKER:
         found = of_dockerfile(text)
     elif kind in {Beside.COMPOSE, Beside.EDITOR}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -13,6 +13,12 @@ from oomlint.beside_code import Beside, beside
 from oomlint.finding import Place
 from oomlint.model import shell_scripts
 from oomlint.rows import starts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.model.environments import Environment, Setting
+    from oomlint.model.shell_runs import ShellRun
 
 TOKEN: Final = re.compile(
     r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
@@ -31,7 +37,7 @@ _BY_MAKE: Final = r"(?:(?:export|override|private)[ ]+)*(\w+)[ \t]*[?:]{0,3}=[ \
 _ASSIGNED_BY_MAKE: Final = re.compile(rf"^[ ]*{_BY_MAKE}", re.MULTILINE)
 _RULE: Final = re.compile(r"^([^\s#:=][^#:=\n]*):(?!=)", re.MULTILINE)
 _ASSIGNED_FOR_TARGET: Final = re.compile(rf"^([^\s#:=][^#:=\n]*):[ \t]*{_BY_MAKE}", re.MULTILINE)
-_TOLD_BY_JOB: Final = {  # the variables that SLURM sets by an option, where the job gives that
+TOLD_BY_JOB: Final = {  # the variables that SLURM sets by an option, where the job gives that
     "SLURM_CPUS_PER_TASK": ("--cpus-per-task", "-c"),
     "SLURM_NTASKS": ("--ntasks", "-n"),
     "SLURM_NPROCS": ("--ntasks", "-n"),
@@ -66,6 +72,9 @@ class CommandText(Struct, frozen=True, eq=False, dict=True):
     exact: bool = True  # whether places are those of characters; else all are the whole
     moved: str = ""  # the folder that a notebook goes into in front of the row
     submitted: tuple[int, int] | None = None  # the characters of the options with which a line hands the command to SLURM
+    outer: Environment | None = None  # that the file is started with, where somebody asks for it
+    run: ShellRun | None = None  # of a script of a shell, where the environment is known that it is started with
+    make: Callable[[str], Setting] | None = None  # what variables of a Makefile stand for, by the same
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -115,12 +124,12 @@ class CommandText(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def told_by_job(self) -> dict[str, Word]:
         """The variables that SLURM sets to a number that the script asks it for, just once."""
-        found = {name: [given for option, given in self.batch_options if option in options] for name, options in _TOLD_BY_JOB.items()}
+        found = {name: [given for option, given in self.batch_options if option in options] for name, options in TOLD_BY_JOB.items()}
         return {name: given[0] for name, given in found.items() if len(given) == 1 and re.fullmatch(r"\d{1,9}", given[0].text)}
 
     def may_be_told(self, name: str) -> bool:
         """Whether SLURM may set a variable to what nobody knows: it does so with most of its own, and with some only where the job gives an option."""
-        options = _TOLD_BY_JOB.get(name)
+        options = TOLD_BY_JOB.get(name)
         if not self.batch_options or not name.startswith("SLURM_"):
             return False
         return options is None or any(option in options for option, _ in self.batch_options)
@@ -148,7 +157,10 @@ class CommandText(Struct, frozen=True, eq=False, dict=True):
             if own:
                 return own[0]
         given = self.assigned.get(name)
-        return None if given is None or (self._is_script and (given.start > index or given.text.startswith("("))) else given
+        if given is None or (self._is_script and (given.start > index or given.text.startswith("("))):
+            return None
+        said = self.run.at(index).variable(name) if self.run is not None else self.make(name) if self.make is not None else None
+        return given if said is None or said.text == given.text or (said.text is not None and "$" in given.text) else None
 
     def words_before(self, part: Word) -> list[Word] | None:
         """The words that a shell or ``make`` makes of one that is a variable as a whole; ``None`` where it is none, or they are not known."""
@@ -157,6 +169,8 @@ class CommandText(Struct, frozen=True, eq=False, dict=True):
         if array is not None:
             given = self.assigned.get(array[1])
             given = given if given is not None and given.start < part.start and given.text.startswith("(") else None
+            if self.run is not None and self.run.at(part.start).lists.get(array[1]) is None:
+                return None
         elif named is not None and (named[2] is None) is not self._is_makefile:
             given = self.set_before(named[1] or named[2] or named[3], part.start)
         else:

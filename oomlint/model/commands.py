@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from oomlint.model.container_files import Service
     from oomlint.model.project import Project
+    from oomlint.model.shell_runs import ShellState
     from oomlint.source import Source
 
 _WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
-_ANY_DEFAULT: Final = re.compile(r"\$\{(\w+):?[-=]([^{}$]*)\}")
 _DEFAULT: Final = re.compile(r"\$\{(\w+):?[-=](\d+)\}")
 _MOST_TURNS: Final = 8  # of a loop
 _LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
@@ -40,10 +40,8 @@ _MOVES: Final = re.compile(r"""(?m)^[ \t]*(?:%cd|cd)[ \t]+["']?([^\s"']+)|\bos\.
 _CLOSED: Final = re.compile(r"(?<!\$)\([^()]*\)")
 _OF_FILE: Final = re.compile(r"\$\(dirname[^()]*\)|\$\{(?:BASH_SOURCE|0)[^{}]*\}|\$\{\{[^{}]*\}\}")
 _ARGUMENTS: Final = re.compile(r"\$\{?([@*]|[1-9])\}?")
-_EXPORTS: Final = re.compile(r"(?m)(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:export|ENV|(?:declare|typeset)[ \t]+-\w*x\w*)[ \t]+([^\n;&|#]*)")
-_EXPORTED: Final = re.compile(r"(?<!\S)([A-Za-z_]\w*)(?==|\s|$)")
-_EXPORTS_ALL: Final = re.compile(r"(?m)^[ \t]*set[ \t]+(?:-\w*a|-o[ \t]+allexport)")
-_SETS: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_LISTED: Final = re.compile(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
+_OTHERWISE: Final = re.compile(r"\$\{(\w+)(:?[-=+?])([^{}$]*)\}")
 _WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
@@ -154,24 +152,6 @@ class Command(Struct, frozen=True, eq=False, dict=True):
         """Whether what ``entered`` says is counted from the folder of the file, wherever that is started."""
         return bool(_OF_FILE.match(self.entered))
 
-    @property
-    def variables(self) -> dict[str, str | None]:
-        """Variables of its environment that are set in front of the command, with their values; ``None`` where those are not known."""
-        found = {name: given.text if given is not None and "$" not in given.text else None for name, given in self._exported()}
-        for word in self.words:
-            if word.endswith(".py"):
-                break
-            match = _SETS.fullmatch(word)
-            if match is not None:
-                found[match[1]] = match[2] if "$" not in match[2] else None
-        return found
-
-    def _exported(self) -> Iterator[tuple[str, Word | None]]:
-        content = self.text.content
-        every = list(self.text.assigned) if _EXPORTS_ALL.search(content) is not None else []
-        for name in dict.fromkeys((*(name for line in _EXPORTS.findall(content) for name in _EXPORTED.findall(line)), *every)):
-            yield name, self.text.set_before(name, self.start)
-
     def filled(self, arguments: Sequence[str] | None) -> list[str]:
         """The words with what the file sets their variables to. ``arguments`` are those of the file, where they are known.
 
@@ -180,12 +160,17 @@ class Command(Struct, frozen=True, eq=False, dict=True):
         found: list[str] = []
         for part in self.parts:
             written = self.text.content[part.start : part.end] if self.text.exact else part.text
-            if "$" not in part.text or written.startswith("'"):
+            if "$" not in part.text or written.startswith("'") or "\\$" in written:
                 found.append(part.text)
                 continue
-            whole = _ARGUMENTS.fullmatch(part.text)
+            if self._state is not None:
+                arguments = self._state.arguments
+            whole, listed = _ARGUMENTS.fullmatch(part.text), _LISTED.fullmatch(written)
             if whole is not None and whole[1] in "@*" and arguments is not None:
                 found += arguments
+                continue
+            if listed is not None and self._state is not None and (all_of_it := self._state.lists.get(listed[1])) is not None:
+                found += all_of_it
                 continue
             text = self._substituted(part, arguments)
             found += [text] if '"' in written or "=" in written.partition("$")[0] else text.split()
@@ -196,20 +181,36 @@ class Command(Struct, frozen=True, eq=False, dict=True):
         for _ in range(_LONGEST_WAY):
             before = text
             text = VARIABLE.sub(lambda match: self._value(match[1] or match[2] or match[3], part.start, match[0], arguments), text)
-            text = _ANY_DEFAULT.sub(lambda match: self._or_default(match, part.start, arguments), text)
+            text = _OTHERWISE.sub(lambda match: self._or_default(match, part.start, arguments), text)
             if text == before:
                 break
         return text
 
+    @cached_property
+    def _state(self) -> ShellState | None:
+        """The variables of the shell in front of the command, where it is known with which environment that is started."""
+        return self.text.run.at(self.start) if self.text.run is not None else None
+
     def _value(self, name: str, index: int, written: str, arguments: Sequence[str] | None) -> str:
+        if self._state is not None:
+            said = self._state.variable(name).text if not written.startswith("$(") else None
+            return said if said is not None else written
         if name.isdigit() and arguments is not None and 0 < int(name) <= len(arguments):
             return arguments[int(name) - 1]
         given = self.text.set_before(name, index) if name in self.text.assigned else self.text.told_by_job.get(name)
+        if given is None and self.text.outer is not None:
+            outer = self.text.make(name) if self.text.make is not None else self.text.outer.says(name)
+            return outer.text if outer.text is not None else written
         return given.text if given is not None and not (written.startswith("$(") and beside(self.text.path) is not Beside.MAKE) else written
 
     def _or_default(self, match: re.Match[str], index: int, arguments: Sequence[str] | None) -> str:
         """What a variable with a default stands for: the default holds only where nothing sets the variable."""
-        name, default = match.groups()
+        name, how, default = match.groups()
+        if self._state is not None:
+            said = self._state.copy().or_other(name, how, default).text
+            return said if said is not None else match[0]
+        if how[-1] in "+?" or (self.text.outer is not None and self.text.outer.says(name).unknown):
+            return match[0]
         found = self._value(name, index, match[0], arguments)
         given = self.text.assigned.get(name)
         if found == match[0] and (given.text == match[0] if given is not None else name not in self.text.assigned and not self.text.may_be_told(name)):

@@ -178,8 +178,9 @@ class Expressions(Results):
                     if known:
                         verdict = isinstance(target.operator, cst.IsNot)
                 elif isinstance(target.operator, cst.In | cst.NotIn) and right.value == External("os.environ"):
-                    if isinstance(left.const, str) and self.variable(left.const) is not None:
-                        verdict = isinstance(target.operator, cst.In)
+                    said = self.variable(left.const) if isinstance(left.const, str) else None
+                    if said is not None and not said.unknown:
+                        verdict = isinstance(target.operator, cst.NotIn if said.unset else cst.In)
                 elif isinstance(target.operator, cst.In | cst.NotIn):
                     verdict = None
                     if isinstance(target.comparator, cst.List | cst.Tuple | cst.Set | cst.Dict) or not self._changed(target.comparator, frame, right.value):

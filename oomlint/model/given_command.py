@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from oomlint.model.environments import Environment
 from oomlint.model.values import ProvenanceStep
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class GivenCommand(Struct, frozen=True):
 
     words: tuple[str, ...] = ()  # behind the script
     script: str = ""
-    variables: Mapping[str, str | None] = field(default_factory=dict)  # of its environment, which it sets; None where nobody knows to what
+    environment: Environment = field(default_factory=Environment)
     place: Place | None = None  # where it is written
 
     def gives(self, text: str) -> ProvenanceStep:

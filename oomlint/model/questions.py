@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.model.calls import Calls
+    from oomlint.model.environments import Setting
     from oomlint.model.options import OptionSource
     from oomlint.model.project import Module, Project
     from oomlint.model.reach import Conditions
@@ -99,8 +100,8 @@ class Questions(ABC):
         """The same without what the value depends on; there is at least one accessor."""
 
     @abstractmethod
-    def variable(self, name: str) -> Alternative | None:
-        """A variable of the environment, where the command that is asked about sets it."""
+    def variable(self, name: str) -> Setting | None:
+        """What the environment of the command that is asked about says of a variable; ``None`` where no command is."""
 
     @abstractmethod
     def resolve(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:
@@ -113,6 +114,12 @@ class Questions(ABC):
 def constant(value: object, node: cst.CSTNode, frame: Frame) -> Alternative:
     """A literal that stands at ``node``."""
     return Alternative(Const(value), (ProvenanceStep(frame.module, node, f"the value is {value!r} here", kind="constant"),))
+
+
+def of_setting(name: str, said: Setting) -> Alternative:
+    """A variable of the environment that is set, or may be."""
+    step = ProvenanceStep(None, None, f"the command sets `{name}`", said.place, kind="option" if said.place is None else "shell")
+    return Alternative(Const(said.text) if said.text is not None else UNKNOWN, (step,))
 
 
 def written(node: cst.BaseExpression, frame: Frame, picks: Picks = FREE) -> Alternative:

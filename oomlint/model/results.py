@@ -12,7 +12,7 @@ from oomlint.frameworks import PREPARERS, PREPARES
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.lookups import Lookups
-from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, is_cpu_count, trim, written
+from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, constant, is_cpu_count, of_setting, trim, written
 from oomlint.model.registries import REGISTRIES, registered
 from oomlint.model.sources import CONTAINERS
 from oomlint.model.values import (
@@ -262,12 +262,18 @@ class Results(Lookups):
         return found
 
     def _environment(self, node: cst.Call, frame: Frame) -> Alternatives | None:
-        """What ``os.environ.get("NAME", default)`` gives: what the command sets, else the default, beside which anything may be set."""
+        """What ``os.environ.get("NAME", default)`` gives: what the environment of the command says, else the default. Without a command anything may be set."""
         key = constant_key(node.args[0].value)
-        given = self.variable(key) if isinstance(key, str) else None
-        if given is not None:
-            return [given]
-        return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)] if len(node.args) > 1 else None
+        default = node.args[1].value if len(node.args) > 1 else None
+        if self.project.command is None:
+            return [Alternative(UNKNOWN, reach=True), *self.values(default, frame)] if default is not None else None
+        if not isinstance(key, str):
+            names = {alt.const for alt in self.values(node.args[0].value, frame)}
+            key = names.pop() if len(names) == 1 else None
+        said = self.variable(key) if isinstance(key, str) else None
+        if said is None or not said.unset or not isinstance(key, str):
+            return [of_setting(key, said) if said is not None and isinstance(key, str) else Alternative(UNKNOWN)]
+        return self.values(default, frame) if default is not None else [constant(None, node, frame)]
 
     @staticmethod
     def _convert(name: str, found: Alternatives) -> Alternatives:

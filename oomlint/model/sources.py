@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from oomlint.model import arguments, names
 from oomlint.model.given_command import constant_of, spellings
+from oomlint.model.questions import of_setting
 from oomlint.model.settings_files import MAINS
 from oomlint.model.values import (
     ABSENT,
@@ -106,7 +107,11 @@ class Sources:
             path = self.evaluator.settings.path_of(text, frame.module) if text is not None else None
             return [Alternative(self._layers(path, set()))] if path is not None else None
         if name == "decouple.config" and (default := _argument(node, "default", place=1)) is not None:
-            return [Alternative(Unknown("environment"), reach=True), *self.evaluator.values(default, frame)]
+            key = constant_key(node.args[0].value) if node.args else None
+            said = self.evaluator.variable(key) if isinstance(key, str) else None
+            if said is None:
+                return [Alternative(Unknown("environment"), reach=True), *self.evaluator.values(default, frame)]
+            return self.evaluator.values(default, frame) if said.unset else [of_setting(str(key), said)]
         return None
 
     def filled(self, value: Value, script: Module) -> Value:
