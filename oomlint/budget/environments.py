@@ -117,12 +117,18 @@ _WRITES: Final = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 
+_ALIAS: Final = re.compile(r"(?m)^[ \t]*(\w+)[ \t]*=[ \t]*(?:os\.)?environ[ \t]*$")
+
 
 def written_by(found: Environment, texts: Iterable[str]) -> Environment:
     """The environment of a program whose code sets variables itself: nobody follows to what, and when."""
-    for match in (match for text in texts for match in _WRITES.finditer(text)):
-        name = next((one for one in match.groups() if one is not None), None)
-        found = found.having({name: UNKNOWN_SETTING} if name is not None else {}, opened=name is None)
+    for text in texts:
+        for match in _WRITES.finditer(text):
+            name = next((one for one in match.groups() if one is not None), None)
+            found = found.having({name: UNKNOWN_SETTING} if name is not None else {}, opened=name is None)
+        for alias in _ALIAS.finditer(text):
+            if re.search(rf"\b{alias[1]}(?:\[[^\]\n]*\][ \t]*\+?=(?!=)|\.(?:update|setdefault|pop|clear)\()", text):
+                found = found.having({}, opened=True)
     return found
 
 

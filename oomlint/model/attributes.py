@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.fitting import Fitting
-from oomlint.model.questions import UNKNOWN, parted, trim
+from oomlint.model.questions import UNKNOWN, as_default, of_setting, parted, trim
 from oomlint.model.values import (
     ABSENT,
     Absent,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 
+_BY_ENVIRONMENT: Final = frozenset({"pydantic.BaseSettings", "pydantic_settings.BaseSettings"})
+
+
 class Attributes(Fitting):
     """Finds what an attribute of an object can be."""
 
@@ -48,11 +51,25 @@ class Attributes(Fitting):
         self.active.add(guard)
         try:
             found = self._attribute(instance, name, rest)
+            if not rest and self.project.command is not None:
+                found = self._by_environment(instance, name, found)
         finally:
             self.active.discard(guard)
         if self.given_up == before:
             self.attributes[key] = found
         return found
+
+    def _by_environment(self, instance: Instance, name: str, default: Alternatives) -> Alternatives:
+        """A field of settings that pydantic takes from the environment, in whatever case it is written there."""
+        if not any(isinstance(one, External) and one.name in _BY_ENVIRONMENT for one in self.lineage(instance.cls)):
+            return default
+        if "env_" in instance.cls.module.code(instance.cls.scope.node):
+            return [Alternative(UNKNOWN)]  # a prefix, or a file
+        for one in dict.fromkeys((name.upper(), name)):
+            said = self.variable(one)
+            if said is not None and not said.unset:
+                return [as_default(of_setting(one, said), default)]
+        return default
 
     def _attribute(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
         if name == "__class__":

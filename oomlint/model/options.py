@@ -13,6 +13,7 @@ from oomlint.model import arguments, names
 from oomlint.model.index import index_of
 from oomlint.model.launches import Launches
 from oomlint.model.option_words import OptionWords
+from oomlint.model.questions import as_default, of_setting
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame, ParsedOptions, ProvenanceStep, Unknown, picked
 from oomlint.syntax.nodes import constant_key, descend
@@ -263,7 +264,7 @@ class OptionSource:
             out.append(picked(Alternative(Const(None), (at(f"`{flag}` has no default"),)), key, "default"))
         commanded = self.words_given.given(one, name, script)
         if commanded is not None:
-            return commanded or out or [Alternative(Unknown(f"option {flag}"))]
+            return commanded or self.by_variable(call, out) or [Alternative(Unknown(f"option {flag}"))]
         if action_name in {"store_true", "store_false"}:
             given = action_name == "store_true"
             out = self.launches.switched(flags, script, key, at(f"option `{flag}`"), out, given=given)
@@ -277,6 +278,19 @@ class OptionSource:
             other = Alternative(Unknown(f"`{flag}` from the command line"), (at(f"option `{flag}`"),), reach=True)
             out.append(picked(other, key, "other"))
         return out
+
+    def by_variable(self, call: cst.Call, default: list[Alternative]) -> list[Alternative]:
+        """What an option is that the command leaves out: by the variable of the environment that it names, else its default."""
+        given = self._keyword(call, "envvar") or self._keyword(call, "env_var")
+        for node in [element.value for element in given.elements] if isinstance(given, cst.List | cst.Tuple) else [given] if given is not None else []:
+            name = constant_key(node)
+            said = self.evaluator.variable(name) if isinstance(name, str) else None
+            if said is None or said.unknown:
+                return [Alternative(Unknown("environment"))]
+            if said.text is not None:
+                read = self._read([of_setting(str(name), said)], self._keyword(call, "type"))
+                return [as_default(one, default) for one in read]
+        return default
 
     @staticmethod
     def _read(found: list[Alternative], kind: cst.BaseExpression | None) -> list[Alternative]:
@@ -371,11 +385,17 @@ class OptionSource:
         out = [picked(a.after(step), key, "default") for a in self.evaluator.values(call.args[0].value, frame)]
         commanded = self.launches.commanded([flag], key, step)
         if commanded is not None:
-            return commanded or out
+            return commanded or self.by_variable(call, out)
         if _has_whole_number(out):
             zero = ProvenanceStep(frame.module, call, f"`{flag} 0` can be given", kind="option")
             out.append(picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
         return out
+
+    def by_annotation(self, param: cst.Param, default: list[Alternative]) -> list[Alternative]:
+        """The default of a parameter that is ``Annotated[int, typer.Option(envvar="N")]``, or what the variable is."""
+        marks = (n for n in descend(param.annotation.annotation) if isinstance(n, cst.Call)) if param.annotation is not None else ()
+        mark = next((n for n in marks if names.last_name(n.func) in {"Option", "Argument"}), None)
+        return self.by_variable(mark, default) if mark is not None and self.project.command is not None else default
 
     def annotated(self, param: cst.Param, name: str, frame: Frame, found: list[Alternative]) -> list[Alternative]:
         """What the command line can give beside the default, where the parameter is ``Annotated[int, typer.Option()]`` or of a command."""

@@ -90,6 +90,7 @@ class Parameters(Displays):
         words = f"default of parameter `{name}` of `{scope.name}`"
         step = ProvenanceStep(frame.module, param, words, kind="default")
         found = [a.after(step) for a in self.access(default, accessors, outer)]
+        found = self.options.by_annotation(param, found)
         found.extend(self.options.annotated(param, name, frame, found))
         if doubt:
             # Nobody in the project calls it: a caller elsewhere may give anything. That it is the default is assumed, once for all who ask.

@@ -122,6 +122,13 @@ def of_setting(name: str, said: Setting) -> Alternative:
     return Alternative(Const(said.text) if said.text is not None else UNKNOWN, (step,))
 
 
+def as_default(given: Alternative, default: Alternatives) -> Alternative:
+    """A text as a whole number, where the default is one."""
+    text = given.const
+    number = any(isinstance(one.const, int) and not isinstance(one.const, bool) for one in default)
+    return replace(given, value=Const(int(text))) if isinstance(text, str) and text.isdigit() and number else given
+
+
 def written(node: cst.BaseExpression, frame: Frame, picks: Picks = FREE) -> Alternative:
     """An expression that nothing reduces further."""
     return Alternative(SourceExpression(node=node, frame=frame), (), picks)

@@ -378,11 +378,11 @@ class Results(Lookups):
             key = constant_key(node.args[0].value)
             if attr == "get" and (classes := self._registered(func.value, key, frame)):
                 return classes
-            if key is UNKNOWN_KEY:
-                return None
             base = self.values(func.value, frame)
             if any(isinstance(a.value, External) and a.value.name == "os.environ" for a in base):
                 return self._environment(node, frame)
+            if key is UNKNOWN_KEY:
+                return None
             if not any(isinstance(a.value, Display | SettingsNode | Merged | ParsedOptions | Absent | Unknown) for a in base):
                 return None
             found = self.access(func.value, (("item", key),), frame) if attr != "pop" else self._before_pop(func.value, key, frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -11,6 +12,7 @@ import libcst as cst
 from oomlint.finding import Place
 from oomlint.model import arguments, names
 from oomlint.model.given_command import GivenCommand, is_known
+from oomlint.model.questions import of_setting
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.settings_formats import SUFFIXES, compose
 from oomlint.model.values import (
@@ -45,6 +47,7 @@ _LOADERS = {
 }
 MAINS = frozenset({"hydra.main", "hydra.main.main", "nemo.core.config.hydra_runner", "nemo.core.config.hydra_runner.hydra_runner"})
 _SAME_PATH = frozenset({"resolve", "absolute", "expanduser", "read_text", "open", "read"})
+_OF_ENVIRONMENT = re.compile(r"\$\{(?:oc\.)?env:(\w+)(?:,[ \t]*([^{}]*))?\}")
 MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 
 
@@ -225,6 +228,10 @@ class SettingsReader:
             except (yaml.YAMLError, ValueError):
                 return Alternative(Unknown("settings"))
             if isinstance(constant, str) and "${" in constant:
+                asked = _OF_ENVIRONMENT.fullmatch(constant)
+                said = self.evaluator.variable(asked[1]) if asked is not None else None
+                if asked is not None and said is not None and (said.text is not None or (said.unset and asked[2] is not None)):
+                    return of_setting(asked[1], said) if said.text is not None else Alternative(Const(asked[2]))
                 return Alternative(Unknown("interpolated"))
             if not file.path:
                 return Alternative(Const(constant), ((self.project.command or GivenCommand()).gives(f"{key}={node.value}"),))
