@@ -569,7 +569,7 @@ class Makefile:
         names = {*self._set, *self._pinned} if self._all else {name for name, whether in self._exported.items() if whether}
         names |= {name for name in self._set if name in self.outer.settings}
         names -= {name for name, whether in self._exported.items() if not whether}
-        settings = {name: said for name in names if (said := self.value(name)) != UNSAID}
+        settings = {name: said for name in names if (name in self._set or name in self._pinned) and (said := self.value(name)) != UNSAID}
         found = self.outer.having(settings, opened=self._opened)
         for target in targets:
             own = {name: one for (about, name), one in self._of_targets.items() if about == target and (name in names or self._all or self._exported.get(name))}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint import amounts
 from oomlint.budget.command import nodes, options_of
 from oomlint.budget.limits import JobResources, Limit
+from oomlint.budget.mistakes import BudgetError
 from oomlint.memory.loaders import job_limits
 from oomlint.model.yaml_nodes import member
 
@@ -30,7 +31,10 @@ _STARTS_JOBS: Final = frozenset({"srun", "sbatch", "salloc"})
 
 
 def given(one: Command, name: Named) -> JobResources:
-    """All of it; None where nobody says."""
+    """All of it; None where nobody says. Raises BudgetError for memory that is no size."""
+    broken = job_limits.broken_size(one)
+    if broken is not None:
+        raise BudgetError(f"{spot(broken[0], name)}: {broken[1]!r} is no size of memory, such as 2g")
     ram, shm, cores = _slurm_memory(one, name) or _limit(job_limits.memory(one), name), job_limits.shared_memory(one), job_limits.processors(one)
     return JobResources(ram, _limit(shm, name), cores.amount if cores is not None else None, files=_files(one, name))
 

@@ -115,8 +115,11 @@ def _text(node: Any) -> str:
 
 def _limit(path: str, node: Any) -> Limit | None:
     """Bytes as Kubernetes reads them: `Gi` is 1024 * 1024 * 1024, `G` 1000 * 1000 * 1000."""
-    found = _AMOUNT.fullmatch(_text(node).strip())
+    text = _text(node).strip()
+    found = _AMOUNT.fullmatch(text)
     if found is None:
+        if text and not re.search(r"[$%{<]", text):
+            raise BudgetError(f"{path}:{node.start_mark.line + 1}: {text!r} is no size of memory, such as 2Gi")
         return None
     amount = int(float(found[1]) * 10 ** int(found[2])) if found[2] else size(f"{found[1]}{found[3]}B")
     return Limit(amount, f"{path}:{node.start_mark.line + 1}", _text(node))

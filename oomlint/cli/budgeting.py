@@ -303,6 +303,8 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
         for flag, close in finder.evaluator.options.words_given.strays().items():
             meant = f"; did you mean `{close}`?" if close else ""
             say(f"warning: {View(current_folder()).name(own[0])} has no option `{flag}`, as far as its files show: it is left out{meant}")
+        for words, wanted, declared in finder.evaluator.options.words_given.refused():
+            say(f"warning: {table.spot(declared, View(current_folder()).name)}: argparse refuses `{words}`: the option takes {wanted}")
         for path in finder.scripts(own) if os.path.isdir(target.path) else own:
             try:
                 programs = [one for one in finder.programs(path) if not target.cell or one.cell == target.cell]
@@ -313,6 +315,10 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
             if programs or alone:
                 made = _with_all(programs or [Program(path, 0, (), ())], path, finder, projects, settings, root)
                 kept = [one for one in made if not alone or one.trained or one.held]
+                for key, (where, close) in finder.evaluator.settings.strays.items():
+                    meant = f"; did you mean `{close}`?" if close else ""
+                    say(f"warning: {View(current_folder()).name(where)}: there is no `{key}`, which the command sets, and Hydra refuses that{meant}")
+                finder.evaluator.settings.strays.clear()
                 for one in kept:
                     _say_unread(one, finder, unread_files)
                 found += kept

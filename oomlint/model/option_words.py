@@ -15,6 +15,7 @@ from oomlint.syntax.nodes import constant_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oomlint.finding import Place
     from oomlint.model.options import Declared, OptionSource
     from oomlint.model.project import Module
     from oomlint.model.values import Frame, ParsedOptions, Value
@@ -24,6 +25,8 @@ _REPEATED: Final = frozenset({"append", "extend", "append_const", "count", "stor
 _GROUPS: Final = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
 _TRUTHS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}  # what a function of the project makes of a word
 _OWN_WORDS: Final = re.compile(r"\bhydra\b|\bfrom_cli\b|\bfrom_dotlist\b|\bsys\.argv\b")
+_LITERALS: Final = (cst.SimpleString, cst.Integer, cst.Float)
+_MOST_CHOICES: Final = 6  # that are named
 _LEAVES_WORDS: Final = "parse_known_args"  # by which others may read them
 _MOST_GROUPS: Final = 4  # inside each other
 _TEXTS: Final = ("pathlib.", "os.path.", "click.", "builtins.str")  # types that leave a word as it is
@@ -131,6 +134,41 @@ class OptionWords:
             return {}
         flags = (word.partition("=")[0] for word in asked.words if word.startswith("--") and is_known(word))
         return {flag: (get_close_matches(flag, claimed, n=1) or [""])[0] for flag in flags if not _has(claimed, flag) and flag not in {"--", "--help"}}
+
+    def refused(self) -> Iterator[tuple[str, str, Place]]:
+        """What the command gives to options that argparse does not take there: the words, what is wanted, and where the option is declared."""
+        entry = self.project.find(self.project.command.script) if self.project.command is not None else None
+        if entry is None:
+            return
+        line = self._line(entry, entry)
+        for one in line.declared if not line.read.opened else ():
+            flags = self.options.flags(one.call)
+            if one.style != "argparse" or any(set(flags) & set(self.options.flags(other.call)) for other in line.declared if other is not one):
+                continue
+            words = line.by_place.get(one.call, []) if _is_placed(flags) else line.read.given.get((one.call, True), [])
+            wanted = self._wanted(one)
+            for word in (word for word in words if wanted is not None and is_known(word) and not self._takes(one, word)):
+                yield f"{'' if _is_placed(flags) else f'{flags[-1]} '}{word}", wanted or "", one.module.place(one.call)
+
+    def _wanted(self, one: Declared) -> str | None:
+        kind, listed = arguments.named(one.call, "type"), self._listed(one)
+        if listed:
+            return f"one of {', '.join(map(str, listed[:_MOST_CHOICES]))}" + (" and so on" if len(listed) > _MOST_CHOICES else "")
+        named = names.dotted(kind) if kind is not None else ""
+        return {"int": "a whole number", "float": "a number"}.get(named or "")
+
+    def _takes(self, one: Declared, word: str) -> bool:
+        made = self._made(one, word)
+        listed = self._listed(one)
+        return made.value in listed if listed and isinstance(made, Const) else not isinstance(made, Unknown)
+
+    @staticmethod
+    def _listed(one: Declared) -> list[object]:
+        """The choices of an option, where they are written out and of a type that is known."""
+        choices, kind = arguments.named(one.call, "choices"), arguments.named(one.call, "type")
+        elements = choices.elements if isinstance(choices, cst.List | cst.Tuple) else ()
+        known = kind is None or names.dotted(kind) in {"int", "float", "str"}
+        return [constant_key(element.value) for element in elements] if known and all(isinstance(e.value, _LITERALS) for e in elements) else []
 
     def _in_sight(self) -> tuple[list[Declared], set[str], bool]:
         """The options that the script may have, by what they are called, and whether it looks at the words itself."""

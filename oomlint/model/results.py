@@ -378,6 +378,8 @@ class Results(Lookups):
             key = constant_key(node.args[0].value)
             if attr == "get" and (classes := self._registered(func.value, key, frame)):
                 return classes
+            if key is UNKNOWN_KEY and self.project.command is None:
+                return None
             base = self.values(func.value, frame)
             if any(isinstance(a.value, External) and a.value.name == "os.environ" for a in base):
                 return self._environment(node, frame)

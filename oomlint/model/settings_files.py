@@ -30,6 +30,7 @@ from oomlint.model.values import (
     Unknown,
     Value,
 )
+from oomlint.model.yaml_nodes import entries, member
 from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class SettingsReader:
         self.project = project
         self.evaluator = evaluator
         self._files: AnswerMemory[tuple[str, str], SettingsNode | None] = AnswerMemory(project.readings)
+        self.strays: dict[str, tuple[str, str]] = {}  # keys that the command sets and the settings of a file do not have, with the closest that there is
         self.unread: dict[str, None] = {}  # files that the program reads its settings from, and that give none: they are broken, or not there
 
     # -- paths -------------------------------------------------------------------------------------------------------
@@ -294,8 +296,39 @@ class SettingsReader:
         groups = {key: text for key, text in told.items() if os.path.isdir(os.path.join(folder, *key.split("/")))}
         parts = self._defaults(folder, listed.value if listed is not None else [], groups, root)
         written = self.dotted({key: text for key, text in told.items() if key not in groups})
+        if told and all(isinstance(one, SettingsNode) for one in parts) and self._is_complete(folder, listed.value if listed is not None else []):
+            self._note_strays([key for key in told if key not in groups], [one.node for one in parts if isinstance(one, SettingsNode)], root.file.path)
         every = (*parts, *([written] if written is not None else []))
         return Merged(every, deep=True) if len(every) > 1 else root
+
+    def _is_complete(self, folder: str, listed: Sequence[Any]) -> bool:
+        """Whether all that a list of defaults names is a file that is there."""
+        for item in listed:
+            if entries(item):
+                (group, chosen), *_ = entries(item)
+                if group.startswith(("override ", "/")) or "@" in group or not isinstance(chosen.value, str):
+                    return False
+                path = os.path.join(folder, group.removeprefix("optional "), f"{chosen.value.removesuffix('.yaml')}.yaml")
+            else:
+                path = os.path.join(folder, f"{item.value}.yaml")
+            if getattr(item, "value", "") != "_self_" and self.read(os.path.normpath(path)) is None:
+                return False
+        return True
+
+    def _note_strays(self, keys: Sequence[str], nodes: Sequence[Any], path: str) -> None:
+        """Keys that the command sets, without `+`, and that no part of a configuration has: Hydra takes none of these."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only for a command
+
+        asked = self.project.command.words if self.project.command is not None else ()
+        for key in (key for key in keys if any(word.startswith(f"{key}=") for word in asked) and "/" not in key and not key.startswith("hydra")):
+            here = list(nodes)
+            *above, last = key.split(".")
+            for name in above:
+                here = [inner for node in here if (inner := member(node, name)) is not None]
+            there = [name for node in here for name, _ in entries(node)]
+            if last not in there and all(entries(node) or not getattr(node, "value", "") for node in here):
+                close = get_close_matches(last, there, n=1)
+                self.strays[key] = (path, ".".join((*above, close[0])) if close else "")
 
     def overrides(self) -> dict[str, str] | None:
         """The words ``key=value`` of the command that is asked about, by key; ``None`` where nobody knows what they give."""

@@ -551,6 +551,10 @@ class ShellRun(Struct, eq=False, dict=True):
         if _TOOLS.search(path):
             return
         places = [os.path.join(self.state.folder, path), *([os.path.join(os.path.dirname(self.script), path)] if self.script else [])]
+        written = word.text.strip("\"'")
+        near = os.path.join(os.path.dirname(self.script) if self.script else self.state.folder, "")
+        if _OUTSIDE.match(written) and not os.path.normpath(path).startswith(near):
+            return  # as the shell of a user reads files of its own
         for place in dict.fromkeys(map(os.path.normpath, places)):
             text = self.read(place) if self.read is not None and self.depth < _DEEPEST else None
             if text is not None:
@@ -564,9 +568,6 @@ class ShellRun(Struct, eq=False, dict=True):
                 for name in (name for name, one in self.state.known.items() if known.get(name) is not one):
                     self._changed(name, word.start)
                 return
-        written = word.text.strip("\"'")
-        if _OUTSIDE.match(written):
-            return  # as the shell of a user reads files of its own
         if self.read is not None:
             here = self.locate(word.start, word.end)
             self.state.inherited.user.mistakes[here.path, here.row, f"{written}: there is no such file"] = None

@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.model.yaml_nodes import member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oomlint.finding import Place
     from oomlint.memory.loaders.in_flight import Inflight
@@ -227,6 +227,32 @@ def _words_of_srun(command: Command) -> tuple[Word, ...]:
     begin = next((n for n, word in enumerate(words) if os.path.basename(word.text) == "srun"), len(words))
     end = next((n for n, word in enumerate(words) if os.path.basename(word.text).startswith(("python", "torchrun", "accelerate", "bash"))), len(words))
     return words[begin:end]
+
+
+def broken_size(command: Command) -> tuple[Place, str] | None:
+    """Where memory is given by what is no size, and what is written there; ``None`` where all of it can be read, or a variable may say it."""
+    for place, text, is_size in _sizes(command):
+        if text and not re.search(r"[$%{<]", text) and not is_size(text):
+            return place, text
+    return None
+
+
+def _sizes(command: Command) -> Iterator[tuple[Place, str, Callable[[str], object]]]:
+    if command.service is not None:
+        service = command.service
+        limits = member(member(member(service.node, "deploy"), "resources"), "limits")
+        nodes = (member(service.node, "shm_size"), member(service.node, "mem_limit"), member(limits, "memory"))
+        yield from ((service.place_of(node), str(node.value), lambda text: _size(text) is not None) for node in nodes if node is not None)
+        return
+    run = _engine_words(command)
+    for number, word in enumerate(run or ()):
+        flag, equals, text = word.text.partition("=")
+        if flag in {"-m", "--memory", "--shm-size"} and run is not None:
+            said = word if equals else run[number + 1] if number + 1 < len(run) else word
+            yield command.text.place(said.start, said.end), text if equals else said.text, lambda text: _size(text) is not None
+    for name, given in command.text.batch_options:
+        if name in {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
+            yield command.text.place(given.start, given.end), given.text, _BATCH_MEMORY.fullmatch
 
 
 def _texts(node: Any) -> list[str]:
