@@ -234,6 +234,52 @@ def test_an_interrupt_is_passed_on(tmp_path: Path) -> None:
     assert (out, process.returncode, report["interrupted"]) == ("interrupted\n", 7, signal.SIGINT)
 
 
+COUNTS: Final = """
+import signal
+came = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: came.append(number))
+print('ready', flush=True)
+while not came: wait(0.02)
+wait(1); print(len(came), flush=True)
+"""
+
+
+def to_group(pid: int, number: int) -> None:
+    """To all of a group, of which one is slow to take it."""
+    os.kill(pid, signal.SIGSTOP)
+    os.killpg(pid, number)
+    time.sleep(0.3)
+    os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("words", [[], ["setsid"]], ids=["in the group", "in a group of its own"])
+@pytest.mark.parametrize(
+    ("number", "sent"),
+    [
+        (signal.SIGINT, [os.kill]),
+        (signal.SIGINT, [to_group]),
+        (signal.SIGTERM, [to_group]),
+        (signal.SIGINT, [os.kill, os.killpg]),
+        (signal.SIGINT, [os.killpg, os.kill]),
+    ],
+    ids=["to the trace", "to the group", "another one", "to both", "the other way round"],
+)
+def test_a_signal_comes_to_the_command_once(tmp_path: Path, number: int, sent: list[Callable[[int, int], None]], words: list[str]) -> None:
+    if words and shutil.which(words[0]) is None:
+        pytest.skip("there is no setsid")
+    (tmp_path / "train.py").write_text(START + COUNTS)
+    process = traced(tmp_path, *words, sys.executable, "train.py", start_new_session=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    for send in sent:
+        send(process.pid, number)
+    out, _ = process.communicate(timeout=30)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (out, process.returncode, report["interrupted"]) == ("1\n", 0, number)
+    assert [one["role"] for one in report["processes"]] == ["main process"]
+
+
 def test_a_request_to_end_is_passed_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(START + "print('ready', flush=True); wait(30)")
     process = traced(tmp_path, sys.executable, "train.py")

@@ -170,10 +170,11 @@ def system() -> System:
 class ProcessReader:
     """Reads again and again, and knows the processes of the readings before."""
 
-    def __init__(self, trace: Trace, system: System, first: int, devices: Devices | None = None) -> None:
+    def __init__(self, trace: Trace, system: System, first: int, devices: Devices | None = None, apart: int = 0) -> None:
         self._trace = trace
         self._system = system
         self._first = first  # the number of the command's first process
+        self._apart = apart  # of a process below this one that is none of the command's
         self._devices = devices
         self._known: dict[tuple[int, float], int] = {}
         self._seen: dict[int, int] = {}  # readings, by index
@@ -186,7 +187,7 @@ class ProcessReader:
 
     def read(self, at: float, *, light: bool = False) -> TimelineSample:
         """The tree as it is now. ``light``: without the proportional shares of processes that are known from the reading before."""
-        pids = self._system.below()
+        pids = self._below()
         before = self._trace.samples[-1].processes if light and self._trace.samples else {}
         if {self._trace.processes[index].pid for index in before} != set(pids):
             before = {}  # who comes or goes changes the shares of all others
@@ -233,10 +234,13 @@ class ProcessReader:
     def left(self, at: float) -> tuple[int, ...]:
         """The processes that are still there, those that no reading has seen among them."""
         found = []
-        for pid in self._system.below():
+        for pid in self._below():
             with suppress(ProcessLookupError):
                 found.append(self._index(pid, at))
         return tuple(found)
+
+    def _below(self) -> list[int]:
+        return [pid for pid in self._system.below() if pid != self._apart]
 
     # -- who it is -------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.trace import cgroups, devices
+from oomlint.trace.bystander import Bystander
 from oomlint.trace.marks import VARIABLE
 from oomlint.trace.reading import ProcessReader, system
 from oomlint.trace.timeline import Allocators, Ending, Mark, MarkKind, Pace, ProcessRole, Trace
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 GRACE: Final = 1.0  # seconds that the rest of the tree has to end after the command
 _RECENT: Final = 8  # readings whose cost counts
-_KERNEL: Final = 0x80  # `si_code` of a signal that the terminal has sent to all of its foreground group
 _MOST_STEPS: Final = 4000  # marks of steps that are kept
 _STANDARD_ERROR: Final = 2  # its descriptor
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells have it
@@ -57,14 +57,15 @@ def run(
     source = system()
     trace = Trace(tuple(command), os.getcwd(), measure=source.measure, machine=cgroups.machine_memory(), pace=pace)
     signals.adopt_orphans()
-    with tempfile.TemporaryDirectory(prefix="oomlint-trace-") as folder, _signals() as arrived:
+    with tempfile.TemporaryDirectory(prefix="oomlint-trace-") as folder, Bystander(_PASSED_ON) as bystander, _signals() as arrived:
         path = os.path.join(folder, "marks")
         gpus = devices.find()
         trace.device = gpus.name if gpus else ""
         start = time.monotonic()
         process = _start(command, {**os.environ, **(extra or {}), VARIABLE: path}, aside=aside)
         with arrived.blocked():
-            watch = _Watch(trace, process, ProcessReader(trace, source, process.pid, gpus), _Marks(path, start, trace), start)
+            reader = ProcessReader(trace, source, process.pid, gpus, apart=bystander.pid)
+            watch = _Watch(trace, process, reader, _Marks(path, start, trace), start, bystander)
             watch.until_end(arrived, tell, follow=follow)
     return trace
 
@@ -105,9 +106,10 @@ def _not_found(command: Sequence[str], error: FileNotFoundError) -> str:
 class _Watch:
     """The readings of one run."""
 
-    def __init__(self, trace: Trace, process: subprocess.Popen[bytes], reader: ProcessReader, marks: _Marks, start: float) -> None:
+    def __init__(self, trace: Trace, process: subprocess.Popen[bytes], reader: ProcessReader, marks: _Marks, start: float, bystander: Bystander) -> None:
         self._trace = trace
         self._process = process
+        self._bystander = bystander
         self._reader = reader
         self._marks = marks
         self._start = start
@@ -176,7 +178,7 @@ class _Watch:
     def _wait(self, arrived: _Arrived, seconds: float) -> None:
         end = time.monotonic() + seconds
         while (rest := end - time.monotonic()) > 0:
-            number, everybody = arrived.wait(rest)
+            number = arrived.wait(rest)
             if number == getattr(signal, "SIGCHLD", 0) and self._ended():
                 return
             if number in _PASSED_ON:
@@ -185,7 +187,7 @@ class _Watch:
                 if self._process.returncode is not None:
                     self._stopped = True
                     return
-                if not everybody:
+                if not self._bystander.shares(number, self._process.pid):
                     with suppress(ProcessLookupError):
                         os.kill(self._process.pid, number)
 
@@ -282,7 +284,7 @@ def _passes(trace: Trace) -> None:
 
 
 class _Arrived:
-    """Waits for signals. The terminal sends them to the command, too; what comes from elsewhere has to be passed on."""
+    """Waits for signals."""
 
     def __init__(self, numbers: frozenset[int]) -> None:
         self._numbers = numbers
@@ -293,15 +295,15 @@ class _Arrived:
         """A handler that only remembers."""
         self._waiting.append(number)
 
-    def wait(self, seconds: float) -> tuple[int, bool]:
-        """The signal that has come, and whether the command has got it as well; 0 where none has come in that time."""
+    def wait(self, seconds: float) -> int:
+        """The signal that has come; 0 where none has come in that time."""
         if self._waiting:
-            return self._waiting.pop(0), False
+            return self._waiting.pop(0)
         if not self._waits:
             time.sleep(min(seconds, 0.05))
-            return (self._waiting.pop(0), sys.stdin is not None and sys.stdin.isatty()) if self._waiting else (getattr(signal, "SIGCHLD", 0), False)
+            return self._waiting.pop(0) if self._waiting else getattr(signal, "SIGCHLD", 0)
         found = signal.sigtimedwait(self._numbers, seconds)
-        return (found.si_signo, found.si_code == _KERNEL) if found else (0, False)
+        return found.si_signo if found else 0
 
     @contextmanager
     def blocked(self) -> Iterator[None]:
