@@ -43,7 +43,8 @@ def kept(found: dict[str, Any], what: str) -> list[tuple[int | None, str]]:
 
 
 @pytest.mark.parametrize(
-    ("cast", "item"), [("", 4), (".astype('float64')", 8), (".astype(np.float16)", 2), (".astype(np.float32)", 4), (" * 2.0", None), ("[:2]", 4)]
+    ("cast", "item"),
+    [("", 4), (".astype('float64')", 8), (".astype(np.float16)", 2), (".astype(np.float32)", 4), (" * 2.0", 4), (" @ other", None), ("[:2]", 4)],
 )
 def test_a_file_that_becomes_an_array_of_another_type(budget: Budget, cast: str, item: int | None) -> None:
     Path("x.npy").write_bytes(npy((50, 30)))
@@ -71,7 +72,8 @@ def test_an_array_of_written_numbers(budget: Budget, made: str, size: int) -> No
 
 def test_parts_of_one_file_are_no_more_than_the_file(budget: Budget, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    torch.save({"x": torch.zeros(100, 10), "y": torch.zeros(100)}, tmp_path / "d.pt")
+    whole = torch.zeros(1100)
+    torch.save({"x": whole[:1000].view(100, 10), "y": whole[1000:]}, tmp_path / "d.pt")  # each keeps all of it
     held = "d = torch.load('d.pt')\n        self.x, self.z = d['x'], d['y']"
     Path("train.py").write_text(HEAD + KEPT.format(kept=held) + "loader = DataLoader(Frames(1), num_workers=2)\n")
     found = table(budget, "train.py", "--data", "d.pt")

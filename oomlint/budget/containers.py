@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -12,17 +11,17 @@ from msgspec.structs import replace
 
 from oomlint.api_names import AS_ARRAY, SAME_PATH, SIZES, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
+from oomlint.budget.file_parts import DataReads, FileGroup, FileParts, StoredArray
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.python_objects import PythonObjects
 from oomlint.budget.sizes import Name, SizeProduct, named
 from oomlint.finding import ContentKind
-from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, PayloadKind
-from oomlint.memory.shared.shaped import Least, ShapedArray, certain, leaves
+from oomlint.memory.shared.shaped import Least, ShapedArray, ShapedGroup, certain, leaves
 from oomlint.model import names
 from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import (
@@ -31,6 +30,7 @@ from oomlint.model.values import (
     Const,
     Display,
     Element,
+    External,
     ExternalCall,
     FilledObject,
     FunctionRef,
@@ -72,20 +72,6 @@ _VIEWS: Final = frozenset("expand expand_as detach permute transpose swapaxes t 
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
 
-class _Told(Parts):
-    """What expressions are where somebody knows of one what it gives: by the header of a file."""
-
-    def __init__(self, evaluator: Evaluator, contents: Contents, told: Mapping[cst.CSTNode, ShapedArray]) -> None:
-        super().__init__(evaluator, contents)
-        self._told = told
-
-    def of(self, node: cst.BaseExpression, frame: Frame) -> Part:
-        return self._told.get(node) or super().of(node, frame)
-
-    def function(self, name: str, call: cst.Call, frame: Frame) -> Part:
-        return self._told.get(call) or super().function(name, call, frame)
-
-
 class HeaderContainers:
     """Answers for a project and some data files."""
 
@@ -94,6 +80,11 @@ class HeaderContainers:
         self.files = files
         self.datasets = datasets_of(project)
         self.evaluator = self.datasets.evaluator
+        self.reads = DataReads(files)
+
+    def parts(self, evaluator: Evaluator, contents: Contents, known: Mapping[str, ShapedArray] | None = None, launch: object = None) -> FileParts:
+        """What expressions are, by the headers of the data files."""
+        return FileParts(evaluator, contents, known, launch, reads=self.reads)
 
     def of(self, dataset: Dataset) -> Iterator[tuple[Dataset, Container]]:
         """The containers of a dataset and of those that it wraps, each with the one that has it."""
@@ -147,12 +138,18 @@ class HeaderContainers:
                 return None
             unknown = SizeProduct((Name(fact.name, fact.owner),))
             return Container(fact.name, fact.owner, fact.holds, "", unknown, Certainty.EXACT, fact.place, holding.read, same=self._value(holding, owner))
-        asked = self._asked(holding, owner)
-        filed = self._matched(holding, owner, *asked) if asked is not None and self.files else None
-        size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
-        named = "" if asked is None or filed is not None else asked[1] or ""
+        self.reads.clear()
+        written = self._written(holding, owner)
+        part = self._shown(holding, *written) if written is not None else None
+        size, certainty = self._sized(holding, owner, fact.owner, fact.items)
+        found, missed, read = list(dict.fromkeys(self.reads.found)), self.reads.missed, list(dict.fromkeys(self.reads.arrays))
+        if size.value is None and len(found) == 1:
+            size, certainty = _all_of(found[0], part) or (size, certainty)
+        file = found[0].path if found and size.value is not None else ""
+        named = missed[0] if missed and not found else ""
         pieces = self._pieces(holding, owner)
-        before = SizeProduct((pieces,)) if pieces not in {None, size.value} else size if pieces is not None else self._before_cast(size, holding, owner, file)
+        cast = len(read) == 1 and read[0].exact is not None and size.value is not None and size.factors[-1:] != (read[0].item,)
+        before = SizeProduct((pieces,)) if pieces not in {None, size.value} else size if pieces is not None else _size(read[0]) if cast else None
         same = self._value(holding, owner)
         mapped = holding.content.element is not None and holding.content.element.kind is PayloadKind.MEMMAP
         holds = ContentKind.MEMMAP if mapped else fact.holds
@@ -170,7 +167,8 @@ class HeaderContainers:
             before,
             same,
             joined=pieces is not None,
-            view=not file and self._is_view(holding, owner),
+            within=self._within(*written) if written is not None else None,
+            view=self._is_view(holding, owner),
         )
 
     def _made(self, holding: Holding, owner: Dataset) -> tuple[SizeProduct, Certainty] | None:
@@ -183,15 +181,23 @@ class HeaderContainers:
         return PythonObjects(Parts(self.evaluator, self.datasets.contents)).of(value, self._frame_of(owner, holding.module, value), name, length)
 
     def _recognized(self, holding: Holding, owner: Dataset) -> Holding:
-        """The same; what nothing is known of by its kind is an array where its shape is known: ``x.T``."""
-        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
-        if value is None or holding.content.kind is not PayloadKind.UNKNOWN:
+        """The same; what nothing is known of by its kind is an array where its shape is known, ``x.T``; so is what a header says to be one."""
+        known, written = holding.content.kind is not PayloadKind.UNKNOWN, self._written(holding, owner)
+        if holding.effect is None or written is None or holding.content.kind in _ARRAYS or (known and not self.files):
             return holding
-        array = self._array(value, self._frame_of(owner, holding.module, value))
-        if array is None or not array.shape or array.of == "picture":
+        self.reads.clear()
+        array = _array(self._shown(holding, *written))
+        if array is None or not array.shape or array.of == "picture" or isinstance(array, StoredArray) or (known and not self.reads.found):
             return holding
         kind = PayloadKind.TENSOR if array.of == "torch" else PayloadKind.ARRAY
-        return replace(holding, content=replace(holding.content, kind=kind, module=holding.module, node=value))
+        return replace(holding, content=replace(holding.content, kind=kind, module=holding.module, node=written[0]))
+
+    def _shown(self, holding: Holding, node: cst.BaseExpression, frame: Frame) -> Part:
+        """What is kept: of several values that are unpacked the one that it is."""
+        part = self.parts(self.evaluator, self.datasets.contents).of(node, frame)
+        for place in holding.effect.index if holding.effect is not None else ():
+            part = part.at(place) if isinstance(part, ShapedGroup) else None
+        return part
 
     def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``, what the class takes parts of."""
@@ -268,20 +274,24 @@ class HeaderContainers:
         made = found[0] if len(found) == 1 else None
         if not isinstance(made, ExternalCall) or names.last_name(made.call.func) not in STACKS or not made.call.args:
             return None
-        parts = list(leaves(_Told(self.evaluator, self.datasets.contents, {}).of(made.call.args[0].value, made.frame)))
+        parts = list(leaves(self.parts(self.evaluator, self.datasets.contents).of(made.call.args[0].value, made.frame)))
         sizes = [_exact(one) if isinstance(one, ShapedArray) else None for one in parts]
         return sum(one or 0 for one in sizes) if sizes and None not in sizes else None
 
-    def _kept(self, holding: Holding, owner: Dataset, told: Mapping[cst.CSTNode, ShapedArray] | None = None) -> ShapedArray | None:
+    def _kept(self, holding: Holding, owner: Dataset) -> ShapedArray | None:
         """The array that is kept, as it is where it is kept."""
-        if (told is None and holding.content.kind not in _ARRAYS) or (holding.effect is not None and holding.effect.index):
+        written = self._written(holding, owner) if holding.content.kind in _ARRAYS else None
+        if written is None:
             return None
+        if holding.effect is not None and holding.effect.index:
+            return _array(self._shown(holding, *written))
+        return self._array(*self._whole(*written))
+
+    def _written(self, holding: Holding, owner: Dataset) -> tuple[cst.BaseExpression, Frame] | None:
+        """The expression of what is kept, and where it stands."""
         value = holding.effect.value if holding.effect is not None else holding.content.node
         module = holding.module if holding.effect is not None else holding.content.module
-        if not isinstance(value, cst.BaseExpression) or module is None:
-            return None
-        frame = self._frame_of(owner, module, value)
-        return self._array(self._whole(value, frame), frame, told)
+        return (value, self._frame_of(owner, module, value)) if isinstance(value, cst.BaseExpression) and module is not None else None
 
     def _is_view(self, holding: Holding, owner: Dataset) -> bool:
         """Whether what is kept shows an array in another shape."""
@@ -290,87 +300,49 @@ class HeaderContainers:
         seen = self._array(value, self._frame_of(owner, holding.module, value)) if kept is not None and value is not None else None
         return kept is not None and seen is not None and kept.shape != seen.shape
 
-    def _array(self, node: cst.BaseExpression, frame: Frame, told: Mapping[cst.CSTNode, ShapedArray] | None = None) -> ShapedArray | None:
-        found = _Told(self.evaluator, self.datasets.contents, told or {}).of(node, frame)
-        known = isinstance(found, ShapedArray) and found.of != "python" and all(length >= 0 for length in certain(found.shape or ()))
-        return found if known and isinstance(found, ShapedArray) else None  # nothing has a length below zero
+    def _array(self, node: cst.BaseExpression, frame: Frame) -> ShapedArray | None:
+        return _array(self.parts(self.evaluator, self.datasets.contents).of(node, frame))
 
-    def _origin(self, holding: Holding, owner: Dataset) -> cst.BaseExpression:
-        """The expression that has read or made what is kept."""
-        value, node = holding.effect.value if holding.effect is not None and not holding.effect.index else None, holding.content.node
-        found = self._reader(value, self._frame_of(owner, holding.module, value), _STEPS) if value is not None else None
-        return found or node  # type: ignore[return-value] # it is asked of an expression
-
-    def _reader(self, node: cst.BaseExpression, frame: Frame, steps: int) -> cst.Call | None:
-        """The call that reads a file, before methods, functions and operators changed what it gives."""
-        parts: list[cst.BaseExpression] = []
-        if isinstance(node, cst.Call):
-            if names.last_name(node.func) in _READERS:
-                return node
-            parts = [*([node.func.value] if isinstance(node.func, cst.Attribute) else []), *(arg.value for arg in node.args[:1])]
-        elif isinstance(node, cst.BinaryOperation):
-            parts = [node.left, node.right]
-        elif isinstance(node, cst.Name):
-            parts = [one for one in [self._before(node, frame)] if one is not None]
-        found = (self._reader(one, frame, steps - 1) for one in parts if steps)
-        return next((one for one in found if one is not None), None)
-
-    def _before(self, node: cst.Name, frame: Frame) -> cst.BaseExpression | None:
-        """What a name of the same function stands for."""
+    def _before(self, node: cst.BaseExpression, frame: Frame) -> tuple[cst.BaseExpression, Frame] | None:
+        """What a name or a call of the project stands for."""
         found = [alt.value for alt in self.evaluator.values(node, frame)]
         one = found[0] if len(found) == 1 else None
         made = one.node if isinstance(one, SourceExpression) else one.call if isinstance(one, ExternalCall) else None
-        return made if isinstance(one, SourceExpression | ExternalCall) and one.frame == frame and made is not node else None
+        return (made, one.frame) if isinstance(one, SourceExpression | ExternalCall) and made is not None and made is not node else None
 
-    def _whole(self, node: cst.BaseExpression, frame: Frame) -> cst.BaseExpression:
+    def _whole(self, node: cst.BaseExpression, frame: Frame) -> tuple[cst.BaseExpression, Frame]:
         """The array that a view is one of: it keeps all of it."""
         for _ in range(_STEPS):
-            before = self._before(node, frame) if isinstance(node, cst.Name) else None
-            if isinstance(node, cst.Subscript) and self.datasets.contents.of(node.value, frame).kind in _ARRAYS:
+            before = self._before(node, frame) if isinstance(node, cst.Name | cst.Call) else None
+            if isinstance(node, cst.Subscript) and self._is_in_memory(node.value, frame):
                 indices = [part.slice for part in node.slice]
                 views = all(isinstance(one, cst.Slice) or (isinstance(one, cst.Index) and isinstance(one.value, cst.Integer)) for one in indices)
-                before = node.value if views else None
-            elif before is None:
-                before = _viewed(node)
+                before = (node.value, frame) if views else None
+            elif before is None and (shown := self._viewed(node, frame)) is not None:
+                before = (shown, frame)
             if before is None:
                 break
-            node = before
-        return node
+            node, frame = before
+        return node, frame
+
+    def _is_in_memory(self, node: cst.BaseExpression, frame: Frame) -> bool:
+        """Whether an index of it gives a view."""
+        if self.datasets.contents.of(node, frame).kind not in _ARRAYS:
+            return False
+        found = self.parts(self.evaluator, self.datasets.contents).of(node, frame)
+        return not isinstance(found, StoredArray) or found.mapped
+
+    def _viewed(self, node: cst.BaseExpression, frame: Frame) -> cst.BaseExpression | None:
+        """What an expression shows in another shape, without a copy: ``x`` of ``x.expand(n, 3)``, ``x.T`` and ``np.transpose(x)``."""
+        match node:
+            case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value=word)), args=args) if word in _VIEWS | {"broadcast_to"}:
+                function = any(isinstance(alt.value, External) for alt in self.evaluator.values(base, frame))
+                return base if not function else args[0].value if args else None
+            case cst.Attribute(value=base, attr=cst.Name(value="T" | "mT")):
+                return base
+        return None
 
     # -- data files --------------------------------------------------------------------------------------------------------
-
-    def _asked(self, holding: Holding, owner: Dataset) -> tuple[Sequence[str], str | None, str | None] | None:
-        """The formats, the path and the entry that what is kept may be read with; None where it is not read from a data file."""
-        if holding.content.module is None or not isinstance(holding.content.node, cst.BaseExpression):
-            return None
-        module, node = holding.content.module, self._origin(holding, owner)
-        frame = self._frame_of(owner, module, node)
-        read = whole_reads_of(self.project).whole(node, frame)
-        if read is not None and read.what.path is not None:
-            path = self.evaluator.settings.path_text(read.what.path, self._frame_of(owner, read.what.module, read.what.call))
-            return ("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None
-        key = self.key(holding)
-        taken = self._taken_of(node, frame) if holding.effect is None else None
-        if taken is not None:
-            node, frame, key = taken
-        if isinstance(node, cst.Subscript):
-            node = node.value
-        if not isinstance(node, cst.Call) or not node.args or names.last_name(node.func) not in _READERS:
-            return None
-        forms = _READERS[names.last_name(node.func)]
-        path = self.evaluator.settings.path_text(node.args[0].value, frame)
-        torch = any(isinstance(a.value, ExternalCall) and a.value.name.startswith("torch") for a in self.evaluator.values(node, frame))
-        forms = tuple(form for form in forms if len(forms) == 1 or (form not in _NUMPY) is torch)
-        return forms, path, key
-
-    def _taken_of(self, node: cst.BaseExpression, frame: Frame) -> tuple[cst.Call, Frame, str | None] | None:
-        """The call that an expression takes an entry of, and the entry: ``load_file(path)["w"]``, by whatever name."""
-        found = [alt.value for alt in self.evaluator.values(node, frame)]
-        one = found[0] if len(found) == 1 else None
-        if isinstance(one, ExternalCall):
-            return one.call, one.frame, None
-        entry = one.accessors[0][1] if isinstance(one, Element) and len(one.accessors) == 1 else None
-        return (one.whole.call, one.whole.frame, entry) if isinstance(one, Element) and isinstance(entry, str) else None
 
     @staticmethod
     def key(holding: Holding) -> str | None:
@@ -381,36 +353,10 @@ class HeaderContainers:
             return key if isinstance(key, str) else None
         return None
 
-    def _matched(self, holding: Holding, owner: Dataset, forms: Sequence[str], path: str | None, key: str | None) -> tuple[SizeProduct, Certainty, str] | None:
-        file, array = self.file(forms, path, key)
-        if file is None:
-            return None
-        if array is not None and array.item is not None:
-            node = self._origin(holding, owner)
-            read = ShapedArray(array.shape, str(array.item), "numpy")
-            kept = self._kept(holding, owner, {node: read}) if key is None and holding.effect is not None else read
-            return (_size(kept), Certainty.EXACT, file.path) if kept is not None and kept.exact is not None else None
-        if array is None and not file.arrays and file.held is not None:
-            part = key is not None or (holding.effect is not None and (bool(holding.effect.index) or isinstance(holding.effect.value, cst.Subscript)))
-            certainty = Certainty.AT_MOST if part else Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
-            return SizeProduct((file.held,)), certainty, file.path
-        return None
-
     def file(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[DataFile | None, FileArray | None]:
         """The data file that is read, and the array of it."""
-        wanted = [one for one in self.files if one.format in forms]
-        if path is not None and os.path.splitext(path)[1]:
-            wanted = [one for one in wanted if os.path.basename(one.path) == os.path.basename(path)] or (
-                wanted if len(wanted) == 1 and key and wanted[0].array(key) is not None else []
-            )
-        return (wanted[0], wanted[0].array(key)) if len(wanted) == 1 else (None, None)
-
-    def _before_cast(self, size: SizeProduct, holding: Holding, owner: Dataset, file: str) -> SizeProduct | None:
-        """An array that a file was read into, where it becomes one of another type."""
-        asked = self._asked(holding, owner) if file else None
-        array = self.file(*asked)[1] if asked is not None else None
-        changed = array is not None and array.item is not None and size.factors[-1:] != (array.item,)
-        return SizeProduct((*array.shape, array.item)) if changed and array is not None and array.item is not None else None
+        found = self.reads.file(forms, path, key)
+        return found, found.array(key) if found is not None else None
 
     def _value(self, holding: Holding, owner: Dataset) -> object:
         """What stands for the memory that an attribute keeps, however many names it has: what made it, and in which frame; None where nobody knows."""
@@ -423,10 +369,15 @@ class HeaderContainers:
         value = found[0].value if len(found) == 1 else None
         # A function that nobody knows the caller of may be called more than once.
         if isinstance(value, ExternalCall) and (value.frame.scope.parent is None or value.frame.bound):
-            return value
+            return (value, holding.effect.index) if holding.effect is not None and holding.effect.index else value
         made = owner.instance
         once = made is not None and made.at is not None and (made.at.scope.parent is None or made.at.bound)
         return (made, holding.name, holding.effect) if once else None
+
+    def _within(self, node: cst.BaseExpression, frame: Frame) -> object:
+        """What stands for the whole of which this is a part; None where it is none, or nobody knows."""
+        found = self.evaluator.values(*self._whole(node, frame))
+        return found[0].value.whole if len(found) == 1 and isinstance(found[0].value, Element) else None
 
     def _frame_of(self, owner: Dataset, module: Module, node: cst.CSTNode) -> Frame:
         """The frame in which the object is built, where the node stands in its code; else one with nothing known of its callers."""
@@ -445,6 +396,22 @@ def _as_given(holding: Holding, owner: Dataset) -> Holding:
     if place >= len(call.args) or call.args[place].star:
         return holding
     return replace(holding, content=replace(content, node=call.args[place].value))
+
+
+def _all_of(file: DataFile, part: Part) -> tuple[SizeProduct, Certainty] | None:
+    """What is kept of a file, where no more is known than how much is in it."""
+    if isinstance(part, FileGroup):
+        return (SizeProduct((part.bytes,)), Certainty.EXACT) if part.bytes is not None else None
+    if file.held is None or file.format not in {"pt", "parquet"}:
+        return None
+    return SizeProduct((file.held,)), Certainty.AT_MOST if file.format == "pt" else Certainty.AT_LEAST
+
+
+def _array(part: Part) -> ShapedArray | None:
+    """An array in memory, or a map of one."""
+    known = isinstance(part, ShapedArray) and part.of != "python" and all(length >= 0 for length in certain(part.shape or ()))
+    in_file = isinstance(part, StoredArray) and not part.mapped
+    return part if known and not in_file and isinstance(part, ShapedArray) else None  # nothing has a length below zero
 
 
 def _size(array: ShapedArray) -> SizeProduct:
@@ -494,18 +461,6 @@ def _taken_apart(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
 
 def _is_attribute(node: cst.BaseExpression, name: str) -> bool:
     return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value == name
-
-
-def _viewed(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """What an expression shows in another shape, without a copy: ``x`` of ``x.expand(n, 3)`` and ``x.T``."""
-    match node:
-        case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value=word))) if word in _VIEWS:
-            return base
-        case cst.Call(func=cst.Attribute(attr=cst.Name(value="broadcast_to")), args=[cst.Arg(value=base), _]):
-            return base
-        case cst.Attribute(value=base, attr=cst.Name(value="T" | "mT")):
-            return base
-    return None
 
 
 def _told_apart(one: Container, place: int) -> Container:

@@ -189,7 +189,10 @@ class ProgramFinder:
         name = _name(module, call, loader)
         owner = sources[0].name if sources else name
         containers = sources[0].containers if sources else ()
-        sample = _numbered(sample_of(self.project, _innermost(read) if read is not None else None, containers, owner), sources[0].number if sources else 1)
+        sample = _numbered(
+            sample_of(self.project, _innermost(read) if read is not None else None, containers, owner, self.containers.parts),
+            sources[0].number if sources else 1,
+        )
         place = worker_count(worker).place if worker is not None else None
         shuffled = sampled or self._says(loader, frame, "shuffle", ways)
         told = ((WORKERS, worker), (BATCH, batched), (PREFETCH, prefetched))
@@ -288,7 +291,9 @@ class ProgramFinder:
 def _each_once(found: Iterable[Container]) -> Iterator[Container]:
     """The containers of a dataset without further names of the same memory. Of parts of one file nobody knows more than the whole: they are one."""
     seen: dict[object, Container] = {}
-    for number, one in enumerate(found):
+    listed = list(found)
+    whole = {one.same for one in listed if one.same is not None and one.size.value is not None}
+    for number, one in enumerate(one for one in listed if one.within is None or one.within not in whole):
         part = (one.file, one.owner) if one.file and one.certainty is Certainty.AT_MOST else None
         key = part or one.same or number
         if key in seen and (part is not None or one.size.value is None) and one.name not in seen[key].name.split(", "):

@@ -1,4 +1,4 @@
-"""Lists the arrays of an HDF5 file as JSON: key, shape, bytes of an element, bytes of all chunks. Runs as a process of its own, with nothing of oomlint."""
+"""Lists the arrays of an HDF5 file as JSON: key, shape, bytes of an element and of all chunks, type. Runs as a process of its own, with nothing of oomlint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(path: str) -> int:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
             chunks = [-(-length // part) * part for length, part in zip(item.shape, item.chunks or (), strict=False)]
             inside = None if item.is_virtual else item.id.get_type().get_size() * math.prod(chunks) if item.chunks else 0
-            found.append((name, item.shape, None if item.dtype.hasobject else item.dtype.itemsize, inside))
+            found.append((name, item.shape, None if item.dtype.hasobject else item.dtype.itemsize, inside, item.dtype.name))
         return True if len(found) >= _MOST else None
 
     try:

@@ -10,15 +10,17 @@ import struct
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from msgspec import Struct
 
-from oomlint.budget import thrift
+from oomlint.budget import thrift, torch_pickle
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.sizes import MOST
+from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.source import is_special
 
 if TYPE_CHECKING:
@@ -29,10 +31,9 @@ _LONGEST: Final = 64 << 20  # bytes of a header: a longer one is none
 _MOST_AXES: Final = 4  # that a message shows
 _LONGEST_SHAPE: Final = 80  # characters of it
 _PATIENCE: Final = 60  # seconds for the process that opens an HDF5 file
-_SAFETENSORS: Final = {
-    name: width
-    for width, listed in ((1, "BOOL U8 I8 F8_E4M3 F8_E5M2"), (2, "I16 U16 F16 BF16"), (4, "I32 U32 F32"), (8, "I64 U64 F64"))
-    for name in listed.split()
+_LETTERS: Final = {"b": "bool", "f": "float", "i": "int", "u": "uint", "c": "complex"}
+_SAFETENSORS: Final = {"BOOL": "bool", "BF16": "bfloat16", "F8_E4M3": "", "F8_E5M2": ""} | {
+    f"{letter}{bits}": f"{word}{bits}" for letter, word in (("U", "uint"), ("I", "int"), ("F", "float")) for bits in (8, 16, 32, 64)
 }
 _NUMPY: Final = re.compile(r"[<>|=]?([a-zA-Z])(\d*)(?:\[\w+\])?")
 
@@ -51,6 +52,12 @@ class HeaderArray(Struct, frozen=True):
     shape: tuple[int, ...]
     item: int | None  # bytes of one element; None for Python objects, whose size no header tells
     chunks: int | None = None  # bytes of all chunks, of an array in an HDF5 file; 0 where it lies in one piece, None where in other files
+    dtype: str = ""  # of one element, where NumPy or torch has a name for it
+
+    @property
+    def type(self) -> str:
+        """The type of an element, else its bytes; empty where not even those are known."""
+        return self.dtype if self.dtype in ITEM_BYTES else str(self.item or "")
 
     @property
     def bytes(self) -> int | None:
@@ -161,7 +168,7 @@ def _npy_header(file: BinaryIO, key: str) -> HeaderArray:
     if length > _LONGEST:
         raise _UnreadableError("its header is too long")
     about = ast.literal_eval(file.read(length).decode("latin-1"))
-    return HeaderArray(key, tuple(int(n) for n in about["shape"]), _item(about["descr"]))
+    return HeaderArray(key, tuple(int(n) for n in about["shape"]), _item(about["descr"]), dtype=_type(about["descr"]))
 
 
 def _item(described: Any) -> int | None:
@@ -176,13 +183,26 @@ def _item(described: Any) -> int | None:
     return None if found[1] == "O" else int(found[2]) * (4 if found[1] == "U" else 1)
 
 
+def _type(described: Any) -> str:
+    """The name of such a type; empty where it has none."""
+    found = _NUMPY.fullmatch(str(described))
+    letter = _LETTERS.get(found[1], "") if found is not None and found[2] else ""
+    return letter if letter in {"", "bool"} or found is None else f"{letter}{8 * int(found[2])}"
+
+
 def _pt(path: str, file: BinaryIO) -> DataFile:
     """The storages of ``torch.save``: each is an entry of an archive, whose listing says how long it is."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
+        pickled = next((entry for entry in entries if entry.filename.endswith("/data.pkl")), None)
+        data = archive.read(pickled) if pickled is not None and pickled.file_size <= torch_pickle.LONGEST else b""
     if not any(entry.filename.endswith(("/data.pkl", "/constants.pkl")) for entry in entries):
         raise _UnreadableError("it is an archive, and none of torch")
-    return DataFile(path, "pt", held=sum(entry.file_size for entry in entries if re.search(r"/data/\d+$", entry.filename)))
+    held = sum(entry.file_size for entry in entries if re.search(r"/data/\d+$", entry.filename))
+    found: list[HeaderArray] = []
+    with suppress(ValueError, LookupError, TypeError, ArithmeticError):  # a broken pickle: then only the bytes of all storages are known
+        found = [HeaderArray(key, one.shape, ITEM_BYTES.get(one.dtype), dtype=one.dtype) for key, one in torch_pickle.tensors(data)]
+    return DataFile(path, "pt", tuple(found), held)
 
 
 def _safetensors(path: str, file: BinaryIO) -> DataFile:
@@ -190,7 +210,8 @@ def _safetensors(path: str, file: BinaryIO) -> DataFile:
     if length > _LONGEST:
         raise _UnreadableError("its header is too long")
     about = json.loads(file.read(length))
-    found = [HeaderArray(key, tuple(int(n) for n in one["shape"]), _SAFETENSORS[one["dtype"]]) for key, one in about.items() if key != "__metadata__"]
+    listed = [(key, one["shape"], one["dtype"]) for key, one in about.items() if key != "__metadata__"]
+    found = [HeaderArray(key, tuple(int(n) for n in shape), ITEM_BYTES.get(_SAFETENSORS[dtype], 1), dtype=_SAFETENSORS[dtype]) for key, shape, dtype in listed]
     return _of(path, "safetensors", found)
 
 
@@ -216,7 +237,7 @@ def _h5(path: str, file: BinaryIO) -> DataFile:
         raise _UnreadableError(f"HDF5 has not opened it within {_PATIENCE} seconds") from None
     if done.returncode:
         raise _UnreadableError((done.stderr.strip().splitlines() or [f"HDF5 ended with status {done.returncode}"])[-1])
-    return _of(path, "h5", [HeaderArray(key, tuple(shape), item, inside) for key, shape, item, inside in json.loads(done.stdout)])
+    return _of(path, "h5", [HeaderArray(key, tuple(shape), item, inside, dtype) for key, shape, item, inside, dtype in json.loads(done.stdout)])
 
 
 def _of(path: str, form: str, found: list[HeaderArray]) -> DataFile:

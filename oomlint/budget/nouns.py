@@ -57,6 +57,7 @@ class Container(Struct, frozen=True):
     named: str = ""  # the one that the code reads it from, where its shape is not taken from there
     before: SizeProduct | None = None  # the array that it was read into, where that became one of another type; the pieces that it was joined of
     same: object = None  # what is equal for all names of one array; None where nobody knows
+    within: object = None  # what is equal to ``same`` of the container that it is a part of
     counted: bool = False  # whether another dataset has it, too, and has the row
     joined: bool = False  # whether it was joined of pieces
     view: bool = False  # whether its size is that of an array in another shape than its own

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from oomlint.budget.nouns import BudgetDataset, Container
     from oomlint.memory.datasets.dataset_classes import Dataset
-    from oomlint.memory.datasets.samples import Sample
+    from oomlint.memory.datasets.samples import PartsMaker, Sample
     from oomlint.model.project import Project
 
 
-def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Container], owner: str) -> SizeProduct:
+def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Container], owner: str, make: PartsMaker) -> SizeProduct:
     """Bytes of a sample of a dataset, the largest that it gives; a name where a part of it is not known."""
     known = {one.name: array for one in containers if (array := _array(one)) is not None}
-    sizes = [_size(sample) for sample in samples_of(project, dataset, known)] if dataset is not None else []
+    sizes = [_size(sample) for sample in samples_of(project, dataset, known, make=make)] if dataset is not None else []
     largest = max((size for size in sizes if size is not None), key=lambda size: size.value or 0, default=None)
     return largest if largest is not None and None not in sizes else SizeProduct((Name("sample", owner),))
 
@@ -45,5 +45,5 @@ def _size(sample: Sample) -> SizeProduct | None:
 
 def samples_in(sources: Sequence[BudgetDataset]) -> object:
     """The number of samples of datasets: the first dimension of the arrays that they are taken from; None where nobody knows."""
-    held = (one.size.factors for source in sources for one in source.containers if one.read and one.kind in ONE_ARRAY)
+    held = (one.size.factors for source in sources for one in source.containers if one.read and one.kind in ONE_ARRAY and not one.view)
     return next((factors[0] for factors in held if len(factors) > 1), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES, TURNS
@@ -15,8 +16,6 @@ from oomlint.model.values import Const, External, ExternalCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import libcst as cst
 
     from oomlint.memory.shared.content_classifier import Contents
     from oomlint.memory.shared.shaped import Part, Shape
@@ -78,6 +77,9 @@ class ArrayCalls(ABC):
         """The type that an argument names; empty where nobody knows."""
         if node is None:
             return default
+        if isinstance(node, cst.Attribute) and node.attr.value == "dtype":
+            one = self.of(node.value, frame)
+            return one.dtype if isinstance(one, ShapedArray) else ""
         found = {_dtype(alt.value, names.dotted(node)) for alt in self.usual(node, frame)}
         return found.pop() if len(found) == 1 else ""
 

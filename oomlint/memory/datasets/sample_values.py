@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -153,8 +154,8 @@ class Parts(Sizes, Pictures):
                 return self._display(value)
             case ExternalCall():
                 return self._called(value.name, value.call, value.frame)
-            case Element(whole=whole, accessors=(("item", key), *rest)) if not rest and key is not UNKNOWN_KEY:
-                return _at(self._called(whole.name, whole.call, whole.frame), key)
+            case Element(whole=whole, accessors=accessors) if all(kind == "item" and key is not UNKNOWN_KEY for kind, key in accessors):
+                return reduce(_at, (key for _, key in accessors), self._called(whole.name, whole.call, whole.frame))
             case Element(whole=ExternalCall() as whole, accessors=(("attr", "data"),)) if (known := torchvision_data(whole.name)) is not None:
                 count = self._part_of(known, whole.call, whole.frame)
                 return known.kept.shaped(count, *(known.kept.shape or ())) if known.kept is not None and count is not None else None

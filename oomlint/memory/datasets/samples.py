@@ -18,13 +18,17 @@ from oomlint.model import arguments, names
 from oomlint.model.values import Absent, Const, External, ExternalCall, Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.memory.shared.content_classifier import Contents
     from oomlint.memory.shared.shaped import Part
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
+
+    PartsMaker = Callable[[Evaluator, Contents, Mapping[str, ShapedArray] | None, object], Parts]
 
 _MOST_FRAMES: Final = 4
 _WIDEST: Final = 8  # bytes of a number of which nobody knows the type
@@ -52,15 +56,17 @@ class Sample(Struct, frozen=True):
         return all(isinstance(leaf, ShapedText) or (isinstance(leaf, ShapedArray) and leaf.exact is not None) for leaf in leaves(self.part))
 
 
-def samples_of(project: Project, dataset: Dataset, known: Mapping[str, ShapedArray] | None = None, launch: object = None) -> Iterator[Sample]:
-    """Each way in which a dataset gives a sample; ``known`` are attributes of it of which somebody knows more."""
+def samples_of(
+    project: Project, dataset: Dataset, known: Mapping[str, ShapedArray] | None = None, launch: object = None, make: PartsMaker = Parts
+) -> Iterator[Sample]:
+    """Each way in which a dataset gives a sample; ``known`` are attributes of it of which somebody knows more, ``make`` gives who knows more of expressions."""
     if dataset.instance is None and not dataset.holdings and dataset.inner:
         for inner in dataset.inner:
-            yield from samples_of(project, inner, known, launch)
+            yield from samples_of(project, inner, known, launch, make)
         return
     datasets = datasets_of(project)
     if dataset.instance is None:
-        parts = Parts(datasets.evaluator, datasets.contents, known, launch)
+        parts = make(datasets.evaluator, datasets.contents, known, launch)
         yield Sample(_row(parts, dataset), parts.doubt)
         return
     item = datasets.evaluator.method(dataset.instance, "__iter__" if dataset.iterable else "__getitem__")
@@ -70,7 +76,7 @@ def samples_of(project: Project, dataset: Dataset, known: Mapping[str, ShapedArr
     for statement in item.scope.nodes(inner=False):
         value = statement.value if isinstance(statement, cst.Yield if dataset.iterable else cst.Return) else None
         if isinstance(value, cst.BaseExpression) and datasets.evaluator.where(statement, frame):
-            parts = Parts(datasets.evaluator, datasets.contents, known, launch)
+            parts = make(datasets.evaluator, datasets.contents, known, launch)
             yield Sample(parts.of(value, frame), parts.doubt)
 
 

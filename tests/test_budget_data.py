@@ -1,0 +1,194 @@
+"""``oomlint budget --data``: what is read from a file is as large as it is in a run, in whichever way the code reads it."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from commands import runs
+from test_budget import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+np, torch, h5py = pytest.importorskip("numpy"), pytest.importorskip("torch"), pytest.importorskip("h5py")
+
+CODE: Final = """
+import os
+import h5py
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+import helper
+
+class Kept(Dataset):
+    def __init__(self, path):
+        {body}
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        return {sample}
+
+data = Kept({file!r})
+loader = DataLoader(data, batch_size=2, num_workers=2)
+"""
+HELPER: Final = """
+import h5py, numpy as np, torch
+
+def one(path, key="y"):
+    with h5py.File(path, "r") as file:
+        rows = file[key][:]
+    return rows
+
+def both(path):
+    with h5py.File(path, "r") as file:
+        return file["y"][()], file["g"]["y"][:]
+
+def converted(path):
+    read = np.load(path)
+    read = read.astype(np.float32)
+    return read
+
+def part(path):
+    return np.load(path)[:30]
+"""
+BODIES: Final = {
+    "d.h5": [
+        "self.f = h5py.File(path, 'r'); self.x = self.f['y'][:]",
+        "f = h5py.File(path, 'r'); self.x = f['y'][()]",
+        "f = h5py.File(path, 'r'); self.x = f['y'][:100]",
+        "f = h5py.File(path, 'r'); self.x = f['y'][5:100:2, 3]",
+        "f = h5py.File(path, 'r'); self.x = f['y'][-50:]",
+        "f = h5py.File(path, 'r'); self.x = f['y'][:100000]",
+        "f = h5py.File(path, 'r'); self.x = f['g/y'][...]",
+        "f = h5py.File(path, 'r'); self.x = f['g']['y'][...]",
+        "f = h5py.File(path, 'r'); self.x = np.array(f['y'])",
+        "f = h5py.File(path, 'r'); self.x = np.array(f['y'], dtype=np.float64)",
+        "f = h5py.File(path, 'r'); self.x = f['y'].astype('float64')[:]",
+        "f = h5py.File(path, 'r'); self.x = f['y'][:].astype(np.float64)",
+        "f = h5py.File(path, 'r'); self.x = f['y'][:][:100].copy()",
+        "f = h5py.File(path, 'r'); self.x = f['y'][:][:100]",
+        "f = h5py.File(path, 'r'); self.x = f['y'][:] / 255.0",
+        "f = h5py.File(path, 'r'); self.x = np.transpose(f['y'][:], (0, 2, 1))",
+        "f = h5py.File(path, 'r'); self.x = torch.tensor(f['g/y'][:]).float(); self.y = torch.from_numpy(f['g/y'][:]).long()",
+        "f = h5py.File(path, 'r'); self.x = np.zeros((len(f['y']), 3)); self.y = np.empty(f['y'].shape, dtype=f['y'].dtype)",
+        "self.x = helper.one(path)",
+        "self.x = helper.one(path, 'g/y')",
+        "self.x, self.y = helper.both(path)",
+    ],
+    "d.npy": [
+        "self.x = np.load(path)[:30].astype(np.float32)",
+        "self.x = helper.converted(path)",
+        "self.x = helper.part(path)",
+        "self.x = np.array(np.load(path, mmap_mode='r')[:30])",
+        "self.x = np.load(path, mmap_mode='r') / 2",
+    ],
+    "s.npy": ["self.x = np.load(path)"],
+    "d.npz": [
+        "self.x = np.load(path)['x'][:10]",
+        "self.x = np.load(path)['x'].astype(np.float64)",
+        "self.x = torch.from_numpy(np.load(path)['x'])",
+        "z = np.load(path); self.x, self.y = z['x'], z['y']",
+        "key = 'x'; self.x = np.load(path)[key]",
+    ],
+    "d.pt": [
+        "self.x = torch.load(path)['x']",
+        "d = torch.load(path); self.x, self.y = d['x'], d['inner']['y'].half()",
+        "self.x = torch.load(path)['x'][:10].clone()",
+    ],
+    "l.pt": ["self.x, self.y = torch.load(path)"],
+}
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "helper", raising=False)
+    with h5py.File("d.h5", "w") as file:
+        file["y"], file["g/y"] = np.zeros((500, 30, 7), np.float32), np.zeros((300, 11), np.int16)
+    np.save("d.npy", np.zeros((40, 9, 5)))
+    np.save("s.npy", np.array(["abcd", "ef"] * 9))
+    np.savez("d.npz", x=np.zeros((200, 33), np.float32), y=np.zeros(200, np.int64))
+    torch.save({"x": torch.zeros(70, 9), "inner": {"y": torch.nn.Parameter(torch.zeros(70))}, "n": 3}, "d.pt")
+    torch.save([torch.zeros(8, 3), torch.zeros(8, dtype=torch.uint8)], "l.pt")
+    Path("helper.py").write_text(HELPER)
+    return runs(capsys, "budget")
+
+
+def in_memory(value: Any) -> int:
+    """A view keeps all of its array."""
+    if isinstance(value, torch.Tensor):
+        return int(value.untyped_storage().nbytes())
+    while isinstance(value.base, np.ndarray):
+        value = value.base
+    return int(value.nbytes)
+
+
+@pytest.mark.parametrize(("file", "body"), [(file, body) for file, bodies in BODIES.items() for body in bodies])
+def test_what_is_read_is_as_large_as_in_a_run(budget: Budget, file: str, body: str) -> None:
+    Path("train.py").write_text(CODE.format(body=body.replace("; ", "\n        "), file=file, sample="self.x[i]"))
+    kept = runpy.run_path("train.py")["data"].__dict__
+    found = table(budget, "train.py", "--data", file)
+    rows = {row["what"]: (row["bytes"], row["known"]) for row in found["rows"] if row["what"].endswith("` of Kept")}
+    assert rows == {f"`{name}` of Kept": (in_memory(value), "exact") for name, value in kept.items() if isinstance(value, torch.Tensor | np.ndarray)}
+    assert not found["data_files"]
+
+
+@pytest.mark.parametrize(
+    ("file", "body", "sample", "size"),
+    [
+        ("d.h5", "self.f = h5py.File(path, 'r')", "self.f['y'][i]", 30 * 7 * 4),
+        ("d.h5", "self.f = h5py.File(path, 'r'); self.y = self.f['g/y']", "torch.from_numpy(self.y[i]).float()", 11 * 4),
+        ("d.npy", "self.m = np.load(path, mmap_mode='r')", "np.array(self.m[i])", 9 * 5 * 8),
+    ],
+)
+def test_a_sample_that_is_read_from_a_file(budget: Budget, file: str, body: str, sample: str, size: int) -> None:
+    Path("train.py").write_text(CODE.format(body=body.replace("; ", "\n        "), file=file, sample=sample))
+    rows = table(budget, "train.py", "--data", file)["rows"]
+    (flying,) = (row for row in rows if row["what"] == "batches in flight of `loader`")
+    assert flying["bytes"] == (2 * 2 + 1) * 2 * size
+
+
+def test_a_dictionary_of_tensors_is_all_of_its_file(budget: Budget) -> None:
+    body = "self.d = torch.load(path)\n        self.x = self.d['x']\n        self.y = self.d['x'].double()"
+    Path("train.py").write_text(CODE.format(body=body, file="d.pt", sample="self.x[i]"))
+    rows = table(budget, "train.py", "--data", "d.pt")["rows"]
+    assert {row["what"]: row["bytes"] for row in rows if "of Kept" in row["what"]} == {"`d` of Kept": 71 * 10 * 4 - 40, "`y` of Kept": 70 * 9 * 8}
+
+
+def test_one_of_several_files_that_nobody_can_choose(budget: Budget) -> None:
+    np.save("e.npy", np.zeros(3))
+    body = "name = 'd.npy' if os.environ.get('LARGE') else 'e.npy'\n        self.x = np.load(name)"
+    Path("train.py").write_text(CODE.format(body=body, file="d.npy", sample="self.x[i]"))
+    rows = table(budget, "train.py", "--data", "d.npy", "--data", "e.npy")["rows"]
+    assert [row["bytes"] for row in rows if "of Kept" in row["what"]] == [None]
+
+
+def test_a_file_that_is_given_is_not_offered(budget: Budget) -> None:
+    Path("train.py").write_text(CODE.format(body="self.x = helper.unknown(np.load(path)['x'])", file="d.npz", sample="self.x[i]"))
+    assert "which is there" not in budget("train.py", "--data", "d.npz").out
+    Path("train.py").write_text(CODE.format(body="self.x = np.load(path)['x'][:10]", file="d.npz", sample="self.x[i]"))
+    assert "The code reads d.npz, which is there: `--data d.npz`" in budget("train.py").out
+    assert "which is there" not in budget("train.py", "--data", "d.npz").out
+
+
+class _Loud:
+    """What would say so if it was called."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (Path("called"),))
+
+
+def test_nothing_of_a_pickle_is_called(budget: Budget) -> None:
+    torch.save({"loud": _Loud(), "x": torch.zeros(5, 3)}, "odd.pt")
+    Path("train.py").write_text(CODE.format(body="self.x = torch.load(path, weights_only=False)['x']", file="odd.pt", sample="self.x[i]"))
+    rows = table(budget, "train.py", "--data", "odd.pt")["rows"]
+    assert [(row["what"], row["bytes"]) for row in rows if "of Kept" in row["what"]] == [("`x` of Kept", 60)]
+    assert not Path("called").exists()
