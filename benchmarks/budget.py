@@ -1,11 +1,12 @@
 """How far `oomlint budget` is off: runs the five incidents, scaled down, under `oomlint trace`, and compares what was measured with the table.
 
-usage: python benchmarks/budget.py [--keep FOLDER] [--case "2, fork" ...] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
+usage: python benchmarks/budget.py [--keep FOLDER] [--runs 3] [--case "2, fork" ...] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
 
 Each run is made twice: with 500 MiB of data and more, and with next to none. What the second takes with as many workers is taken off from each moment of the
 first, and the rows for interpreters and empty workers from the table. Main process: all that its pages hold, those that workers share with it too. Workers:
 what is theirs alone.
 Shared: what has come to /dev/shm; for root that is one of its own, else nobody else should fill it meanwhile. It needs Linux, torch, h5py and 3 GB of disk.
+What the allocator keeps differs from run to run: of several (`--runs`), the table has the median, and from what to what they go where that is a tenth.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -159,11 +161,20 @@ def prepare(name: str, top: Path) -> tuple[Path, list[str]]:
     return folder, [word.format(frames=frames) for word in incident.told]
 
 
+def measured(case: Case, folder: Path, number: int) -> dict[str, int]:
+    """What one of several runs of a case takes beyond an empty one."""
+    known = folder / f"measured {case.words}{f' {number + 1}' * (number > 0)}.json"
+    if not known.exists():
+        known.write_text(json.dumps([watched(case.command, folder, empty=empty) for empty in (False, True)]), encoding="utf-8")
+    return beyond(*([Moment(*one) for one in run] for run in json.loads(known.read_text(encoding="utf-8"))))
+
+
 def main() -> None:
     """Run all cases, and print the rows, the worst first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[[], *INCIDENTS])
     parser.add_argument("--keep", type=Path, help="the folder that data and measurements stay in: what was measured before is not run again")
+    parser.add_argument("--runs", type=int, default=1, help="how often each case is run; the table has the median")
     parser.add_argument("--case", action="append", choices=[case.words for case in CASES], help="run this one alone, or several; else all")
     given = parser.parse_args()
     rows = []
@@ -172,20 +183,18 @@ def main() -> None:
         for name in given.names or INCIDENTS:
             folder, told = prepare(name, top)
             for case in (each for each in CASES if not given.case or each.words in given.case):
-                known = folder / f"measured {case.words}.json"
-                if not known.exists():
-                    seen = [watched(case.command, folder, empty=empty) for empty in (False, True)]
-                    known.write_text(json.dumps(seen), encoding="utf-8")
-                measured = beyond(*([Moment(*one) for one in run] for run in json.loads(known.read_text(encoding="utf-8"))))
+                runs = [measured(case, folder, number) for number in range(given.runs)]
                 said = predicted(case, told, folder)
                 for key in ("all", *HOLDERS):
-                    (wanted, claim), got = said[key], measured[key]
+                    (wanted, claim), each = said[key], sorted(run[key] for run in runs)
+                    got = int(statistics.median(each))
                     if max(wanted, got) >= SMALLEST:
-                        rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, claim, got))
+                        rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, claim, got, each))
                     print(f"{name} {case.words} {key}: {wanted / MIB:.0f} MiB predicted, {got / MIB:.0f} MiB measured", file=sys.stderr, flush=True)
     print("| program | workers | what | predicted MiB | known | measured MiB | error |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for error, name, words, key, wanted, claim, got in sorted(rows, key=lambda row: -abs(row[0])):
-        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {claim} | {got / MIB:.0f} | {100 * error:+.0f} % |")
+    for error, name, words, key, wanted, claim, got, each in sorted(rows, key=lambda row: -abs(row[0])):
+        spread = f" ({each[0] / MIB:.0f} to {each[-1] / MIB:.0f})" if each[-1] - each[0] >= got / 10 else ""
+        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {claim} | {got / MIB:.0f}{spread} | {100 * error:+.0f} % |")
 
 
 if __name__ == "__main__":
