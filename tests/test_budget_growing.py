@@ -135,6 +135,43 @@ def test_code_under_an_option_that_is_not_given_keeps_nothing(budget: Budget) ->
         assert len([row for row in table(budget, command)["rows"] if "`outputs`" in row["what"]]) == count
 
 
+UNDER: Final = """
+import argparse
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--more", action="store_true")
+
+def main():
+    args = parser.parse_args()
+    loader = DataLoader(TensorDataset(torch.zeros(1010, 100)), batch_size=10)
+    model = torch.nn.Linear(100, 10).to("cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = []
+    if TEST:
+        model.load_state_dict(torch.load("a.pt"))
+        average = torch.optim.swa_utils.AveragedModel(model)
+        table = torch.zeros(1000, 1000)
+    for (x,) in loader:
+        model(x).sum().backward()
+        optimizer.step()
+        if TEST:
+            kept.append(x.clone())
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("command", "test", "known"), [("", "args.more", None), ("--more", "args.more", "exact"), ("", "unknown()", "at most")])
+def test_statements_under_an_option_that_is_not_given_hold_nothing(budget: Budget, command: str, test: str, known: str | None) -> None:
+    Path("train.py").write_text(UNDER.replace("TEST", test))
+    rows = table(budget, f"python train.py {command}")["rows"]
+    found = {word: row["known"] for row in rows for word in ("checkpoint", "copies", "`table`", "`kept`") if word in row["what"]}
+    assert (found.get("copies"), found.get("`table`")) == (known, known)
+    assert ("checkpoint" in found, "`kept`" in found) == (known is not None, known is not None)
+
+
 def test_a_last_batch_that_is_not_full_is_a_step(budget: Budget) -> None:
     Path("train.py").write_text(LOOP.replace("FRESH", "pass").replace("STORED", "kept.append(torch.zeros(7))").replace("batch_size=10", "batch_size=100"))
     (row,) = (row for row in table(budget, "train.py")["rows"] if "`kept`" in row["what"])

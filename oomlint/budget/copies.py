@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.values import ExternalCall, Instance, SourceExpression
+from oomlint.model.values import ExternalCall, Instance, SourceExpression, is_tested
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -32,15 +32,18 @@ class Copies:
         self.evaluator = evaluator
         self._found = [(module, *one) for module in reached for one in _copied(module) if runs(module.place(one[0]))][:_MOST_COPIES]
 
-    def of(self, model: cst.BaseExpression, frame: Frame) -> tuple[int, int]:
-        """How many of a model there are where it lies, and on the host."""
+    def of(self, model: cst.BaseExpression, frame: Frame) -> tuple[int, int, bool]:
+        """How many of a model there are where it lies, and on the host; and whether that is certain: a test may decide it."""
         written, values = frame.module.code(model).strip(), self._values(model, [frame])
         kept: dict[tuple[str, str], bool] = {}  # what stores a model again has it once
+        certain = True
         for module, node, name, on_host in self._found:
             frames = self.evaluator.calls.frames(module, module.walk.scope_at(node))[:_MOST_FRAMES]
             if module.code(node).strip() == written or any(value in values for value in self._values(node, frames)):
                 kept[module.path, name] = on_host
-        return len(kept) - sum(kept.values()), sum(kept.values())
+                ways = [picks for one in frames for picks in self.evaluator.where(node, one)]
+                certain = certain and not (ways and all(map(is_tested, ways)))
+        return len(kept) - sum(kept.values()), sum(kept.values()), certain
 
     def _values(self, node: cst.BaseExpression, frames: Sequence[Frame]) -> list[Value]:
         """What is known of an expression that stands for an object."""

@@ -62,7 +62,8 @@ def _of(model: Trained, ranks: int) -> Iterator[Row]:
         shared = part in model.sharded and ranks > 1
         # Shards are filled up, and what is offloaded has buffers beside it.
         known = Certainty.AT_LEAST if count.missing or shared or (model.master and on_host) else Certainty.EXACT
-        certain = Certainty.AT_MOST if model.frozen and moments is _STEPS and known is Certainty.EXACT else known
+        fewer = (model.frozen and moments is _STEPS) or (what.startswith("copies") and not model.copied)
+        certain = Certainty.AT_MOST if fewer and known is Certainty.EXACT else known
         more = (*((times,) if times != 1 else ()), *((1 / ranks,) if shared else ()))
         where = MAIN_PROCESS if on_host else lies
         if times != 0 and count.numbers:

@@ -28,7 +28,7 @@ from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.sources import is_unread
-from oomlint.model.values import FREE, Absent, Const, Each, Element, ExternalCall, PartOfEach, SourceExpression, Unknown, is_usual
+from oomlint.model.values import FREE, Absent, Const, Each, Element, ExternalCall, PartOfEach, SourceExpression, Unknown, is_tested, is_usual
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class ProgramFinder:
                 return Name(name), None  # a file that nobody has read may say it
             if alt.reach:
                 continue
-            if not is_cpu_count(value) and isinstance(value, Unknown | SourceExpression) and is_usual(alt.picks) and (_is_tested(alt) or len(found) == 1):
+            if not is_cpu_count(value) and isinstance(value, Unknown | SourceExpression) and is_usual(alt.picks) and (is_tested(alt.picks) or len(found) == 1):
                 return Name(name), None  # on a way that nobody can rule out
             number = default if isinstance(value, Absent) or (isinstance(value, Const) and value.value is None) else None
             if isinstance(value, Const) and isinstance(value.value, int):
@@ -261,7 +261,7 @@ class ProgramFinder:
         found = datasets_of(self.project).of(self.loaders, loader, frame)
         usual = [one for one in found if one.alternative is None or any(one.alternative.under(picks) is not None for picks in ways)]
         sure = [one for one in usual if one.alternative is None or not one.alternative.reach] or usual
-        tested = [one for one in sure if one.alternative is not None and _is_tested(one.alternative)]
+        tested = [one for one in sure if one.alternative is not None and is_tested(one.alternative.picks)]
         return None if len(tested) > 1 else next(iter(sure), None)
 
     def _source(self, dataset: Dataset, known: dict[object, BudgetDataset], cell: int) -> BudgetDataset:
@@ -309,11 +309,6 @@ def _is_unused(loader: Loader, modules: Sequence[Module]) -> bool:
         return False
     name = re.compile(rf"\b{re.escape(bound[0][0])}\b")
     return sum(len(name.findall(module.source.text)) for module in modules) == 1
-
-
-def _is_tested(alt: Alternative) -> bool:
-    """Whether a value holds under a test whose outcome nobody knows."""
-    return any(isinstance(key, tuple) and key[:1] == ("test",) for key, _ in alt.picks)
 
 
 def _numbered(size: SizeProduct, number: int) -> SizeProduct:

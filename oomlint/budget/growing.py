@@ -26,7 +26,7 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_state import Device, Storage
 from oomlint.model.tensor_state import SampleSize as Much
-from oomlint.model.values import ClassRef, Const, ExternalCall, Frame
+from oomlint.model.values import ClassRef, Const, ExternalCall, Frame, is_tested
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -226,15 +226,18 @@ class Growing:
         called = [one for one in entry.root.children if one.is_function and any(site.scope is entry.root for site in self.evaluator.calls.sites(entry, one))]
         frames = [self.evaluator.module_frame(entry), *(frame for scope in called for frame in self.evaluator.calls.frames(entry, scope)[:1])]
         for call, frame in ((call, one) for one in frames for call in one.scope.calls):
+            ways = self.evaluator.where(call, frame)
+            if not ways:
+                continue  # under a test that this command fails
+            certainty = Certainty.AT_MOST if all(map(is_tested, ways)) else Certainty.EXACT
             bound = [root for root, path in entry.walk.bound_to(call) if not path]
             if bound and not arguments.has(call, "device"):
                 found = self.evaluator.values(call, frame)
                 value = found[0].value if len(found) == 1 else None
                 made = allocation(names.canonical(value.name), call, self.evaluator, frame) if isinstance(value, ExternalCall) else None
                 if made is not None and made.item is not None and value not in counted and (made.exact is None or made.exact >= _LARGE):
-                    yield Holdings(
-                        f"`{bound[0]}`", SizeProduct((*named(made.dimensions, ""), made.item)), Certainty.EXACT, entry.place(call), frozenset(Moment)
-                    )
+                    size = SizeProduct((*named(made.dimensions, ""), made.item))
+                    yield Holdings(f"`{bound[0]}`", size, certainty, entry.place(call), frozenset(Moment))
                 continue
             loops = list(loops_around(call, entry, frame.scope)) if _appends(call) else []
             word = names.dotted(cst.ensure_type(call.func, cst.Attribute).value) if loops else ""
@@ -243,7 +246,7 @@ class Growing:
                 counts = [rounds(self.project, loop, entry, frame.scope) for loop in loops]
                 many = (Name(f"len({word})"),) if None in counts else tuple(one for one in counts if one is not None)
                 size = SizeProduct((*many, content.size.exact)) if content.size.exact is not None else SizeProduct((Name(word),))
-                yield Holdings(f"what a loop puts into `{word}`", size, Certainty.EXACT, entry.place(call), _AT_WORK)
+                yield Holdings(f"what a loop puts into `{word}`", size, certainty, entry.place(call), _AT_WORK)
 
     # -- bounds --------------------------------------------------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class Models:
                 count = count.plus(lacking(f"the rest of {module.code(rest[0])}"))
             if len(frames) > 1 and not count.missing:
                 count = count.plus(lacking(name))
-            copies, on_host = self._copies.of(node, frame) if node is not None else (0, 0)
+            copies, on_host, certain = self._copies.of(node, frame) if node is not None else (0, 0, True)
             state, few = self._state(optimizer, call, frame), _chosen(given)
             counted_as = _short(count, name)
             yield Trained(
@@ -135,6 +135,7 @@ class Models:
                 module.place(call),
                 frozen=few,
                 host_copies=on_host,
+                copied=certain,
                 sharded=ALL_OF_IT if shards else frozenset(),
                 on_host=ALL_OF_IT if shards == "host" else frozenset(),
                 item=item,

@@ -158,6 +158,7 @@ class Trained(Struct, frozen=True):
     place: Place
     frozen: bool = False  # whether the program freezes parameters: which, nobody counts
     host_copies: int = 0  # that lie on the host, wherever the model is
+    copied: bool = True  # whether it is certain that there are as many: no test decides it
     sharded: frozenset[str] = frozenset()  # of `ALL_OF_IT`, that of which each rank has its part only
     on_host: frozenset[str] = frozenset()  # of `ALL_OF_IT`, what lies on the host
     master: bool = False  # whether the optimizer has a copy of the parameters in four bytes

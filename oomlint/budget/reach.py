@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _MOST: Final = 4000  # functions
+_MOST_FRAMES: Final = 4
+_STATEMENTS: Final = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
 
 class ProgramReach:
@@ -47,7 +49,12 @@ class ProgramReach:
         if module is None:
             return False
         inner = [scope for scope in module.walk.scopes if scope.is_function and scope.parent is not None and is_inside(place, module.place(scope.node))]
-        return all(scope in self._seen or not self._calls(module, scope) for scope in inner)
+        if not all(scope in self._seen or not self._calls(module, scope) for scope in inner):
+            return False
+        scope = inner[-1] if inner else module.root
+        around = [node for node in scope.nodes(inner=False) if isinstance(node, _STATEMENTS) and is_inside(place, module.place(node))]
+        frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES) or [self.evaluator.calls.plain_frame(module, scope)]
+        return not around or any(self.evaluator.where(around[-1], frame) for frame in frames)
 
     def _calls(self, module: Module, scope: Scope) -> bool:
         """Whether a call of a function is seen anywhere; of a method that a framework calls, one of its class."""

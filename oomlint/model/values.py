@@ -315,6 +315,11 @@ def is_usual(picks: Picks) -> bool:
     )
 
 
+def is_tested(picks: Picks) -> bool:
+    """Whether they hold under a test whose outcome nobody knows."""
+    return any(isinstance(key, tuple) and key[:1] == ("test",) for key, _ in picks)
+
+
 def assumptions(*alternatives: Alternative | None) -> int:
     """How much has to be assumed for all of these to hold: their doubts, and each assumed default once."""
     picked = {key for alt in alternatives if alt is not None for key, pick in alt.picks if pick is ASSUMED}
