@@ -388,3 +388,23 @@ def test_a_sum_along_all_axes_from_the_second_on_leaves_a_number_a_sample(code: 
     assert isinstance(call, cst.Call)
     found = reduced_along(tensor(size=SampleSize.DENSE, dims=6), call, 0)
     assert (found.size, found.dims) == (size, dims)
+
+
+def test_a_loop_that_goes_further_into_a_value_is_followed_for_few_rounds(program: Made) -> None:
+    asked = program(
+        """
+        def find(node, names, tables):
+            for name in names:
+                if name in tables:
+                    node = node.inner
+                elif name:
+                    node = node[name]
+                else:
+                    node = node.outer[0]
+            ask(node["size"])
+
+        find(open("nodes"), open("names"), {})
+        """
+    )
+    asked.values()
+    assert len(evaluator_of(asked.project).resolved.answers()) < 1000  # as many ways as there are through twelve rounds are half a million

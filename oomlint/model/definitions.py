@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.model.project import Module
+    from oomlint.model.questions import Asked
     from oomlint.model.reach import Condition, Conditions, Found, Payload
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
@@ -50,6 +51,7 @@ _BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
 _DEEPEST = 6  # calls
 _MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
+_ROUNDS = 3  # of a loop, as in `node = node[key]`, that are followed backwards
 
 
 class Definitions(Outside):
@@ -64,7 +66,8 @@ class Definitions(Outside):
         while self._passes(root, accessors, frame):
             frame, at = self.around(frame), None
         key = (root, accessors, frame, at)
-        if key in self.active:
+        asked = self.opened.get((root, frame), ()) if accessors else ()
+        if key in self.active or _goes_round(at, accessors, asked):
             self.given_up += 1
             return NO_ANSWER
         known = self.resolved.get(key)
@@ -72,6 +75,8 @@ class Definitions(Outside):
             return known
         self.project.steps.take()
         self.active.add(key)
+        if accessors:
+            self.opened[root, frame] = (*asked, (at, accessors))
         self.spent += 1
         self.depth += 1
         try:
@@ -83,6 +88,10 @@ class Definitions(Outside):
         finally:
             self.depth -= 1
             self.active.discard(key)
+            if asked:
+                self.opened[root, frame] = asked
+            elif accessors:
+                del self.opened[root, frame]
         self.resolved[key] = found
         return found
 
@@ -367,6 +376,14 @@ class Definitions(Outside):
         if kind == "with" and effect.value is not None:
             return self.access(effect.value, into, frame)
         return [Alternative(UNKNOWN)]
+
+
+def _goes_round(at: cst.CSTNode | None, accessors: tuple[Accessor, ...], asked: Sequence[Asked]) -> bool:
+    """Whether a name leads to itself over and over, each time with more accessors: a loop sets it to a part of what it was, at one place or at several."""
+    if len(asked) < _ROUNDS:
+        return False
+    places = [place for place, one in asked if one[-1] == accessors[-1] and len(one) < len(accessors)]
+    return at in places and len(places) - len({*places}) >= _ROUNDS - 1
 
 
 def _given(scope: Scope) -> dict[str, list[tuple[cst.Call, cst.Arg]]]:

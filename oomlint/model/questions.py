@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
+    Asked = tuple[cst.CSTNode | None, tuple[Accessor, ...]]  # where a name is asked for, and what of it
+
 MOST = 32  # alternatives that are kept for one expression
 DEEPEST = 40  # nested questions
 BUDGET = 30_000  # questions for one outermost question
@@ -50,6 +52,7 @@ class Questions(ABC):
     def __init__(self, project: Project) -> None:
         self.project = project
         self.active: set[object] = set()  # questions that are being answered: whoever asks one of them again runs in a circle
+        self.opened: dict[tuple[str, Frame], tuple[Asked, ...]] = {}  # what is being asked of the names of a frame, the outermost question first
         self.spent = 0  # questions since the outermost one
         self.given_up = 0  # questions that were not looked into: what follows from that may be otherwise for whoever comes by another way
         self.depth = 0
