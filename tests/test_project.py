@@ -255,6 +255,13 @@ def test_callers_are_sought_where_a_name_can_have_come_from(tmp_path: Path, monk
     assert parsed(tmp_path, monkeypatch) == {"data.py", "train.py", "whole.py"}
 
 
+def test_who_looks_up_a_class_by_any_name_does_not_read_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {f"parts/part_{number}.py": f"class Part{number}:\n    pass\n" for number in range(40)})
+    write(tmp_path, {"parts/__init__.py": "".join(f"from .part_{number} import *\n" for number in range(40))})
+    write(tmp_path, {"train.py": f"import sys\nimport parts\n{LOADER}part = getattr(parts, sys.argv[1])()\nDataLoader(part, num_workers=part.workers)\n"})
+    assert len(parsed(tmp_path, monkeypatch)) < 20
+
+
 def test_a_method_of_a_common_name_is_sought_in_a_few_files(tmp_path: Path) -> None:
     sought: list[int] = []
     for number in (20, 30):

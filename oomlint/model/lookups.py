@@ -123,17 +123,24 @@ class Lookups(Attributes):
         holder = alt.value
         if not isinstance(holder, ModuleRef) or holder.module is None:
             return [Alternative(UNKNOWN)]
-        named = sorted({name for name in self._names(holder.module) if name.startswith(start) and name.endswith(end)} - denied)
-        found: dict[Value, Alternative] = {}
-        for name in named:
+        asking = frame.scope.parent if frame is not None else None
+        found: dict[str, list[Alternative]] = {}
+        classes: set[Value] = set()
+        for name in self._names(holder.module):
+            if name in found or name in denied or not (name.startswith(start) and name.endswith(end)):
+                continue
+            found[name] = []
             for member in self.module_member(holder, name, ()):
                 picked = Alternative(member.value, member.story, frozenset({(("named", origin), name)})).under(alt.picks)
                 if isinstance(member.value, ClassRef) and picked is not None and not _is_abstract(member.value.scope):
-                    found.setdefault(member.value, picked)
-        asking = frame.scope.parent if frame is not None else None
-        if not 0 < len(found) <= MOST or any(isinstance(value, ClassRef) and value.scope is asking for value in found):
-            return [Alternative(UNKNOWN)]
-        return list(found.values())
+                    found[name].append(picked)
+                    classes.add(member.value)
+                    if len(classes) > MOST or member.value.scope is asking:  # to know the others, all files that they come from would be read
+                        return [Alternative(UNKNOWN)]
+        once: dict[Value, Alternative] = {}
+        for picked in (one for name in sorted(found) for one in found[name]):
+            once.setdefault(picked.value, picked)
+        return list(once.values()) or [Alternative(UNKNOWN)]
 
     def _methods(self, alt: Alternative, holder: Instance, key: cst.BaseExpression) -> Alternatives:
         """Methods of an object whose names begin and end as the computed one does: ``getattr(self, "read_" + kind)``; none where nothing of it is known."""
