@@ -14,7 +14,7 @@ from oomlint.config import Settings
 from oomlint.engine import CheckReport, RunOptions
 from oomlint.finding import Safety
 from oomlint.model.project import Project
-from oomlint.model.users import around
+from oomlint.model.users import _links_of, around, users_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,3 +238,14 @@ def test_the_editor_keeps_a_comment_that_is_in_use(caller: Path) -> None:
     assert opened.caused(path, contents, opened.causes(path, contents)) == ()
     assert opened.findings(path, contents) == ()
     assert opened.fixed_content(path, contents) is None
+
+
+def test_who_only_has_the_name_of_a_file_in_an_import_is_not_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "reading").mkdir()
+    (tmp_path / "datasets.py").write_text(CLIPS)
+    (tmp_path / "train.py").write_text("import datasets\nclips = datasets.Clips('a')\n")
+    for number in range(9):
+        (tmp_path / "reading" / f"use_{number}.py").write_text(f"from datasets.arrow_{number} import table\nrows = {number}\n")
+    before = _links_of.cache_info().misses
+    assert [os.path.basename(path) for path in users_of(Project(tmp_path, Settings()), str(tmp_path / "datasets.py"))] == ["train.py"]
+    assert _links_of.cache_info().misses - before <= 2

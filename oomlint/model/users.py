@@ -161,23 +161,26 @@ class _Users(_Steps):
     """Leads to the files that import some of the names, with what they bind that speaks of them."""
 
     def _from(self, here: str, names: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-        own = _links_of(self._project.text(here))
-        pattern = _importing(here)
-        for path in self._project.files():
-            links = _links_of(self._project.text(path)) if path != here and pattern.search(self._project.text(path)) else None
-            if links is None:
+        word, pattern, package = _module_of(here), _importing(here), _is_package(here)
+        for path in self._project.files() if package else self._project.holding([word.encode(errors="surrogateescape")]):
+            text = self._project.text(path)
+            if path == here or not pattern.search(text):
                 continue
-            spoken = frozenset().union(*links.mentions.values())
             bound: set[str] = set()
-            for each in links.imports:
+            # Of most files the imports are all that is asked for: who imports nothing of this one is read no further.
+            for each in imports_of(text):
+                if each.module and each.name != word and word not in each.module.split(".") and not package:
+                    continue
                 for target, name in self._targets(path, each):
                     if target != here:
                         continue
                     if name == "*":
-                        bound |= names if names != _ANYTHING else own.mentions.keys() if own else spoken
-                    elif names == _ANYTHING or name in names or (not name and names & spoken):
+                        own = _links_of(self._project.text(here)) if names == _ANYTHING else None
+                        bound |= names if names != _ANYTHING else own.mentions.keys() if own else _spoken_in(text)
+                    elif names == _ANYTHING or name in names or (not name and names & _spoken_in(text)):
                         bound.add(each.bound)
-            if bound:
+            links = _links_of(text) if bound else None
+            if links is not None:
                 yield path, frozenset(_speaking_of(links, bound))
 
 
@@ -218,17 +221,30 @@ def _spoken_by(links: _Links, names: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _is_package(path: str) -> bool:
+    return os.path.splitext(os.path.basename(path))[0] == "__init__"
+
+
+def _module_of(path: str) -> str:
+    """The last part of what an import calls a file."""
+    return os.path.basename(os.path.dirname(path) if _is_package(path) else os.path.splitext(path)[0])
+
+
+def _spoken_in(text: bytes) -> frozenset[str]:
+    """All that the statements of a file speak of."""
+    links = _links_of(text)
+    return frozenset().union(*links.mentions.values()) if links is not None else frozenset()
+
+
 @lru_cache(maxsize=256)
 def _importing(path: str) -> re.Pattern[bytes]:
     """What stands in a file that imports this one."""
-    folder, stem = os.path.split(os.path.splitext(path)[0])
-    package = stem == "__init__"
-    word = re.escape((os.path.basename(folder) if package else stem).encode(errors="surrogateescape"))
+    word = re.escape(_module_of(path).encode(errors="surrogateescape"))
     ways = [rb"\b(?:from|import)\b[^\n#]*\b" + word + rb"\b", rb"\bfrom\s+[.\w]+\s+import\s*\([^)]*\b" + word + rb"\b"]
-    return re.compile(b"|".join([*ways, rb"\bfrom\s+\.+\s+import\b"] if package else ways))
+    return re.compile(b"|".join([*ways, rb"\bfrom\s+\.+\s+import\b"] if _is_package(path) else ways))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _links_of(data: bytes) -> _Links | None:
     """What a file imports and speaks of. ``None`` where it cannot be read, or CPython cannot parse it."""
     try:
