@@ -81,10 +81,7 @@ class CallCheck(StrEnum):
     OPTION = "option"  # it raises for an option without workers
     OPTION_ZERO = "option_zero"  # it raises for an option that is 0
     PICKLED = "pickled"  # a function that it is given cannot be sent to workers
-    COPIES = "copies"  # what workers copy
-    COPIES_SPAWNED = "copies_spawned"  # what workers copy that are not forked
-    DESCRIPTORS = "descriptors"
-    FEWER_WORKERS = "fewer_workers"
+    HELD = "held"  # what is measured of the dataset is measured of stand-in data as well, of the kind that it holds
     CYCLE = "cycle"  # an expression that repeats a loader
     WHOLE = "whole"  # an expression that keeps all of a loader
     PREDICT = "predict"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from textwrap import dedent
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -16,10 +15,10 @@ from oomlint.engine import RunOptions as Running
 from oomlint.engine import run
 from oomlint.model.project import Project
 from oomlint.rule import page
-from oomlint.verify.case import Case, Outcome, Part
+from oomlint.verify.case import Case, Outcome
 from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.session import Session, VerifyOptions
-from oomlint.verify.strategies import calls_memory, workers
+from oomlint.verify.strategies import dataset_metrics, workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,9 +128,5 @@ def test_an_option_that_keeps_workers(verify: Callable[..., Verdict]) -> None:
     assert verdict.outcome is Outcome.CONFIRMED, verdict.reason
 
 
-@pytest.mark.parametrize(("with_data", "copied"), [pytest.param(7e6, 2e6, id="more than without"), pytest.param(3e6, 0.0, id="less than without")])
-def test_nothing_is_copied_where_data_takes_less_than_none(with_data: float, copied: float) -> None:
-    empty = SimpleNamespace(answer={"added": 5e6, "error": None})
-    session: Any = SimpleNamespace(answer=lambda *_, **__: {"added": with_data, "error": None}, run=lambda *_, **__: empty, project=SimpleNamespace(memo={}))
-    (found,) = calls_memory._measured(session, Part.BEFORE, calls_memory._Asked("arrays", 2, "fork"))
-    assert found["added"] == copied
+def test_nothing_is_copied_where_data_takes_less_than_none() -> None:
+    assert dataset_metrics.copied([7_000_000, 3_000_000], [5_000_000]) == [2e6, 0.0]

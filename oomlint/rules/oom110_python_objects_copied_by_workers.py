@@ -151,7 +151,7 @@ class PythonObjectsCopiedByWorkers(Rule):
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.COPIES,),
-        call=CallCheck.COPIES,
+        call=CallCheck.HELD,
         command=(CommandSign.WORKER_MEMORY,),
         scale=32,
         traits=frozenset({Trait.OWN_SIZE, Trait.MORE_DATA, Trait.OF_LOADER}),

@@ -129,7 +129,7 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.COPIES,),
-        call=CallCheck.COPIES_SPAWNED,
+        call=CallCheck.HELD,
         command=(CommandSign.WORKER_MEMORY,),
         traits=frozenset({Trait.OWN_SIZE, Trait.MORE_DATA, Trait.SPAWNED, Trait.OF_LOADER}),
     )

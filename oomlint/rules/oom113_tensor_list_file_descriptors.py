@@ -107,7 +107,7 @@ class TensorListFileDescriptors(Rule):
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
     measured_as = Measurement(
         dataset=(DatasetSign.SENT,),
-        call=CallCheck.DESCRIPTORS,
+        call=CallCheck.HELD,
         error="Too many open files|ancdata|unable to open shared memory|unable to mmap",
         traits=frozenset({Trait.OF_LOADER}),
     )

@@ -103,7 +103,7 @@ class WorkersOverInMemoryDataset(Rule):
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.WORKERS,),
-        call=CallCheck.FEWER_WORKERS,
+        call=CallCheck.HELD,
         command=(CommandSign.WORKER_MEMORY,),
         traits=frozenset({Trait.OWN_SIZE, Trait.MORE_DATA, Trait.OF_LOADER}),
     )

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
-from oomlint.measurement import CallCheck
+from oomlint.measurement import CallCheck, DatasetSign
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
-from oomlint.verify.strategies import call_sites, call_verdict, calls_frameworks, calls_loops, calls_memory, unverified_changes
+from oomlint.verify.strategies import call_sites, call_verdict, calls_frameworks, calls_loops, held_data, unverified_changes
 from oomlint.verify.strategies.call_sites import domain, planned, site_in, targets
 from oomlint.verify.strategies.slicing import cut, sites
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 _FUNCTIONS: Final = frozenset({"collate_fn", "worker_init_fn"})  # arguments of a loader that its workers are sent
 _OPTIONS: Final = frozenset({CallCheck.OPTION, CallCheck.OPTION_ZERO})
 _JUDGES: Final = {
-    CallCheck.COPIES: calls_memory.judge,
-    CallCheck.COPIES_SPAWNED: calls_memory.judge,
-    CallCheck.DESCRIPTORS: calls_memory.judge,
-    CallCheck.FEWER_WORKERS: calls_memory.judge,
+    CallCheck.HELD: held_data.judge,
     CallCheck.CYCLE: calls_loops.judge,
     CallCheck.WHOLE: calls_loops.judge,
     CallCheck.PREDICT: calls_frameworks.judge_predictions,
@@ -45,7 +42,7 @@ def verify(session: Session) -> Verdict:
     wanted = session.case.plan.call
     try:
         judged = _JUDGES[wanted](session) if wanted in _JUDGES else _calls(session)
-        if wanted is CallCheck.FEWER_WORKERS and judged.outcome is Outcome.CONFIRMED:
+        if wanted is CallCheck.HELD and DatasetSign.WORKERS in session.case.plan.dataset and judged.outcome is Outcome.CONFIRMED:
             judged = _still_runs(session, judged)
     except Stopped as stop:
         judged = Verdict(Outcome.INCONCLUSIVE, str(stop))
@@ -181,7 +178,7 @@ def _measured(
         "path": session.path(part, target.path),
         "root": session.folder(part),
         "plan": plan,
-        "own": "*" if session.case.plan.call is CallCheck.FEWER_WORKERS else session.case.plan.option,
+        "own": "*" if session.case.plan.call is CallCheck.HELD else session.case.plan.option,
         "counts": [2] if least else [2, 0, *counts],
         "methods": methods,
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.slicing import SliceSite
 
-EPOCH: Final = 6  # batches, as oomlint.verify.child.driving.call_memory has them
+EPOCH: Final = 6  # batches, as oomlint.verify.child.driving.call_batches has them
 _PASSING: Final = frozenset({"zip", "enumerate", "tqdm", "trange"})
 _HELD: Final = 4  # batches that a generator and the `zip` under it hold at any time
 _SAID: Final = ("a stand-in loader: 6 batches of 4 samples an epoch, shuffled, no workers",)
@@ -90,7 +90,7 @@ def _whole(before: dict[str, Any], after: dict[str, Any]) -> tuple[Outcome, str]
 
 def _measured(session: Session, part: Part, source: str) -> dict[str, Any]:
     arguments = {"path": session.path(part), "root": session.folder(part), "source": source}
-    return session.answer(part, "driving.call_memory:batches", arguments, seconds=20.0)
+    return session.answer(part, "driving.call_batches:batches", arguments, seconds=20.0)
 
 
 # -- the expression ------------------------------------------------------------------------------------------------------

@@ -180,8 +180,7 @@ def copies(runs: DatasetRuns) -> Iterator[Sign]:
     if moved * times < ENOUGH:
         raise TooSmall(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
     trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in runs.parts]
-    plain = median(trees[0]["empty"])
-    extras = [[float(added - plain) for added in tree["added"]] for tree in trees]
+    extras = [copied(tree["added"], trees[0]["empty"]) for tree in trees]
     saving = thresholds.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * len(extras[0]), moved * times, WORKERS)
     if spawned and not saving.enough and memories[0]["held"] < ENOUGH:
         raise Stopped("it is not known how much of the data that were made up the dataset maps")
@@ -213,6 +212,11 @@ def _tree(runs: DatasetRuns, part: Part, workers: int, method: str, times: int =
     return runs.ask(part, "measuring.worker_epochs:tree", workers=workers, method=method, size=size, repeat=repeat, times=times, seconds=60, **named)
 
 
+def copied(added: list[int], empty: list[int]) -> list[float]:
+    """What workers add that read data. Where that is less than without data nothing is copied: pages are shared with more or fewer processes."""
+    return [max(0.0, one - float(median(empty))) for one in added]
+
+
 def check_draws(runs: DatasetRuns) -> None:
     """Raise Stopped where samples are drawn at random, since the fix changes the number of workers."""
     look = runs.look(Part.BEFORE)
@@ -234,7 +238,7 @@ def counts(runs: DatasetRuns) -> Iterator[Sign]:
     shared = []
     for method in _compared_methods(session.case.finding):
         tree = _tree(runs, Part.BEFORE, used[0], method)
-        extra = [float(added - median(tree["empty"])) for added in tree["added"]]
+        extra = copied(tree["added"], tree["empty"])
         saving = thresholds.worker_memory(extra, [0.0] * len(extra), held, used[0])
         under = f"{used[0]} workers, {method}, 2 shuffled epochs, {human(held)} held"
         reading = QuantityReading("copies of the data in workers", "bytes", tuple(extra), (0.0,) * len(extra) if len(used) > 1 else (), under)

@@ -182,7 +182,7 @@ def candidates(session: Session, every: Iterable[Subject], found: Callable[[Subj
                 yield other
 
 
-def first(every: Iterable[_Tried | str], judged: Callable[[_Tried], Verdict], again: Callable[[_Tried, Broken], None], none: str) -> Verdict:
+def first(every: Iterable[_Tried | str], judged: Callable[[_Tried], Verdict], again: Callable[[_Tried, Broken], object], none: str) -> Verdict:
     """The verdict on the first candidate that says something; else all reasons why none does, ``none`` where there was no candidate.
 
     A candidate that is a text could not be made: it is the reason. ``again`` runs the program before twice where the one after has raised.
@@ -208,7 +208,7 @@ def first(every: Iterable[_Tried | str], judged: Callable[[_Tried], Verdict], ag
     return Verdict(Outcome.INCONCLUSIVE, reason or none) if best is None else replace(best, reason=reason)
 
 
-def _broken(runs: _Tried, error: Broken, again: Callable[[_Tried, Broken], None]) -> Verdict:
+def _broken(runs: _Tried, error: Broken, again: Callable[[_Tried, Broken], object]) -> Verdict:
     """A verdict on an exception of the user's code: it is the fix's where the program before has run twice without it."""
     if error.part is Part.BEFORE:
         return evidence(runs, Outcome.INCONCLUSIVE, f"the program itself fails on the data: {error}")

@@ -72,10 +72,8 @@ def _judged(runs: DatasetRuns) -> Verdict:
         raise Stopped(f"row {place.row} of {os.path.basename(place.path)} is not run with the data that were made for it")
     if not look["samples"]:
         raise Stopped("the dataset has no samples with the data that were made for it")
-    if session.case.has_fix:
-        difference = _difference(runs)
-        if difference:
-            return evidence(runs, Outcome.REGRESSED, difference)
+    if session.case.has_fix and (words := difference(runs)):
+        return evidence(runs, Outcome.REGRESSED, words)
     verdict = _weighed(runs, [sign for wanted in plan.dataset for sign in SIGNS[wanted](runs)])
     if session.case.has_fix and verdict.outcome is not Outcome.REGRESSED:
         verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
@@ -118,7 +116,7 @@ def _scale(runs: DatasetRuns) -> None:
 # -- the behaviour -----------------------------------------------------------------------------------------------------
 
 
-def _difference(runs: DatasetRuns) -> str:
+def difference(runs: DatasetRuns) -> str:
     """In which way the samples are others after the fix; empty where they are the same. Raises Stopped where that cannot be told."""
     before, after = runs.look(Part.BEFORE), runs.look(Part.AFTER)
     if runs.session.case.by_hand and len(before["samples"]) > 1 and len(set(before["samples"])) == 1 and set(after["samples"]) == set(before["samples"]):

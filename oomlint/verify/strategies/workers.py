@@ -12,7 +12,7 @@ from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
 from oomlint.verify.strategies.call_sites import LOST, WORKERS, after_fix, domain, planned, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
-from oomlint.verify.strategies.calls_memory import worker_bytes
+from oomlint.verify.strategies.dataset_metrics import MANY
 from oomlint.verify.strategies.dataset_runs import Broken, DatasetRuns, found, listed
 from oomlint.verify.thresholds import human
 
@@ -180,7 +180,7 @@ def _oversized(session: Session, told: _Told) -> Verdict:
     values = domain(target, processors=HOST)
     before = _runs(session, Part.BEFORE, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
     asked = max(run["given"].get("num_workers", 0) for run in before)
-    one = worker_bytes(session, before[0]["settings"]["multiprocessing_context"] or "")
+    one = _worker_bytes(session, before[0]["settings"]["multiprocessing_context"] or "")
     taken = f"a worker takes {human(one)} without any data"
     under = f"{_NODE}; {taken}"
     if asked <= ALLOWED:
@@ -207,6 +207,17 @@ def _oversized(session: Session, told: _Told) -> Verdict:
     if later == asked or asked <= ALLOWED:
         return told.verdict(Outcome.NO_EFFECT, words, *readings)
     return told.verdict(Outcome.CONFIRMED, f"{words}; the order of the batches is the same", *readings)
+
+
+def _worker_bytes(session: Session, method: str) -> float:
+    """What one worker takes without any data, in bytes, once for all findings of a run. An empty method is the usual one."""
+    key = ("workers without data", method)
+    if key not in session.project.memo:
+        runs = DatasetRuns(session, None)
+        named: dict[str, Any] = {"alone": True, "fresh": True, "method": method, "size": MANY, "seconds": 60}
+        some, none = (runs.ask(Part.BEFORE, "measuring.worker_epochs:tree", workers=number, **named)["empty"][0] for number in (WORKERS, 0))
+        session.project.memo[key] = max(0.0, some - none) / WORKERS
+    return session.project.memo[key]  # type: ignore[return-value]  # the memo holds objects of all rooms
 
 
 # -- batches in flight ------------------------------------------------------------------------------------------

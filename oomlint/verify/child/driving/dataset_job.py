@@ -1,7 +1,8 @@
 """Builds a dataset of the user and reads it in this process.
 
 A subject is a JSON object: ``path``, ``root``, ``name`` and ``state`` of a dataset that was found by search, or ``factory`` ("package.module:function")
-and ``root``. Each function makes it again. What the user's code raises is an answer too: ``failed``, see :func:`told`.
+and ``root``, or ``kind`` and the rest that :mod:`oomlint.verify.child.synthesis.held_data` takes. Each function makes it again. What the user's code raises is
+an answer too: ``failed``, see :func:`told`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from oomlint.verify.child.loading import tolerant_import
 from oomlint.verify.child.measuring import handles
 from oomlint.verify.child.measuring.digests import digest, generators, write
 from oomlint.verify.child.server.exceptions import seed, words
-from oomlint.verify.child.synthesis import file_specs
+from oomlint.verify.child.synthesis import file_specs, held_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +70,7 @@ def made(subject: dict[str, Any]) -> Any:
     try:
         if subject.get("factory"):
             return from_factory(subject["factory"], subject["root"])
-        return prepared(subject)()
+        return held_data.dataset(subject) if subject.get("kind") else prepared(subject)()
     except (Exception, SystemExit) as error:
         raise Failed("build", error) from error
 

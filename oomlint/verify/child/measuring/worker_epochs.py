@@ -102,7 +102,7 @@ def gather(batch: list[Any]) -> list[Any]:
 
 
 def _loader(inner: Any, workers: int, method: str, batch: int, collate: Callable[[list[Any]], Any] = gather) -> DataLoader[Any]:
-    options: dict[str, Any] = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
+    options: dict[str, Any] = {"multiprocessing_context": method or None, "persistent_workers": True} if workers else {}
     if not isinstance(inner, IterableDataset):
         options.update(shuffle=True, generator=torch.Generator().manual_seed(7))
     return DataLoader(inner, batch_size=batch, num_workers=workers, collate_fn=collate, **options)
