@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Characters whose trees are kept; each takes about 100 bytes. What is let go of may have to be parsed again, in the middle of a project more likely than
 # behind its end: files come in the order of their paths.
 _MOST_PARSED: Final = 5_000_000
-_MOST_KEPT: Final = 1_000_000  # of these, where the rest is let go of: files that all others of the project import
+_MOST_KEPT: Final = 3_000_000  # of these, where the rest is let go of: files that all others of the project import
 _MOST_PARSED_BEHIND: Final = 1_500_000
 
 
