@@ -67,7 +67,7 @@ class Definitions(Outside):
             frame, at = self.around(frame), None
         key = (root, accessors, frame, at)
         asked = self.opened.get((root, frame), ()) if accessors else ()
-        if key in self.active or _goes_round(at, accessors, asked):
+        if key in self.active or (len(asked) >= _ROUNDS and _goes_round(at, accessors, asked)):
             self.given_up += 1
             return NO_ANSWER
         known = self.resolved.get(key)
@@ -380,8 +380,6 @@ class Definitions(Outside):
 
 def _goes_round(at: cst.CSTNode | None, accessors: tuple[Accessor, ...], asked: Sequence[Asked]) -> bool:
     """Whether a name leads to itself over and over, each time with more accessors: a loop sets it to a part of what it was, at one place or at several."""
-    if len(asked) < _ROUNDS:
-        return False
     places = [place for place, one in asked if one[-1] == accessors[-1] and len(one) < len(accessors)]
     return at in places and len(places) - len({*places}) >= _ROUNDS - 1
 
