@@ -426,6 +426,67 @@ def test_an_array_for_each_picture_weighs_as_the_picture_does(made: str, taken: 
     assert severities(tmp_path, "OOM402", drives=DRIVES.format(made=made, taken=taken)) == [severity]
 
 
+ROOM = """
+    import numpy as np
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Room(Dataset):
+        def __init__(self, texts):
+            self.words = np.zeros((len(texts), {width}), dtype=np.int64)
+            for number, text in enumerate(texts):
+                self.words[number, : len(text)] = text
+
+        def __len__(self):
+            return len(self.words)
+
+        def __getitem__(self, index):
+            return self.words[index]
+
+
+    loader = DataLoader(Room(read()))
+"""
+
+
+@pytest.mark.parametrize(("width", "severity"), [("80", "note"), ("1024", "warning")])
+def test_an_array_of_short_rows_is_a_note(width: str, severity: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM407", room=ROOM.format(width=width)) == [severity]
+
+
+POOLED = """
+    import glob
+    import sys
+
+    import numpy as np
+    from PIL import Image
+
+
+    def train(network, optimizer, loader):
+        for pictures, target in loader:
+            loss = network(pictures, target)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+    def main(root):
+        pictures = []
+        for path in glob.glob(root + "/*.png"):
+            pictures.append(np.asarray(Image.open(path)))
+        show(pictures)
+
+
+    if __name__ == "__main__":
+        main(sys.argv[1])
+"""
+
+
+def test_where_no_dataset_is_in_sight_the_help_is_not_to_read_in_one(tmp_path: Path) -> None:
+    (found,) = check(tmp_path, "OOM402", {"pooled": POOLED})
+    assert "at once" in found.message
+    assert found.help == "process one after the other: that needs the memory of one"
+
+
 TOLD = """
     import copy
     import glob

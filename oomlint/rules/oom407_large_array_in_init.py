@@ -22,12 +22,13 @@ class LargeArrayInInit(Rule):
 
     ## What it does
 
-    Checks for allocations in the `__init__` of a `Dataset`, a module or a data module, and in the methods and functions that it calls:
-    `torch.zeros`, `torch.randn`, `torch.full`, `np.zeros`, `np.ones`, `np.random.rand` and the like. It speaks where the array is known to have
-    at least 256 MiB (a setting), or where its first dimension is the number of samples and each sample is more than a few numbers. The shape
-    can show that, or the dataset: its `__len__` gives the length of the array, or its `__getitem__` takes the element at the index from it. The
-    message gives the bytes, or the formula. So it is with arrays that are made one for each sample and all kept: labels of each frame of a video,
-    embeddings of the words of a text. An array that is known to have 1 GiB and more counts wherever it is kept: a replay buffer, a script.
+    Checks for allocations in the `__init__` of a `Dataset`, a module or a data module, and in the methods and functions that it calls: `torch.zeros`,
+    `torch.randn`, `torch.full`, `np.zeros`, `np.ones`, `np.random.rand` and the like. It speaks where the array is known to have at least 256 MiB (a
+    setting), or where its first dimension is the number of samples and each sample is more than a few numbers. The shape can show that, or the
+    dataset: its `__len__` gives the length of the array, or its `__getitem__` takes the element at the index from it. The message gives the bytes, or
+    the formula. So it is with arrays that are made one for each sample and all kept: labels of each frame of a video, embeddings of the words of a
+    text. A row that is known to be so short that 65,536 of them are still below the setting is a note. An array that is known to have 1 GiB and more
+    counts wherever it is kept: a replay buffer, a script.
 
     It is silent below that, for one number a sample, for positional encodings and the other buffers of a model of usual size, on the `meta`
     device, for files that are mapped, and where what is kept is what a function that nobody follows has made of the array.
@@ -92,6 +93,7 @@ class LargeArrayInInit(Rule):
     code = "OOM407"
     slug = "large-array-in-init"
     severity = Severity.WARNING
+    lower = (Severity.NOTE,)
     fixable = None
     help = "allocate it when it is needed, use a smaller dtype, or map a file with `np.memmap`"
     weighs = Weighs(Consequence.ONCE)

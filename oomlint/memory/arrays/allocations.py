@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.amounts import readable
 from oomlint.api_names import STACKS
-from oomlint.finding import Confidence, Message, Told, in_own_rows
+from oomlint.finding import Confidence, Message, Severity, Told, in_own_rows
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.said_small import said_small
@@ -42,6 +42,7 @@ _SAMPLE: Final = 1 << 14  # bytes of one sample
 _CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
 _COUNTS: Final = frozenset({"range", "len", "sorted", "list", "items"})
 _MOST_FRAMES: Final = 4
+_MANY: Final = 1 << 16  # samples of a large data set
 _ENORMOUS: Final = 1 << 30  # bytes that are too many for one array, whoever keeps it
 
 
@@ -116,7 +117,16 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         message = Message(f"`{function}` makes an array for each sample before the first one", f"all of them stay in {owner}, each {count}")
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
     confidence = Confidence.HIGH if size.exact is not None else Confidence.MEDIUM
-    return Allocation(module.place(call), message, confidence=confidence, related=related, facts=facts, node=call, by_use=by_use and each)
+    severity = Severity.NOTE if each and _has_short_rows(project, size) else None
+    place = module.place(call)
+    return Allocation(place, message, severity=severity, confidence=confidence, related=related, facts=facts, node=call, by_use=by_use and each)
+
+
+def _has_short_rows(project: Project, size: Bytes) -> bool:
+    """Whether so few bytes are known to be there for each sample that it takes very many samples to make a large array of them."""
+    number, *row = size.dimensions
+    known = all(isinstance(one, int) for one in row) and not isinstance(number, int)
+    return known and size.item is not None and prod(row) * size.item * _MANY < project.settings.array_bytes
 
 
 def _huge(project: Project, module: Module, scope: Scope, call: cst.Call, made: str, size: Bytes) -> tuple[Bytes, str | None]:
