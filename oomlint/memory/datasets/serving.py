@@ -49,6 +49,7 @@ class Serving:
         self.constructions = constructions_of(project)
         self._steps: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
         self._loops: AnswerMemory[Loop, bool] = AnswerMemory(project.readings)
+        self._programs: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
 
     def reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, entered: Entered | None, leaves: Leaves) -> str:
         """Who takes a part of a value at ``use``, again and again, for as long as a training runs: in words, empty where nobody does.
@@ -165,6 +166,9 @@ class Serving:
 
     def may_train_with(self, cls: ClassRef) -> bool:
         """Whether a program that makes an object of the class may train: not where none of those seen leads to code that does, or is led to by it."""
+        return self._programs.answer(cls.scope, lambda: self._leads_to_training(cls))
+
+    def _leads_to_training(self, cls: ClassRef) -> bool:
         made = next((method for method in cls.scope.children if method.name == "__init__"), None)
         sites = self.evaluator.calls.sites(cls.module, made, most=_MOST_SITES) if made is not None else []
         training = self.project.search(_trains, (), cls.module.path)
