@@ -394,3 +394,27 @@ def test_a_dataset_that_only_dead_code_makes_reads_nothing(main: str, runs: bool
     (tmp_path / "main.py").write_text(f"from splits import Splits\n{main}")
     report = run([str(tmp_path)], Settings().with_overrides(select=["OOM401"]), tmp_path, RunOptions(cache=False, processes=1))
     assert bool(report.findings) is runs
+
+
+@pytest.mark.parametrize(
+    ("imports", "more", "runs"),
+    [
+        ("from kit.gone import Net", {}, False),
+        ("from .gone import Net", {}, False),
+        ("from kit.net import Net", {}, True),
+        ("from gone.net import Net", {}, True),  # of a library
+        ("from kit.gone import Net", {"other/kit/gone.py": "Net = 1\n"}, True),
+        ("from kit.gone import Net", {"kit/gone.pyx": ""}, True),
+        ("from kit.gone import Net", {"setup.py": "from setuptools import Extension\nparts = [Extension('kit.gone', ['gone.c'])]\n"}, True),
+        ("from kit.gone import Net", {"kit/__init__.py": "__path__.append('/opt/kit')\n"}, True),
+        ("from kit._version import Net", {}, True),
+        ("from bare.gone import Net", {"bare/net.py": "Net = 1\n"}, True),  # a library may have that name
+        ("from bare.net import Net\nfrom bare.gone import More", {"bare/net.py": "Net = 1\n"}, False),
+        ("import sys\nsys.path.append('/opt')\nfrom kit.gone import Net", {}, True),
+        ("try:\n    from kit.gone import Net\nexcept ImportError:\n    Net = None", {}, True),
+    ],
+)
+def test_what_imports_a_module_that_its_package_lacks(imports: str, more: dict[str, str], runs: bool, tmp_path: Path) -> None:  # noqa: FBT001 - the case
+    files = {"kit/__init__.py": "", "kit/net.py": "Net = 1\n", "train.py": script(imports=imports), **more}
+    assert found(tmp_path, files) == ["OOM204"] * runs
+    assert found(tmp_path, files, "note") == ["OOM204"]
