@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Rows = Mapping[object, Sequence[Row]]  # by what tells a program from others
     Hidden = Callable[[frozenset[str]], Rows]
 
-_MOST_APART: Final = 8  # variables that are looked at one by one
+_MOST_RUNS: Final = 16  # in which it is sought which variables a row depends on
 
 
 def marked(budgets: Sequence[tuple[object, Environment, Budget]], names: Iterable[str], lacking: Collection[str], hidden: Hidden) -> list[Budget]:
@@ -35,20 +35,37 @@ def marked(budgets: Sequence[tuple[object, Environment, Budget]], names: Iterabl
     if not every:
         return [one for _, _, one in budgets]
     joint = hidden(frozenset(every))
-    if not any(_changed(one.rows, joint.get(key, ())) or _more(one.rows, joint.get(key, ())) for key, _, one in budgets):
+    alone: dict[tuple[str, ...], Rows] = {}
+    left = _MOST_RUNS
+
+    def look(group: tuple[str, ...], found: Rows) -> None:
+        """Halve a group of variables until it is known which of them change a row."""
+        nonlocal left
+        if not any(_changed(one.rows, found.get(key, ())) or _more(one.rows, found.get(key, ())) for key, _, one in budgets):
+            return
+        if len(group) == 1 or left < 2:  # noqa: PLR2004 - halves
+            alone[group] = found
+            return
+        left -= 2
+        for half in (group[: len(group) // 2], group[len(group) // 2 :]):
+            look(half, hidden(frozenset(half)))
+
+    look(tuple(every), joint)
+    if not alone and not any(_changed(one.rows, joint.get(key, ())) for key, _, one in budgets):
         return [one for _, _, one in budgets]
-    groups = [(name,) for name in every[:_MOST_APART]] + ([tuple(every[_MOST_APART:])] if every[_MOST_APART:] else [])
-    alone = {group: hidden(frozenset(group)) if len(groups) > 1 else joint for group in groups}
-    return [_marked(key, partial(_use, environment, lacking), one, joint, alone) for key, environment, one in budgets]
+    alone = alone or {tuple(every): joint}
+    return [_marked(key, partial(_use, environment, lacking), one, joint, alone, tuple(every)) for key, environment, one in budgets]
 
 
-def _marked(key: object, use: Callable[[str], EnvironmentUse], budget: Budget, joint: Rows, alone: Mapping[tuple[str, ...], Rows]) -> Budget:
+def _marked(
+    key: object, use: Callable[[str], EnvironmentUse], budget: Budget, joint: Rows, alone: Mapping[tuple[str, ...], Rows], every: tuple[str, ...]
+) -> Budget:
     found: list[Row] = []
     names: dict[str, None] = {}
     together = _changed(budget.rows, joint.get(key, ()))
     changed = {group: _changed(budget.rows, rows.get(key, ())) for group, rows in alone.items()}
     for number, row in enumerate(budget.rows):
-        groups = [group for group in alone if number in changed[group]] or (list(alone) if number in together else [])
+        groups = [group for group in alone if number in changed[group]] or ([every] if number in together else [])
         uses = tuple(use(name) for group in groups for name in group)
         names |= dict.fromkeys(one.name for one in uses if one.assumed)
         found.append(replace(row, environment=uses) if row.bytes is not None else row)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oomlint.model.commands import Command
+    from oomlint.source import Source
 
 _MOST_BYTES: Final = 1_000_000
 _SETS: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -31,6 +32,7 @@ _IMAGES: Final = frozenset({"singularity", "apptainer"})
 _BY_MPI: Final = frozenset({"mpirun", "mpiexec", "orterun"})
 _OF_MPI: Final = ("OMPI_", "PMI", "MV2_", "I_MPI_")
 _STARTS: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "accelerate.commands.launch"})
+_OF_STEPS: Final = "SLURM_EXPORT_ENV"  # what a job hands on to its steps
 _OF_LAUNCHER: Final = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_", "TORCHELASTIC_", "ACCELERATE_")
 _ASSIGNMENT: Final = re.compile(
     r"(?:(?P<word>export|override|private|unexport)[ \t]+)*(?P<name>[\w.-]+)[ \t]*(?P<how>[?:+!]{0,3}=)[ \t]*(?P<text>.*)", re.DOTALL
@@ -68,7 +70,10 @@ def shell_text(path: str, content: str, outer: Environment, folder: str, argumen
 def of_command(one: Command, outer: Environment, folder: str, pinned: Mapping[str, str] | None = None) -> Environment:
     """The environment of the program that a command starts. ``pinned`` are variables of a Makefile that its command sets."""
     found = _of_file(one, outer, folder, pinned or {})
-    return through(one.filled(None), found, folder, one.place)
+    words = one.filled(None)
+    if beside(one.text.path) is Beside.MAKE:
+        words[0] = words[0].lstrip("@-+")
+    return through(words, found, folder, one.place)
 
 
 def _of_file(one: Command, outer: Environment, folder: str, pinned: Mapping[str, str]) -> Environment:
@@ -93,7 +98,8 @@ def _of_file(one: Command, outer: Environment, folder: str, pinned: Mapping[str,
         make.read(text.path, text.content)
         rules = list(_RULE_ROW.finditer(text.content, 0, one.start))
         outer = make.environment(rules[-1]["targets"].split() if rules else [])
-        start = max((match.end() for match in _ROW_END.finditer(text.content, 0, one.start)), default=0)
+        alone = ".ONESHELL:" not in text.content  # each row has a shell of its own
+        start = max((match.end() for match in (_ROW_END if alone else _RULE_ROW).finditer(text.content, 0, one.start)), default=0)
         by_make = make.value
     elif kind is Beside.EDITOR:
         return _of_editor(text, one.start, outer)
@@ -120,9 +126,10 @@ _WRITES: Final = re.compile(
 _ALIAS: Final = re.compile(r"(?m)^[ \t]*(\w+)[ \t]*=[ \t]*(?:os\.)?environ[ \t]*$")
 
 
-def written_by(found: Environment, texts: Iterable[str]) -> Environment:
+def written_by(found: Environment, sources: Iterable[Source | None]) -> Environment:
     """The environment of a program whose code sets variables itself: nobody follows to what, and when."""
-    for text in texts:
+    for source in sources:
+        text = "" if source is None else "\n".join(cell.source for cell in source.cells) or source.text
         for match in _WRITES.finditer(text):
             name = next((one for one in match.groups() if one is not None), None)
             found = found.having({name: UNKNOWN_SETTING} if name is not None else {}, opened=name is None)
@@ -153,6 +160,11 @@ def through(words: Sequence[str], found: Environment, folder: str, place: Place)
             found = _by_image(words[at:program], found, folder, place)
         elif base in {"srun", "sbatch", "salloc"}:
             chosen = option_of(words[at:program], ("--export",))
+            job = found.settings.get(_OF_STEPS, UNSAID) if base == "srun" and not chosen else UNSAID
+            if job.text is not None:
+                chosen = [job.text]
+            elif job.unknown:
+                found = found.having({}, opened=True)
             found = exported(found, chosen[-1], place) if chosen else found
             found = replace(found, chosen=found.chosen or (bool(chosen) and base == "sbatch"), by_system=(*found.by_system, "SLURM_"))
         elif base in _BY_MPI:
@@ -162,8 +174,9 @@ def through(words: Sequence[str], found: Environment, folder: str, place: Place)
             found = replace(found, by_system=(*found.by_system, *_OF_MPI))
         elif base == "ssh" or (base == "sudo" and not {"-E", "--preserve-env"} & set(words[at:program])):
             found = found.emptied()
-        elif base in _STARTS:
-            found = replace(found, by_system=(*found.by_system, *_OF_LAUNCHER))
+    script = next((number for number, word in enumerate(words) if word.endswith((".py", ".ipynb"))), len(words))
+    if any(os.path.basename(word) in _STARTS for word in words[:script]):
+        found = replace(found, by_system=(*found.by_system, *_OF_LAUNCHER))
     return found
 
 
@@ -184,6 +197,7 @@ def exported(found: Environment, chosen: str, place: Place | None = None) -> Env
     if "$" in chosen:
         return found.having(sets, opened=True)
     if "ALL" not in words:
+        sets |= {_OF_STEPS: Setting(chosen, place)}
         found = found.only(word for word in words if _NAME.fullmatch(word) and word not in {"NONE", "NIL"})
     return found.having(sets)
 
@@ -199,6 +213,8 @@ def _by_env(words: Sequence[str], at: int, end: int, found: Environment) -> tupl
             at += 1
         elif word.startswith(("--unset=", "-u")):
             found = found.having({word.removeprefix("--unset=").removeprefix("-u"): UNSET})
+    if any(word.startswith(("$", "`")) for word in words[at:end]):
+        found = found.having({}, opened=True)  # `env $(cat file) python train.py`
     return found, at
 
 
@@ -474,6 +490,7 @@ class Makefile:
         self._pinned = pinned
         self._set: dict[str, tuple[str | None, Place, bool]] = {}  # the text, and whether that holds only where the user's shell sets none
         self._of_targets: dict[tuple[str, str], tuple[str | None, Place]] = {}
+        self._needs: dict[str, set[str]] = {}  # what targets are made of
         self._exported: dict[str, bool] = dict.fromkeys(pinned, True)
         self._all = False
         self._opened = False
@@ -504,6 +521,8 @@ class Makefile:
             if rule is not None:
                 self._all = self._all or rule["targets"].strip() == ".EXPORT_ALL_VARIABLES"
                 self._row(rule["rest"], place, targets=rule["targets"].split(), tested=tests > 0)
+                for target in rule["targets"].split() if _ASSIGNMENT.fullmatch(rule["rest"]) is None else ():
+                    self._needs.setdefault(target, set()).update(rule["rest"].partition(";")[0].split())
             else:
                 self._row(row, place, tested=tests > 0)
 
@@ -512,6 +531,7 @@ class Makefile:
         words = row.split()
         if found is None:
             if words[:1] in (["export"], ["unexport"]):
+                self._opened = self._opened or "$" in row  # `export $(shell ...)`
                 self._exported |= dict.fromkeys(words[1:], words[0] == "export")
             return
         name, how, text = found["name"], found["how"], found["text"].strip()
@@ -527,6 +547,10 @@ class Makefile:
             if said is None:
                 return
             self._set[name] = (None if said.unknown or tested else said.text if said.text is not None else text, place, said.assumed)
+            return
+        if how in {":=", "::="} and plain is not None:
+            now = self._expanded(plain, 0)
+            self._set[name] = (now.text.replace("$", "$$") if now.text is not None else None, place, now.assumed)
             return
         before, _, assumed = self._set.get(name, ("", place, False))
         if "+" in how:
@@ -553,24 +577,34 @@ class Makefile:
         text, place, assumed = self._set[name]
         if text is None or depth > _DEEPEST or self._opened:
             return UNKNOWN_SETTING
+        found = self._expanded(text, depth)
+        return Setting(found.text, place, assumed=assumed or found.assumed)
+
+    def _expanded(self, text: str, depth: int) -> Setting:
+        """A text with what its variables stand for."""
         found: list[str] = []
-        end = 0
+        end, assumed = 0, False
         for match in _OF_MAKE.finditer(text):
-            one = Setting("$") if match[0] == "$$" else self.value(match[1] or match[2], depth + 1) if match[1] or match[2].isalpha() else UNKNOWN_SETTING
+            one = Setting("$") if match[0] == "$$" else self.value(match[1], depth + 1) if match[1] else UNKNOWN_SETTING
             if one.text is None:
                 return UNKNOWN_SETTING
             found += [text[end : match.start()], one.text]
             end, assumed = match.end(), assumed or one.assumed
-        whole = "".join((*found, text[end:]))
-        return Setting(whole if "$" not in whole or "$$" in text else None, place, assumed=assumed)
+        return Setting("".join((*found, text[end:])), assumed=assumed)
 
-    def environment(self, targets: Iterable[str]) -> Environment:
+    def environment(self, targets: Sequence[str]) -> Environment:
         """What the recipe of a rule has."""
         names = {*self._set, *self._pinned} if self._all else {name for name, whether in self._exported.items() if whether}
         names |= {name for name in self._set if name in self.outer.settings}
         names -= {name for name, whether in self._exported.items() if not whether}
         settings = {name: said for name in names if (name in self._set or name in self._pinned) and (said := self.value(name)) != UNSAID}
         found = self.outer.having(settings, opened=self._opened)
+        around = set(targets)
+        while more := {target for target, needs in self._needs.items() if needs & around} - around:
+            around |= more
+        for about, name in self._of_targets:
+            if about in around and about not in targets:
+                found = found.having({name: UNKNOWN_SETTING})  # it holds for what the target needs, too
         for target in targets:
             own = {name: one for (about, name), one in self._of_targets.items() if about == target and (name in names or self._all or self._exported.get(name))}
             found = found.having({name: _given(text or "$", place) for name, (text, place) in own.items()})

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.budget import command, jobs, manifests
-from oomlint.budget.environments import Makefile, of_command, option_of, shell_text, through
+from oomlint.budget.environments import Makefile, of_command, option_of, shell_text, through, written_by
 from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.finding import Place
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oomlint.model.commands import Command
     from oomlint.model.environments import UsersShell
     from oomlint.model.shell_runs import ShellState
+    from oomlint.source import Source
 
     Named = Callable[[str], str]
 
@@ -148,7 +149,9 @@ def _of_path(
     if is_special(path):
         raise BudgetError(f"{name(path)}: not a regular file")
     if path.endswith(".ipynb"):
-        return [BudgetTarget(path, environment=outside.environment), *_started(_cells(path), path, folder, name, outside)]
+        source, cells = _cells(path)
+        inside = replace(outside, environment=written_by(outside.environment, [source]))
+        return [BudgetTarget(path, environment=outside.environment), *_started(cells, path, folder, name, inside)]
     content = _content(path, name)
     content = _set(content, outside.pinned) if kind is Beside.MAKE else content
     if kind is Beside.SHELL:
@@ -203,13 +206,13 @@ def _content(path: str, name: Named) -> str:
         raise BudgetError(f"{name(path)}: {error.strerror or error}") from None
 
 
-def _cells(path: str) -> list[tuple[Command, None]]:
-    """The commands of a notebook's cells."""
+def _cells(path: str) -> tuple[Source | None, list[tuple[Command, None]]]:
+    """A notebook, and the commands of its cells."""
     try:
         source = read_source(path)
     except SourceError:
-        return []  # said where it is read as a script
-    return [(one, None) for one in commands_in(source)]
+        return None, []  # said where it is read as a script
+    return source, [(one, None) for one in commands_in(source)]
 
 
 def _started(

@@ -298,7 +298,7 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
         project = projects.of(path)
         by_project.setdefault(id(project), (ProgramFinder(project, files), []))[1].append(path)
     for finder, own in by_project.values():
-        inside = written_by(target.environment, (module.source.text for path in own for module in finder.reached(path)))
+        inside = written_by(target.environment, (module.source for path in own for module in finder.reached(path)))
         finder.project.command = GivenCommand(target.options, own[-1], inside, target.place)
         for flag, close in finder.evaluator.options.words_given.strays().items():
             meant = f"; did you mean `{close}`?" if close else ""

@@ -58,6 +58,7 @@ _TAKES_NAMES: Final = frozenset({"read", "mapfile", "readarray", "getopts", "let
 _SOURCES: Final = frozenset({"source", "."})
 # What they set is meant for programs and libraries, as what the shell of a user has by itself: the scripts of virtual environments and of conda.
 _TOOLS: Final = re.compile(r"(?:^|/)(?:activate|conda\.sh|mamba\.sh|micromamba\.sh)$|\b(?:conda|mamba|micromamba|pyenv|ssh-agent)\b")
+_WRITTEN: Final = r"(?:>|\b(?:cp|mv|ln|sed|tee|curl|wget|envsubst)\b)[^\n]*{}"  # a file that the script itself makes
 _OUTSIDE: Final = re.compile(r"~|/|\$\{?(?:HOME|CONDA\w*|MODULE\w*|VIRTUAL_ENV)\b")
 _DEEPEST: Final = 5
 _LONGEST: Final = 200_000
@@ -311,9 +312,11 @@ class ShellRun(Struct, eq=False, dict=True):
 
     def _separated(self, text: str, index: int) -> None:
         top = self._blocks[-1].kind if self._blocks else ""
-        if text == "(":
-            self._enter("(", index)
+        if text == "(" or (text == "`" and top != "`"):
+            self._enter(text, index)
             return
+        if text == "`":
+            self.state = self._blocks.pop().entry
         if top == "chain" and text != "&&":
             self._leave()
             top = self._blocks[-1].kind if self._blocks else ""
@@ -555,6 +558,9 @@ class ShellRun(Struct, eq=False, dict=True):
         near = os.path.join(os.path.dirname(self.script) if self.script else self.state.folder, "")
         if _OUTSIDE.match(written) and not os.path.normpath(path).startswith(near):
             return  # as the shell of a user reads files of its own
+        if re.search(_WRITTEN.format(re.escape(os.path.basename(path))), self.content[: word.start]):
+            self.state.open()
+            return
         for place in dict.fromkeys(map(os.path.normpath, places)):
             text = self.read(place) if self.read is not None and self.depth < _DEEPEST else None
             if text is not None:
