@@ -539,12 +539,12 @@ class ShellRun(Struct, eq=False, dict=True):
 
     def _options(self, words: Sequence[_Part]) -> None:
         for number, word in enumerate(words):
-            before = words[number - 1].text if number else ""
-            if word.text == "allexport" and before in {"-o", "+o"}:
-                self.state.exports_all = before == "-o"
+            named = re.fullmatch(r"([-+])[A-Za-z]*o", words[number - 1].text) if number else None  # `-o pipefail`, `-euo pipefail`
+            if named is not None:
+                self.state.exports_all = named[1] == "-" if word.text == "allexport" else self.state.exports_all
             elif re.fullmatch(r"[-+][A-Za-z]*a[A-Za-z]*", word.text):
                 self.state.exports_all = word.text.startswith("-")
-            elif (word.text == "--" or not word.text.startswith(("-", "+"))) and before not in {"-o", "+o"}:
+            elif word.text == "--" or not word.text.startswith(("-", "+")):
                 self.state.arguments = None
                 return
 
