@@ -109,3 +109,50 @@ def test_models_of_several_functions_are_several(budget: Budget) -> None:
     Path("train.py").write_text(f"import torch\nfrom torch import nn\n\n{net}{made}{loader}")
     sizes = [row["bytes"] for row in table(budget, "train.py")["rows"] if row["what"].startswith("parameters of")]
     assert sizes == [4 * sum(11 * (number + 1) for number in range(30))] * 12
+
+
+PROPERTIES: Final = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+class Data:
+    def __init__(self, workers):
+        self.workers = workers
+
+    @property
+    def train(self):
+        return DataLoader(TensorDataset(torch.zeros(1000, 10)), batch_size=4, shuffle=True, num_workers=self.workers)
+
+    @property
+    def unused(self):
+        return DataLoader(TensorDataset(torch.zeros(1000, 10)), batch_size=4, num_workers=7)
+
+KINDS = {"own": Data}
+"""
+READS: Final = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from data import KINDS
+
+def main():
+    data = KINDS["own"](3)
+    model = torch.nn.Linear(10, 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for (x,) in data.train:
+            model(x).sum().backward()
+            optimizer.step()
+    test = DataLoader(TensorDataset(torch.zeros(500, 10)), batch_size=4, num_workers=1)
+    with torch.no_grad():
+        for (x,) in test:
+            model(x)
+
+main()
+"""
+
+
+def test_a_loader_that_a_property_makes_is_one_of_the_program(budget: Budget) -> None:
+    Path("data.py").write_text(PROPERTIES)
+    Path("train.py").write_text(READS)
+    found = table(budget, "train.py")
+    assert sorted(row["formula"] for row in found["rows"] if row["what"].startswith("forked processes")) == ["1 * 10485760", "3 * 10485760"]

@@ -28,7 +28,7 @@ from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model import names
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.sources import is_unread
-from oomlint.model.values import FREE, Absent, Const, Each, Element, ExternalCall, PartOfEach, SourceExpression, Unknown, is_tested, is_usual
+from oomlint.model.values import FREE, Absent, Const, Each, Element, ExternalCall, Frame, Instance, PartOfEach, SourceExpression, Unknown, is_tested, is_usual
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Alternative, Frame, Picks
+    from oomlint.model.values import Alternative, Picks
     from oomlint.syntax.scopes import Scope
 
 _MOST_MODULES: Final = 400
 _DEEPEST: Final = 32  # calls
+_MOST_FRAMES: Final = 4
 _MARKS: Final = (b"oader", b"DataLoader")
 
 
@@ -144,6 +145,8 @@ class ProgramFinder:
             if not any(mark in self.project.raw(module.path) for mark in _MARKS):
                 continue
             for loader in self.loaders.of(module):
+                if names.is_property(loader.scope) and not any(self._readings(loader.scope.name, reached)):
+                    continue
                 ways: dict[Frame, list[Picks]] = {}
                 for use in self._uses_of(loader):
                     ways.setdefault(use.frame, []).append(use.picks)
@@ -154,7 +157,33 @@ class ProgramFinder:
                         (mine if root.scope.parent is None else loose).append((loader, frame, usual))
                     elif root.module.path in paths and not (root.scope.parent is None and only_as_script(root.module, call)):
                         loose.append((loader, frame, usual))
-        yield from mine or self._of_command(loose)
+        yield from [*mine, *self._read_as_properties(loose, reached)] if mine else self._of_command(loose)
+
+    def _read_as_properties(self, loose: list[tuple[Loader, Frame, list[Picks]]], reached: Sequence[Module]) -> Iterator[tuple[Loader, Frame, list[Picks]]]:
+        """Those of some loaders that a property makes, of the objects that the program reads it from: no call of it is written."""
+        for loader, ways in ((loader, ways) for loader, _, ways in loose if names.is_property(loader.scope)):
+            seen: dict[Frame, None] = {}
+            for module, node in self._readings(loader.scope.name, reached):
+                seen |= dict.fromkeys(self._property_frames(node, module, loader.scope))
+            yield from ((loader, frame, ways) for frame in seen)
+
+    @staticmethod
+    def _readings(name: str, reached: Sequence[Module]) -> Iterator[tuple[Module, cst.Attribute]]:
+        """Where an attribute of a name is read, of whatever object."""
+        for module in (one for one in reached if name in one.source.text):
+            nodes = (node for node in module.root.nodes() if isinstance(node, cst.Attribute) and node.attr.value == name)
+            yield from ((module, node) for node in nodes if not module.walk.is_target(node))
+
+    def _property_frames(self, node: cst.Attribute, module: Module, wanted: Scope) -> list[Frame]:
+        """The frames in which reading an attribute runs a property; none where it may be one of objects of several classes."""
+        scope = module.walk.scope_at(node)
+        frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES) or [self.evaluator.calls.plain_frame(module, scope)]
+        found = [alt.value for frame in frames if self.evaluator.where(node, frame) for alt in self.evaluator.values(node.value, frame) if not alt.reach]
+        objects = [one for one in found if isinstance(one, Instance)]
+        methods = [self.evaluator.method(one, node.attr.value) for one in objects]
+        if len({one.cls for one in objects}) != 1:
+            return []
+        return [Frame(one.module, one.scope, None, this) for this, one in zip(objects, methods, strict=True) if one is not None and one.scope is wanted]
 
     def _of_command(self, found: list[tuple[Loader, Frame, list[Picks]]]) -> Iterator[tuple[Loader, Frame, list[Picks]]]:
         """Of functions that are commands of a group, that which the command names: ``python main.py train``."""
