@@ -156,3 +156,15 @@ def test_a_loader_that_a_property_makes_is_one_of_the_program(budget: Budget) ->
     Path("train.py").write_text(READS)
     found = table(budget, "train.py")
     assert sorted(row["formula"] for row in found["rows"] if row["what"].startswith("forked processes")) == ["1 * 10485760", "3 * 10485760"]
+
+
+def test_what_an_imported_file_shows_by_itself_is_no_loader_of_the_program(budget: Budget) -> None:
+    shows = "if __name__ == '__main__':\n    loader = DataLoader(Rows(), batch_size=8, num_workers=4)\n"
+    rows = "from torch.utils.data import DataLoader, Dataset\n\nclass Rows(Dataset):\n    def __getitem__(self, i):\n        return i\n\n"
+    Path("rows.py").write_text(rows + shows)
+    trains = "import torch\nfrom transformers import Trainer\nfrom rows import Rows\n\nmodel = torch.nn.Linear(10, 10)\n"
+    Path("train.py").write_text(trains + "Trainer(model=model, train_dataset=Rows()).train()\n")
+    done = budget("train.py")
+    assert "train.py: no loader" in done.out
+    assert "state of AdamW of `model`" in done.out
+    assert "rows.py: 4 workers" in budget("rows.py").out

@@ -80,8 +80,9 @@ class ProgramFinder:
 
     def any_loader(self, path: str) -> Place | None:
         """Where a file, or one that it imports, makes a loader, whether a run of it comes there or not."""
-        made = (module.place(loader.call) for module in self.reached(path) for loader in self.loaders.of(module))
-        return next(made, None)
+        made = ((module, loader) for module in self.reached(path) for loader in self.loaders.of(module))
+        mine = (one for module, one in made if module.path == path or one.scope is not module.root or not only_as_script(module, one.call))
+        return next((one.module.place(one.call) for one in mine), None)
 
     def reached(self, path: str) -> list[Module]:
         """The file and those of the project that it imports, near ones first."""
