@@ -172,6 +172,17 @@ def test_statements_under_an_option_that_is_not_given_hold_nothing(budget: Budge
     assert ("checkpoint" in found, "`kept`" in found) == (known is not None, known is not None)
 
 
+def test_a_function_that_is_named_under_a_failed_test_alone_keeps_nothing(budget: Budget) -> None:
+    keeps = "def {0}(loader):\n    {0}_rows = []\n    for (x,) in loader:\n        {0}_rows.append(x.clone())\n    return {0}_rows\n\n"
+    chooses = "if args.more:\n        step = first\n    else:\n        step = second\n    step(loader)\n    hooks = {'third': third}"
+    functions = "".join(keeps.format(name) for name in ("first", "second", "third"))
+    program = UNDER.replace("def main():", f"{functions}def main():").replace("kept = []", chooses).replace("kept.append(x.clone())", "pass")
+    Path("train.py").write_text(program.replace("TEST", "args.more"))
+    for command, chosen in (("python train.py", "second"), ("python train.py --more", "first")):
+        rows = table(budget, command)["rows"]
+        assert {name for name in ("first", "second", "third") for row in rows if f"{name}_rows" in row["what"]} == {chosen, "third"}
+
+
 def test_a_last_batch_that_is_not_full_is_a_step(budget: Budget) -> None:
     Path("train.py").write_text(LOOP.replace("FRESH", "pass").replace("STORED", "kept.append(torch.zeros(7))").replace("batch_size=10", "batch_size=100"))
     (row,) = (row for row in table(budget, "train.py")["rows"] if "`kept`" in row["what"])

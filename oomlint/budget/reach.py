@@ -33,10 +33,11 @@ class ProgramReach:
         self._modules = {module.path: module for module in modules}
         self._entry = modules[0] if modules else None
         self._seen: set[Scope] = set()
+        self._left_out: dict[Scope, bool] = {}
         queue = [(module, module.root) for module in modules]
         if self._entry is not None:  # what an installed command or a framework calls
             functions = (scope for scope in self._entry.walk.scopes if isinstance(scope.node, cst.FunctionDef))
-            queue += [(self._entry, scope) for scope in functions if not self._calls(self._entry, scope)]
+            queue += [(self._entry, scope) for scope in functions if not self._calls(self._entry, scope) and not self._is_left_out(self._entry, scope)]
         while queue and len(self._seen) < _MOST:
             module, scope = queue.pop()
             if scope not in self._seen:
@@ -49,12 +50,34 @@ class ProgramReach:
         if module is None:
             return False
         inner = [scope for scope in module.walk.scopes if scope.is_function and scope.parent is not None and is_inside(place, module.place(scope.node))]
-        if not all(scope in self._seen or not self._calls(module, scope) for scope in inner):
+        if not all(scope in self._seen or not (self._calls(module, scope) or self._is_left_out(module, scope)) for scope in inner):
             return False
         scope = inner[-1] if inner else module.root
         around = [node for node in scope.nodes(inner=False) if isinstance(node, _STATEMENTS) and is_inside(place, module.place(node))]
         frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES) or [self.evaluator.calls.plain_frame(module, scope)]
         return not around or any(self.evaluator.where(around[-1], frame) for frame in frames)
+
+    def _is_left_out(self, module: Module, scope: Scope) -> bool:
+        """Whether a function that nobody calls by its name is only named under tests that this command fails: ``step = train_gan``."""
+        if scope.parent is not module.root or not isinstance(scope.node, cst.FunctionDef):
+            return False
+        if scope not in self._left_out:
+            named = [
+                (one, node)
+                for one in self._modules.values()
+                if scope.name in one.source.text
+                for node in one.root.nodes()
+                if isinstance(node, cst.Name) and node.value == scope.name and not self._only_binds(one, node)
+            ]
+            plain = [(node, self.evaluator.calls.plain_frame(one, one.walk.scope_at(node))) for one, node in named]
+            self._left_out[scope] = bool(plain) and not any(self.evaluator.where(node, frame) for node, frame in plain)
+        return self._left_out[scope]
+
+    @staticmethod
+    def _only_binds(module: Module, node: cst.Name) -> bool:
+        """Whether a name is where it is defined, imported or given as a keyword."""
+        above = module.walk.parents.get(node)
+        return isinstance(above, cst.FunctionDef | cst.ImportAlias | cst.AsName | cst.Param) or (isinstance(above, cst.Arg) and above.keyword is node)
 
     def _calls(self, module: Module, scope: Scope) -> bool:
         """Whether a call of a function is seen anywhere; of a method that a framework calls, one of its class."""
@@ -80,7 +103,7 @@ class ProgramReach:
                 yield module, inner  # a lambda, a comprehension
 
     def _leads(self, node: cst.BaseExpression, frame: Frame) -> Iterator[tuple[Module, Scope]]:
-        for alt in self.evaluator.values(node, frame)[:6]:
+        for alt in [one for one in self.evaluator.values(node, frame) if not one.reach][:6]:
             value: Value = alt.value
             while isinstance(value, Partial):
                 value = value.func
