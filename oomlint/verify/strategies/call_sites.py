@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import LoaderFact
 from oomlint.memory.loaders.loader_calls import PARAMETERS, loaders_of
@@ -38,6 +38,9 @@ _MOST: Final = 12  # combinations of values that are handed to the child
 _MOST_LOADERS: Final = 4
 _MOST_COUNTS: Final = 4  # numbers of workers beside none and two
 _HIGHEST: Final = 64
+_SECONDS: Final = 30.0  # a call with its sweep, two workers at a time
+_SPAWN_SECONDS: Final = 60.0
+_WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
 _WORKERS: Final = re.compile(r"(?<!persistent_)(?<!persist_)worker|num_proc|n_jobs|cpus|threads|nproc", re.IGNORECASE)
 
 
@@ -114,6 +117,33 @@ def planned(session: Session, part: Part, target: LoaderTarget, values: Domain, 
     return cut(site, values.leaves, inherited=target.loader.inherited).plan(values.values)
 
 
+def measured(
+    session: Session, part: Part, target: LoaderTarget, values: Domain, *, own: str, counts: list[int], here: bool = False, **how: Any
+) -> dict[str, Any]:
+    """What the child answers of the call in all its configurations; for the rest see :func:`oomlint.verify.child.driving.call_job.measure`. Raises Stopped."""
+    how = {"methods": [None], **how, "own": own, "counts": counts, "plan": planned(session, part, target, values, here=here)}
+    seconds = _SPAWN_SECONDS if "spawn" in how["methods"] else _SECONDS
+    where = {"path": session.path(part, target.path), "root": session.folder(part)}
+    return session.answer(part, "driving.call_job:measure", {**where, **how}, seconds=seconds, memory=_WORKER_BYTES)
+
+
+def worker_counts(session: Session) -> list[int | None]:
+    """How many workers the loader of a finding has before and after; none where that is not known."""
+    found: list[int | None] = []
+    for target in targets(session)[:1]:
+        for one in (target, *([after_fix(session, target)] if session.case.has_fix else [])):
+            loaders = loaders_of(one.loader.module.project)
+            counts = _counts([alt for frame in _frames(one) for alt in loaders.argument(one.loader, "num_workers", frame)], _HIGHEST)
+            found.append(counts[0] if counts else 0 if one.loader.explicit("num_workers") is None and not one.loader.stars else None)
+    return found or [None] * len(session.case.parts)
+
+
+def _frames(target: LoaderTarget) -> list[Frame]:
+    """The ways in which control gets to a loader."""
+    loader, loaders = target.loader, loaders_of(target.loader.module.project)
+    return [use.frame for use in loaders.uses(loader)] or [loaders.evaluator.calls.plain_frame(loader.module, loader.scope)]
+
+
 def site_of(module: Module, loader: Loader) -> SliceSite | None:
     """The loader's call in the program as it stands on the disk."""
     try:
@@ -169,7 +199,7 @@ def domain(target: LoaderTarget, *own: str, least: int = 0, processors: int = 0,
     """
     loader = target.loader
     loaders = loaders_of(loader.module.project)
-    frames = [use.frame for use in loaders.uses(loader)] or [loaders.evaluator.calls.plain_frame(loader.module, loader.scope)]
+    frames = _frames(target)
     found: dict[str, list[object]] = {}
     said: list[str] = []
     for name in ("num_workers", *own):
@@ -178,7 +208,7 @@ def domain(target: LoaderTarget, *own: str, least: int = 0, processors: int = 0,
             continue
         text = _normal(loader.module.code(arg.value))
         alternatives = [alt for frame in frames for alt in loaders.argument(loader, name, frame)]
-        values = _counts(alternatives, processors) if processors and name == "num_workers" else _values(alternatives, name, least, counts)
+        values = [*_counts(alternatives, processors)] if processors and name == "num_workers" else _values(alternatives, name, least, counts)
         if text is not None and values and isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript)):
             found[text] = values
             said += _said(text, alternatives, values)
@@ -216,9 +246,9 @@ def _values(alternatives: Iterable[Alternative], name: str, least: int, counts: 
     return found
 
 
-def _counts(alternatives: Iterable[Alternative], processors: int) -> list[object]:
+def _counts(alternatives: Iterable[Alternative], processors: int) -> list[int]:
     """The numbers of workers that the program asks for, the usual one first; none where one of them is not known."""
-    found: list[object] = []
+    found: list[int] = []
     for alt in alternatives:
         value = alt.value
         if isinstance(value, ExternalCall) and value.name in CPU_COUNTS:

@@ -11,7 +11,7 @@ from oomlint.measurement import CallCheck, DatasetSign
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import call_sites, call_verdict, calls_frameworks, calls_loops, held_data, unverified_changes
-from oomlint.verify.strategies.call_sites import domain, planned, site_in, targets
+from oomlint.verify.strategies.call_sites import domain, measured, site_in, targets
 from oomlint.verify.strategies.slicing import cut, sites
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ _JUDGES: Final = {
     CallCheck.PREDICT: calls_frameworks.judge_predictions,
     CallCheck.TRAINER: calls_frameworks.judge_arguments,
 }
-_SECONDS: Final = 30.0  # a call with its sweep, two workers at a time
-_SPAWN_SECONDS: Final = 60.0
 _MOST_WAYS: Final = 4  # other calls of the function that are run
-_WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
 
 
 def verify(session: Session) -> Verdict:
@@ -81,7 +78,7 @@ def _still_runs(session: Session, judged: Verdict) -> Verdict:
     for target in targets(session, (finding.place,)):
         known = domain(target)
         values = replace(known, values=[{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values[:1]])
-        after = _measured(session, Part.AFTER, target, values, [None], 0)
+        after = measured(session, Part.AFTER, target, values, own="*", counts=[2, 0])
         runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0]
         failed = next((run["error"] for run in runs if run.get("error")), None)
         if not runs:
@@ -108,17 +105,18 @@ def _compared(session: Session, target: LoaderTarget) -> Verdict:
     counts = _counts_of(session, target) if plan.call in _OPTIONS and not least else ()
     values = domain(target, *filter(None, [plan.option]), least=least, counts=counts)
     methods: list[str | None] = ["fork", "spawn"] if plan.call is CallCheck.PICKLED else [None]
-    before = _measured(session, Part.BEFORE, target, values, methods, least, counts)
+    how: dict[str, Any] = {"own": plan.option, "counts": [2] if least else [2, 0, *counts], "methods": methods}
+    before = measured(session, Part.BEFORE, target, values, **how)
     after: dict[str, Any] | None = None
     if session.case.has_fix:
-        after = _measured(session, Part.AFTER, target, values, methods, least, counts)
+        after = measured(session, Part.AFTER, target, values, **how)
         if any(not run["reached"] for run in after["runs"]):
             others = [replace(target, site=site) for site in _other_ways(session, target)]
-            ways = [_measured(session, Part.AFTER, other, values, methods, least, counts, here=True)["runs"] for other in others]
+            ways = [measured(session, Part.AFTER, other, values, here=True, **how)["runs"] for other in others]
             after["runs"] = call_verdict.otherwise(before["runs"], after["runs"], ways)
     judged = _judged(plan, before["runs"], after["runs"] if after else None)
     if judged.outcome is Outcome.REGRESSED and after and not any(run.get("error") for run in after["runs"]):
-        again = _measured(session, Part.BEFORE, target, values, methods, least, counts)
+        again = measured(session, Part.BEFORE, target, values, **how)
         if [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
             judged = Verdict(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", readings=judged.readings)
     notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
@@ -159,28 +157,3 @@ def _other_ways(session: Session, target: LoaderTarget) -> list[SliceSite]:
     written = ast.unparse(here.call.func)
     found = [site for site in sites(here.tree) if site.function == here.function and site.ordinal != here.ordinal and ast.unparse(site.call.func) == written]
     return found[:_MOST_WAYS]
-
-
-def _measured(
-    session: Session,
-    part: Part,
-    target: LoaderTarget,
-    values: Domain,
-    methods: list[str | None],
-    least: int,
-    counts: tuple[int, ...] = (),
-    *,
-    here: bool = False,
-) -> dict[str, Any]:
-    """What the child answers. The site is of this part where it is ``here``."""
-    plan = planned(session, part, target, values, here=here)
-    arguments = {
-        "path": session.path(part, target.path),
-        "root": session.folder(part),
-        "plan": plan,
-        "own": "*" if session.case.plan.call is CallCheck.HELD else session.case.plan.option,
-        "counts": [2] if least else [2, 0, *counts],
-        "methods": methods,
-    }
-    spawns = "spawn" in methods
-    return session.answer(part, "driving.call_job:measure", arguments, seconds=_SPAWN_SECONDS if spawns else _SECONDS, memory=_WORKER_BYTES)

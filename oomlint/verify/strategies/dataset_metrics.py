@@ -12,6 +12,7 @@ from oomlint.verify import thresholds
 from oomlint.verify.case import Fidelity, Part, QuantityReading, Timeline
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import dataset_uses, locate_subject
+from oomlint.verify.strategies.call_sites import worker_counts
 from oomlint.verify.strategies.dataset_runs import HANDLES, Broken, Sign, TooSmall, failure, left_open, quantity
 from oomlint.verify.thresholds import human
 
@@ -227,7 +228,7 @@ def check_draws(runs: DatasetRuns) -> None:
 def counts(runs: DatasetRuns) -> Iterator[Sign]:
     """What workers cost against none: their number is what the fix changes. Under spawn they have copies of the data, under fork only what they are."""
     session = runs.session
-    numbers = [locate_subject.workers(session, part) for part in runs.parts]
+    numbers = worker_counts(session)
     if len(numbers) > 1 and (numbers[1] is None or numbers[0] == numbers[1]):
         raise Stopped("the number of workers after the fix is not known")
     used = [min(number if number is not None else WORKERS, WORKERS) for number in numbers]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Instance, is_usual
 from oomlint.source import SourceError
-from oomlint.verify.ast_names import callee, statement_rows
+from oomlint.verify.ast_names import statement_rows
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -268,43 +267,3 @@ def statement(session: Session, place: Place) -> list[int]:
     tree = session.case.tree(Part.BEFORE, place.path) if not place.cell else None
     rows = statement_rows(tree, place.row) if tree is not None else None
     return list(range(rows[0], rows[1] + 1)) if rows is not None else []
-
-
-def workers(session: Session, part: Part) -> int | None:
-    """The number of workers of the loader that a finding is about, where an integer stands there, or at the places of the edits."""
-    finding = session.case.finding
-    for edit in finding.fix.edits if finding.fix else ():
-        if part is Part.AFTER and edit.content.strip().isdecimal():
-            return int(edit.content)
-        if part is Part.BEFORE:
-            lines = session.case.source(part, edit.place.path).text.splitlines()
-            text = (
-                lines[edit.place.row - 1][edit.place.column - 1 : edit.place.end_column - 1]
-                if edit.place.row == edit.place.end_row and not edit.place.cell
-                else ""
-            )
-            if text.strip().isdecimal():
-                return int(text)
-    return _workers_at(session, part)
-
-
-def _workers_at(session: Session, part: Part) -> int | None:
-    """The integer that the loader at the row of a finding is given; after a fix that of the loader that comes at the same place among all of the file."""
-    place = session.case.finding.place
-    if place.cell:
-        return None
-    calls = [_loader_calls(session.case.tree(one, place.path)) for one in Part]
-    at = next((index for index, call in enumerate(calls[0]) if call.lineno <= place.row <= (call.end_lineno or call.lineno)), None)
-    if at is None or len(calls[0]) != len(calls[1]):
-        return None
-    call = calls[list(Part).index(part)][at]
-    given = {word.arg: word.value for word in call.keywords}
-    if None in given:
-        return None
-    value = given.get("num_workers", ast.Constant(0))
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, int) else None
-
-
-def _loader_calls(tree: ast.Module | None) -> list[ast.Call]:
-    found = [node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.Call) and callee(node) == "DataLoader"]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))

@@ -10,7 +10,7 @@ from oomlint.measurement import WorkerCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, QuantityReading, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
-from oomlint.verify.strategies.call_sites import LOST, WORKERS, after_fix, domain, planned, targets
+from oomlint.verify.strategies.call_sites import LOST, WORKERS, after_fix, domain, measured, planned, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
 from oomlint.verify.strategies.dataset_metrics import MANY
 from oomlint.verify.strategies.dataset_runs import Broken, DatasetRuns, found, listed
@@ -72,9 +72,7 @@ def _runs(
     session: Session, part: Part, target: LoaderTarget, values: Domain, told: _Told, *, own: str, counts: list[int], processors: tuple[int, int]
 ) -> list[Run]:
     """The runs that get to the call and work."""
-    plan = planned(session, part, target, values)
-    arguments = {"path": session.path(part, target.path), "root": session.folder(part), "plan": plan, "own": own, "counts": counts, "methods": [None]}
-    answer = session.answer(part, "driving.call_job:measure", {**arguments, "processors": processors}, seconds=_SECONDS, memory=_BYTES)
+    answer = measured(session, part, target, values, own=own, counts=counts, processors=processors)
     told.left_out += [*answer["skipped"], *session.stood_in(target.path, target.site.function, answer)]
     reached = [run for run in answer["runs"] if run["reached"]]
     working = [run for run in reached if not run.get("error") or run.get("calls")]
