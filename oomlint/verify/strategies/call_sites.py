@@ -208,7 +208,7 @@ def domain(target: LoaderTarget, *own: str, least: int = 0, processors: int = 0,
             continue
         text = _normal(loader.module.code(arg.value))
         alternatives = [alt for frame in frames for alt in loaders.argument(loader, name, frame)]
-        values = [*_counts(alternatives, processors)] if processors and name == "num_workers" else _values(alternatives, name, least, counts)
+        values: list[object] = [*_counts(alternatives, processors)] if processors and name == "num_workers" else _values(alternatives, name, least, counts)
         if text is not None and values and isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript)):
             found[text] = values
             said += _said(text, alternatives, values)

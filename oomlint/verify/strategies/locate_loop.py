@@ -33,7 +33,10 @@ def target_of(case: Case, part: Part) -> LoopTarget | None:
     source = case.source(Part.BEFORE)
     row = source.program_row(case.finding.place)
     tree = ast.parse(source.text)
-    target = LoopTarget(spot(tree, row).function, row)
+    place = spot(tree, row)
+    if Trait.OF_CONTEXT in case.plan.traits:
+        return LoopTarget(place.cls, row) if place.cls else None
+    target = LoopTarget(place.function, row)
     if part is Part.AFTER:
         return followed(source.text, case.source(Part.AFTER).text, _shown(case, source.text, target))
     return _shown(case, source.text, target)

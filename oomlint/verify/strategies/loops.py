@@ -7,14 +7,12 @@ where there are others that both programs can take.
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import LoopPlan, Trait
 from oomlint.source import SourceError
-from oomlint.verify.ast_names import spot
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import new_costs
@@ -53,8 +51,6 @@ _ENDLESS: Final = "the patch has to do with when the loop ends, and no run came 
 
 def verify(session: Session) -> Verdict:
     """Judge a finding on a loop."""
-    if Trait.OF_CONTEXT in session.case.plan.traits:
-        return _of_context(session)
     try:
         old = target_of(session.case, Part.BEFORE)
         new = target_of(session.case, Part.AFTER) if session.case.has_fix else old
@@ -62,7 +58,10 @@ def verify(session: Session) -> Verdict:
         return _unknown(f"the program cannot be taken apart: {error}")
     if old is None or new is None:
         return _unknown("the loop of the finding is not found again after the fix")
-    return _Trial(session, old, new).verdict()
+    verdict = _Trial(session, old, new).verdict()
+    if Trait.OF_CONTEXT not in session.case.plan.traits:
+        return verdict
+    return replace(verdict, readings=tuple(replace(item, under=_KEPT) for item in verdict.readings))
 
 
 def _unknown(reason: str) -> Verdict:
@@ -118,6 +117,9 @@ class _Trial:
     def _ways(self) -> Iterator[tuple[dict[str, Any], bool]]:
         """What to call the function with, and whether what is seen then can be what the finding speaks of."""
         function = self._targets[Part.BEFORE].function
+        if Trait.OF_CONTEXT in self._traits:  # what it is applied to is found by search
+            yield {}, True
+            return
         known = known_in(self._session.project, self._path, function)
         evaluating, training = modes(self._session.case.source(Part.BEFORE).text, function)
         told = not (Trait.EVALUATES in self._traits and evaluating)
@@ -241,7 +243,8 @@ class _Trial:
 
     def _place(self, part: Part) -> dict[str, Any]:
         target = self._targets[part]
-        return {"path": self._session.path(part), "root": self._session.folder(part), "function": target.function, "row": target.row}
+        context = target.function if Trait.OF_CONTEXT in self._traits else ""
+        return {"path": self._session.path(part), "root": self._session.folder(part), "function": target.function, "row": target.row, "context": context}
 
 
 def _left_out(way: Way) -> set[str]:
@@ -261,42 +264,3 @@ def _weight(verdict: Verdict) -> int:
     if verdict.outcome in _SETTLED:
         return 4
     return (0 if verdict.outcome is Outcome.INCONCLUSIVE else 2) + bool(verdict.readings)
-
-
-# -- a context of autograd ---------------------------------------------------------------------------------------------
-
-
-def _of_context(session: Session) -> Verdict:
-    """Judge a finding on a context."""
-    case = session.case
-    try:
-        source = case.source(Part.BEFORE)
-        row = source.program_row(case.finding.place)
-        cls = spot(ast.parse(source.text), row).cls
-    except (SourceError, SyntaxError, ValueError, RecursionError) as error:
-        return Verdict(Outcome.INCONCLUSIVE, f"the program cannot be taken apart: {error}")
-    if not cls:
-        return Verdict(Outcome.INCONCLUSIVE, "the finding stands in no class")
-    reach = ChangeCoverage(case, dict.fromkeys(Part, cls))
-    first = _applied(session, Part.BEFORE, cls, row, None, reach)
-    state = first.get("state")
-    if not first.get("ok") or state is None:
-        return Verdict(Outcome.INCONCLUSIVE, f"the function does not run on synthesised tensors: {first.get('exception')}")
-    runs = LoopRuns(first)
-    if case.has_fix:
-        second, after = (_applied(session, part, cls, row, state, reach) for part in Part)
-        reach.note({item for part, answer in zip(Part, (second, after), strict=True) for item in reach.ran(session, part, answer)})
-        runs = LoopRuns(first, second, after)
-    shapes = ", ".join(f"{name}: {'tensor ' + str(tuple(value)) if isinstance(value, list) else value}" for name, value in state["arguments"])
-    stubbed = tuple(session.stood_in(case.finding.place.path, cls, first))
-    way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=stubbed)
-    verdict = judge(case, case.plan.loop or LoopPlan(), way, runs)
-    if case.has_fix and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
-        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reach.gap)
-    return replace(verdict, readings=tuple(replace(item, under=_KEPT) for item in verdict.readings))
-
-
-def _applied(session: Session, part: Part, cls: str, row: int, state: Any, reach: ChangeCoverage) -> Mapping[str, Any]:
-    arguments = {"path": session.path(part), "root": session.folder(part), "cls": cls, "row": row, "state": state, "asked": reach.asked(session, part)}
-    done = session.run(part, "measuring.autograd_context:measure", arguments, seconds=_RUN)
-    return done.answer if isinstance(done.answer, dict) else {"ok": False, "exception": done.failure}

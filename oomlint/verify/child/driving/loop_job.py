@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 LONG: Final = 4.0  # seconds of processor time of a trial that is to come to all rows
 EQUAL: Final = "batches of equal size: the loop does not bear a last one that is smaller"
 OPEN: Final = "open stand-ins in"  # begins the line of a part that holds one
+SHAPES: Final = (["B", 8], ["B", 8, 8], ["B", 3, 8, 8], [8], [2, "B", 3, 8, 8])  # of what a custom autograd function is applied to
 PRINTED: Final = 16384  # characters of what the program printed
 
 
-def find(
+def find(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     path: str,
     root: str,
     function: str,
@@ -43,13 +44,14 @@ def find(
     trials: int = 200,
     opened: Sequence[str] = (),
     taken: Sequence[tuple[str, bool]] = (),
+    context: str = "",
 ) -> dict[str, Any]:
     """Search for a state with which the loop around a row goes over its batches. ``function``: the outermost one around the row, empty for none.
 
     Where it runs into a graph that an earlier step has freed, whatever goes in, none is found; the answer tells the state with which it does.
     ``opened``: parameters that get a stand-in in place of their default. ``taken``: conditions of branches that are taken or not, whatever they say.
     """
-    program = _program(path, root, function, row, {})
+    program = _program(path, root, function, row, {}, context)
     if isinstance(program, str):
         return {"found": False, "reason": program.partition(": ")[2] or program}
     loaded = program.loaded
@@ -57,7 +59,7 @@ def find(
     state: dict[str, Any] = {"specs": specs, "globals": [], "skips": [], "open": [*opened], "force": False, "loader": False}
     if taken:
         state["taken"] = [[*item] for item in taken]
-    found = loop_search.search(program, state, seconds, trials)
+    found = loop_search.search(program, _applied(program, state) if program.inputs else state, seconds, trials)
     state, report = found.state or found.failing or {}, found.report
     if not state:
         return {"found": False, "reason": found.reason}
@@ -80,6 +82,16 @@ def find(
     }
 
 
+def _applied(program: Program, state: dict[str, Any]) -> dict[str, Any]:
+    """The state with tensors of one shape for what a custom autograd function is applied to, and with numbers where the names say so and that works."""
+    numbers = {name: spec for name in program.inputs if (spec := name_heuristics.scalar(name))}
+    states = []
+    for given, shape in itertools.product([numbers, {}] if numbers else [{}], SHAPES):
+        tensors = {name: {"kind": "tensor", "shape": shape, "dtype": "float32", "learns": True} for name in program.inputs}
+        states.append({**state, "specs": {**state["specs"], **tensors, **given}})
+    return next((one for one in states if loop_search.good(loop_search.trial(program, one))), states[0])
+
+
 def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     path: str,
     root: str,
@@ -93,14 +105,17 @@ def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     epochs: int = 1,
     release: bool = False,  # noqa: FBT001, FBT002 -- as above
     asked: dict[str, list[list[int]]] | None = None,
+    context: str = "",
 ) -> dict[str, Any]:
     """Run the loop with the stand-ins that were found, and count what is alive before each step and after the last one.
 
     ``release``: no backward pass keeps its graph, whatever it is asked for. ``asked``: by file, rows of which the answer says whether they were run.
     """
-    program = _program(path, root, function, row, state)
+    program = _program(path, root, function, row, state, context)
     if isinstance(program, str):
         return {"ok": False, "exception": program, "steps": 0}
+    if context:  # the row is not in the loop
+        asked = {**(asked or {}), path: [*(asked or {}).get(path, []), [row, row, -1]]}
     ran = _rows_run(program, state, steps, epochs, asked)
     if ran is None:
         return {"ok": False, "exception": "TimeoutError: a short run takes too long", "steps": 0}
@@ -118,7 +133,7 @@ def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     return {
         "ok": outcome.error is None and guide.taken > 0,
         "steps": guide.taken,
-        "reached": guide.marks > 0,
+        "reached": ran[path][-1] if context else guide.marks > 0,
         "sharing": stub_optimizer.shared(outcome.book, len(outcome.modules)),
         "exception": None if outcome.error is None else f"{words(outcome.error)}{_place(outcome)}",
         **meter.columns(),
@@ -139,10 +154,10 @@ def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     }
 
 
-def _program(path: str, root: str, function: str, row: int, state: dict[str, Any]) -> Program | str:
+def _program(path: str, root: str, function: str, row: int, state: dict[str, Any], context: str) -> Program | str:
     """The program, imported before anything is measured; or why there is none."""
     try:
-        program = Program(path, root, function, row)
+        program = Program(path, root, function, row, context)
         program.piece(state)
         program.loaded  # noqa: B018 -- a property that imports
         if "optim" in program.text:  # what optimizers import with their first use takes a second

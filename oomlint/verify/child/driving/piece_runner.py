@@ -31,16 +31,38 @@ if TYPE_CHECKING:
     State = dict[str, Any]
 
 HOOKS: Final = ("on_{0}_epoch_end", "{0}_epoch_end")
+# A loop around a custom autograd function: what its nodes hold is seen while the graph is kept, as by a sum of losses. The graph holds the leaves, too.
+APPLIED: Final = """
+
+def {name}({names}):
+    import torch
+    leaves = [item.detach().requires_grad_() if isinstance(item, torch.Tensor) else item for item in [{names}]]
+    nodes = []
+    for step in range(1):
+        outputs = {cls}.apply(*[item * 1 if isinstance(item, torch.Tensor) else item for item in leaves])
+        parts = [item for item in (outputs if isinstance(outputs, tuple) else [outputs]) if item.requires_grad]
+        loss = torch.stack([item.sum() for item in parts]).sum()
+        loss.backward()
+        nodes.append(loss.grad_fn)
+    return [item.detach() for item in parts], [getattr(item, "grad", None) for item in leaves]
+"""
 BATCH: Final = frozenset("batch data batch_data inputs input x sample samples".split())
 
 
 class Program:
-    """A file of the project, with the place that matters in it."""
+    """A file of the project, with the place that matters in it.
 
-    def __init__(self, path: str, root: str, function: str, row: int) -> None:
+    ``context``: a custom autograd function, dotted, which is applied in a loop of ours. Raises SyntaxError, and SliceError where there is no such function.
+    """
+
+    def __init__(self, path: str, root: str, function: str, row: int, context: str = "") -> None:
         self.path, self.root, self.function, self.row = os.path.realpath(path), os.path.realpath(root), function, row
         with open(self.path, "rb") as stream:
             self.text = importlib.util.decode_source(stream.read())
+        self.inputs = _inputs(self.text, context) if context else []
+        if context:
+            self.text += APPLIED.format(name=f"{slicer.HIDDEN}applied", names=", ".join(self.inputs), cls=context)
+            self.row = next(number for number, line in enumerate(self.text.splitlines(), 1) if line.startswith("        outputs = "))
         self.tree = ast.parse(self.text, self.path)
         self._pieces: dict[tuple[Any, ...], slicer.Piece] = {}
         self.flags = toplevel.flags(self.tree)
@@ -112,6 +134,17 @@ class Program:
         """Of the statement in the loop's function that a row stands in."""
         chain = ast_names.around(self.tree, row)
         return ast_names.key_of(chain[-1]) if chain and isinstance(chain[-1], ast.stmt) else ""
+
+
+def _inputs(text: str, context: str) -> list[str]:
+    """What a custom autograd function is applied to. Raises SliceError."""
+    cls = ast_names.named(ast.parse(text), context)
+    methods = {item.name: item for item in cls.body if isinstance(item, ast.FunctionDef)} if isinstance(cls, ast.ClassDef) else {}
+    if "forward" not in methods:
+        raise slicer.SliceError(f"there is no autograd function `{context}`")
+    given = methods["forward"].args
+    names = [item.arg for item in (*given.posonlyargs, *given.args)]
+    return names["setup_context" not in methods : len(names) - len(given.defaults)]
 
 
 def _typed(default: Any, node: ast.Call) -> Any:
