@@ -328,8 +328,11 @@ class Arrays:
         return (opening is not None and opening.kind is Opens.MEMMAP) or (asked is not None and names.dotted(asked) != "False")
 
     def _handed_on(self, read: FileRead) -> bool:
-        """Whether the function that the read stands in is a reader itself: its callers are the place."""
-        return read.kind is not KnownRead.TORCH and self.reads.reader(read.module, read.scope) is not None and not self.kept.repeats(read.module, read.node)
+        """Whether the function that the read stands in gives it to its callers, as a reader: they are the place."""
+        reader = self.reads.reader(read.module, read.scope) if read.kind is not KnownRead.TORCH else None
+        if reader is None or self.kept.repeats(read.module, read.node):
+            return False
+        return any(spot in reader.where for spot in read.within or ((read.module, read.node),))  # it may give something else that it reads
 
     def _counts(self, read: FileRead, keeper: Keeper) -> bool:
         """Whether what is kept may be the samples of a dataset."""
