@@ -135,14 +135,15 @@ class WrittenForms:
         if name in {"fit_transform", "transform", "inverse_transform"} and (made := self._made_by("sklearn.", func.value, frame)):
             few = name != "inverse_transform" and all(self._has_few_columns(one) for one in made)
             return Content(PayloadKind.SMALL, "a few numbers for each row", module, node) if few else Content(PayloadKind.ARRAY, "a NumPy array", module, node)
-        return _of_array(name, base, module, node) or _of_any(name, base, module, node)
+        known = _of_array(name, base, module, node) or _of_any(name, base, module, node)
+        return known if known.kind is not PayloadKind.UNKNOWN else self._called(node, frame)  # an attribute may hold an object that is called
 
     def _typed(self, text: cst.BaseExpression, frame: Frame) -> int | None:
         """How many parts a text has that an option of the command line is given; ``None`` for any other text."""
         return _TYPED if is_typed(self.evaluator.values(text, frame)) else None
 
     def _called(self, node: cst.Call, frame: Frame) -> Content:
-        """What a call makes that is no method."""
+        """What a call makes, by what is called."""
         func, module = node.func, frame.module
         if isinstance(func, cst.Name) and func.value in COLLECTIONS and node.args:
             inner = node.args[0].value
