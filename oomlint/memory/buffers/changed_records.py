@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _ONCE: Final = frozenset({"__init__", "__setstate__", "__setitem__"})
 _RECORDS: Final = frozenset({PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.BLOB})  # containers whose elements are Python objects, or files' names
 _LENGTHENS: Final = frozenset({"append", "extend"})
+_WRITES: Final = frozenset({"update", "setdefault"})  # entries of a dictionary
 _LISTS: Final = frozenset({"builtins.list", "builtins.sorted", "glob.glob"})
 
 
@@ -59,8 +60,8 @@ def _held(effect: Effect, root: str, own: str, scope: Scope) -> tuple[str, cst.B
         element = _alias(root, own, scope) if len(effect.path) == 1 and effect.path[0][0] == "item" else None
         return (element.value.attr.value, element.value, True) if element is not None and isinstance(element.value, cst.Attribute) else None
     call = effect.call
-    if effect.kind in _LENGTHENS and call is not None and isinstance(call.func, cst.Attribute):
-        # `self.rows[i].extend(x)`, `row.append(x)`
+    if effect.kind in _LENGTHENS | _WRITES and call is not None and isinstance(call.func, cst.Attribute):
+        # `self.rows[i].extend(x)`, `row.append(x)`, `row.update({"image": x})`
         element = call.func.value if isinstance(call.func.value, cst.Subscript) else _alias(root, own, scope) if not effect.path else None
         if element is not None and _is_element(element, own) and isinstance(element.value, cst.Attribute):
             return element.value.attr.value, element.value, True
@@ -80,7 +81,7 @@ def _is_element(node: cst.BaseExpression, own: str) -> bool:
 
 def _alias(root: str, own: str, scope: Scope) -> cst.Subscript | None:
     """The element of an attribute that a name stands for, where it stands for nothing else."""
-    bound = [effect for effect in scope.effects.get(root, ()) if not effect.path and effect.kind not in _LENGTHENS]
+    bound = [effect for effect in scope.effects.get(root, ()) if not effect.path and effect.kind not in _LENGTHENS | _WRITES]
     value = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and not bound[0].index else None
     return value if isinstance(value, cst.Subscript) and _is_element(value, own) else None
 
