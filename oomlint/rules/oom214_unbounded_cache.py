@@ -42,7 +42,8 @@ class UnboundedCache(Rule):
     So it is with objects of which the dataset holds one for each sample, where each reads its file when it is asked for it the first time.
 
     So it is with what is written into the records that the dataset holds itself: `row = self.rows[i]; row["image"] = cv2.imread(...)` keeps the
-    image, `self.paths[i] = np.load(...)` the array, and `self.boxes[i].append(...)` makes a list longer each time that the sample is read.
+    image, and so does `row.update({"image": cv2.imread(...)})`; `self.paths[i] = np.load(...)` keeps the array, and `self.boxes[i].append(...)` makes a
+    list longer each time that the sample is read.
 
     It is silent where something bounds the cache (a size that is tested, unless that lets in 10,000 and more, `pop`, `maxsize=64`, `cachetools`),
     starts it again or fills it before the workers start; where it is shared (`Manager().dict()`, a cache on disk); where its values are small
