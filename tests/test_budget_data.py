@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import struct
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -177,6 +179,34 @@ def test_a_file_that_is_given_is_not_offered(budget: Budget) -> None:
     Path("train.py").write_text(CODE.format(body="self.x = np.load(path)['x'][:10]", file="d.npz", sample="self.x[i]"))
     assert "The code reads d.npz, which is there: `--data d.npz`" in budget("train.py").out
     assert "which is there" not in budget("train.py", "--data", "d.npz").out
+
+
+@pytest.mark.parametrize(
+    ("described", "shape", "said"),
+    [
+        ("<f4", "(1.5,)", "(1.5,) is no shape"),
+        ("<f4", "('a',)", "('a',) is no shape"),
+        ("<f4", "(True,)", "(True,) is no shape"),
+        ("<z9", "(3,)", "'<z9' is no type"),
+    ],
+)
+def test_a_header_that_numpy_would_not_read(budget: Budget, described: str, shape: str, said: str) -> None:
+    header = f"{{'descr': {described!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    Path("odd.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+    Path("train.py").write_text(CODE.format(body="self.x = np.load(path)", file="odd.npy", sample="self.x[i]"))
+    done = budget("train.py", "--data", "odd.npy")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert said in done.err
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80\x02R.", b"\x80\x02]q\x00h\x00a.", b"\x80\x02]q\x00(h\x05e."])
+def test_a_pickle_that_is_none_says_how_much_there_is(budget: Budget, data: bytes) -> None:
+    with zipfile.ZipFile("odd.pt", "w") as archive:
+        archive.writestr("odd/data.pkl", data)
+        archive.writestr("odd/data/0", bytes(120))
+    Path("train.py").write_text(CODE.format(body="self.x = torch.load(path)['x']", file="odd.pt", sample="self.x[i]"))
+    rows = table(budget, "train.py", "--data", "odd.pt")["rows"]
+    assert [(row["bytes"], row["known"]) for row in rows if row["what"] == "`x` of Kept"] == [(120, "at most")]
 
 
 class _Loud:

@@ -35,7 +35,7 @@ _LETTERS: Final = {"b": "bool", "f": "float", "i": "int", "u": "uint", "c": "com
 _SAFETENSORS: Final = {"BOOL": "bool", "BF16": "bfloat16", "F8_E4M3": "", "F8_E5M2": ""} | {
     f"{letter}{bits}": f"{word}{bits}" for letter, word in (("U", "uint"), ("I", "int"), ("F", "float")) for bits in (8, 16, 32, 64)
 }
-_NUMPY: Final = re.compile(r"[<>|=]?([a-zA-Z])(\d*)(?:\[\w+\])?")
+_NUMPY: Final = re.compile(r"[<>|=]?([biufcSaUVOmM])(\d*)(?:\[\w+\])?")
 
 
 _BROKEN: Final = (struct.error, zipfile.BadZipFile)
@@ -168,7 +168,9 @@ def _npy_header(file: BinaryIO, key: str) -> HeaderArray:
     if length > _LONGEST:
         raise _UnreadableError("its header is too long")
     about = ast.literal_eval(file.read(length).decode("latin-1"))
-    return HeaderArray(key, tuple(int(n) for n in about["shape"]), _item(about["descr"]), dtype=_type(about["descr"]))
+    if not all(type(length) is int for length in about["shape"]):
+        raise _UnreadableError(f"{str(about['shape'])[:_LONGEST_SHAPE]} is no shape")
+    return HeaderArray(key, tuple(about["shape"]), _item(about["descr"]), dtype=_type(about["descr"]))
 
 
 def _item(described: Any) -> int | None:
