@@ -294,7 +294,7 @@ NET: Final = "from torch import nn\n\nclass Net(nn.Module):\n    def __init__(se
 
 
 def notebook(cells: list[str]) -> str:
-    code = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell} for cell in cells]
+    code: list[dict[str, object]] = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell} for cell in cells]
     return json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
