@@ -125,8 +125,9 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
 def _has_short_rows(project: Project, size: Bytes) -> bool:
     """Whether so few bytes are known to be there for each sample that it takes very many samples to make a large array of them."""
     number, *row = size.dimensions
-    known = all(isinstance(one, int) for one in row) and not isinstance(number, int)
-    return known and size.item is not None and prod(row) * size.item * _MANY < project.settings.array_bytes
+    known = [one for one in row if isinstance(one, int)]
+    told = len(known) == len(row) and not isinstance(number, int) and size.item is not None
+    return told and prod(known) * (size.item or 1) * _MANY < project.settings.array_bytes
 
 
 def _huge(project: Project, module: Module, scope: Scope, call: cst.Call, made: str, size: Bytes) -> tuple[Bytes, str | None]:
