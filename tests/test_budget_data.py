@@ -12,6 +12,8 @@ import pytest
 from commands import runs
 from test_budget import table
 
+from oomlint.budget import headers
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -207,6 +209,15 @@ def test_a_pickle_that_is_none_says_how_much_there_is(budget: Budget, data: byte
     Path("train.py").write_text(CODE.format(body="self.x = torch.load(path)['x']", file="odd.pt", sample="self.x[i]"))
     rows = table(budget, "train.py", "--data", "odd.pt")["rows"]
     assert [(row["bytes"], row["known"]) for row in rows if row["what"] == "`x` of Kept"] == [(120, "at most")]
+
+
+def test_a_selection_of_a_table_may_be_less_than_the_file(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "read", lambda path: headers.DataFile(path, "parquet", held=1000, count=10))
+    for body, known in (("self.x = pd.read_parquet(path)", (1000, "at least")), ("t = pd.read_parquet(path); self.x = t[t.a > 0]", (None, "unknown"))):
+        code = CODE.replace("import h5py", "import pandas as pd").format(body=body.replace("; ", "\n        "), file="a.parquet", sample="self.x.iloc[i]")
+        Path("train.py").write_text(code)
+        rows = table(budget, "train.py", "--data", "a.parquet")["rows"]
+        assert [(row["bytes"], row["known"]) for row in rows if row["what"] == "`x` of Kept"] in ([known], [known] * (known[0] is not None))
 
 
 class _Loud:

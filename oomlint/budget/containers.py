@@ -144,7 +144,8 @@ class HeaderContainers:
         size, certainty = self._sized(holding, owner, fact.owner, fact.items)
         found, missed, read = list(dict.fromkeys(self.reads.found)), self.reads.missed, list(dict.fromkeys(self.reads.arrays))
         if size.value is None and len(found) == 1:
-            size, certainty = _all_of(found[0], part) or (size, certainty)
+            whole = written is not None and self._is_table(*written)
+            size, certainty = (_all_of(found[0], part) if whole or found[0].format != "parquet" else None) or (size, certainty)
         file = found[0].path if found and size.value is not None else ""
         named = missed[0] if missed and not found else ""
         pieces = self._pieces(holding, owner)
@@ -324,6 +325,12 @@ class HeaderContainers:
                 break
             node, frame = before
         return node, frame
+
+    def _is_table(self, node: cst.BaseExpression, frame: Frame) -> bool:
+        """Whether it is all that was read from a file of tables, and no selection of it."""
+        found = [alt.value for alt in self.evaluator.values(node, frame)]
+        one = found[0] if len(found) == 1 else None
+        return isinstance(one, ExternalCall) and names.last_name(one.call.func) == "read_parquet" and len(one.call.args) == 1
 
     def _is_in_memory(self, node: cst.BaseExpression, frame: Frame) -> bool:
         """Whether an index of it gives a view."""
