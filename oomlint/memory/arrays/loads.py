@@ -332,7 +332,8 @@ class Arrays:
         reader = self.reads.reader(read.module, read.scope) if read.kind is not KnownRead.TORCH else None
         if reader is None or self.kept.repeats(read.module, read.node):
             return False
-        return any(spot in reader.where for spot in read.within or ((read.module, read.node),))  # it may give something else that it reads
+        # It may give something else that it reads; text is what an opened file is read as, whatever becomes of that.
+        return read.kind is KnownRead.TEXT or any(spot in reader.where for spot in read.within or ((read.module, read.node),))
 
     def _counts(self, read: FileRead, keeper: Keeper) -> bool:
         """Whether what is kept may be the samples of a dataset."""
