@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
 
 FIXTURES: Final = Path(__file__).parent.parent / "fixtures" / "rules"
-_KEEPS_GRAPH: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205"})
-_EVALUATES: Final = "OOM204"
+KEEPS_GRAPH: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205"})
+EVALUATES: Final = "OOM204"
 FAMILIES: Final = ("OOM1", "OOM2", "OOM3", "OOM4", "OOM5", "OOM6")  # a family to come is added here
 
 
@@ -46,7 +46,7 @@ def check(project: Path, code: str, fix: Safety | None = None) -> engine.CheckRe
     What keeps a graph is looked for alone: where an evaluation records it, the finding on the evaluation stands for it.
     """
     settings, root = load_settings(None, False, project)  # noqa: FBT003 - the engine's own signature
-    ignored = [_EVALUATES] if code in _KEEPS_GRAPH else []
+    ignored = [EVALUATES] if code in KEEPS_GRAPH else []
     settings = settings.with_overrides(select=[family(code)], ignore=ignored, preview=True, severity="note", exclude=[])
     options = engine.RunOptions(fix=fix is not None, unsafe_fixes=fix is Safety.UNSAFE, cache=False, processes=1)
     report = engine.run([str(project)], settings, root, options)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
+_PLAIN_TYPES: Final = frozenset({"int", "float", "bool", "str"})
 _DEEPEST_PARTS: Final = 6  # modules inside modules
 
 
@@ -50,7 +51,7 @@ class FlowLayers(FlowFunctions):
         stored = scope.effects.get(this, ())
         apart = [effect for effect in stored if len(effect.path) == 1 and effect.path[0][1] in frozen]
         aside = {id(effect.statement) for effect in (*apart, *(made for effect in apart for made in _made_before(base.module, scope, effect, stored)))}
-        own = {p.name.value for p in names.parameters(scope) if not _is_setting(p.default)} - {this}
+        own = {p.name.value for p in names.parameters(scope) if not _is_setting(p)} - {this}
         for effect in stored:
             maker = _maker(effect.value) if effect.kind == "assign" else None
             if maker is not None and maker[0] in own and (isinstance(effect.value, cst.Name) or _runs(base.scope, effect)):
@@ -121,7 +122,7 @@ class FlowLayers(FlowFunctions):
         if forward is None or init is None:
             return False
         this_one = names.self_name(init.scope) or ""
-        params = {p.name.value for p in names.parameters(init.scope) if not _is_setting(p.default)} - {this_one}
+        params = {p.name.value for p in names.parameters(init.scope) if not _is_setting(p)} - {this_one}
         stored = init.scope.effects.get(this_one, ())
         given = {effect.path for effect in stored if (maker := _maker(effect.value)) is not None and maker[0] in params}
         own = names.self_name(forward.scope)
@@ -152,6 +153,9 @@ def _made_before(module: Module, scope: Scope, effect: Effect, stored: Sequence[
     return [made for made in scope.effects.get(name.value, ()) if last < module.tree.span(made.node) < start]
 
 
-def _is_setting(default: cst.BaseExpression | None) -> bool:
-    """Whether a default says that a parameter takes a number, a text or a switch."""
+def _is_setting(parameter: cst.Param) -> bool:
+    """Whether its default, or its annotation, says that a parameter takes a number, a text or a switch."""
+    default, annotation = parameter.default, parameter.annotation
+    if annotation is not None and isinstance(annotation.annotation, cst.Name) and annotation.annotation.value in _PLAIN_TYPES:
+        return True
     return isinstance(default, cst.BaseNumber | cst.BaseString) or (isinstance(default, cst.Name) and default.value in {"True", "False"})
