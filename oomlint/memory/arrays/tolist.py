@@ -91,6 +91,7 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
             or kept.bounded(module, what)
             or not uses_name(what, set_in(loop, module.walk, scope))
             or _is_shuffled(module, scope, call)
+            or _into_array(module, call)
             or isinstance(module.walk.parents.get(call), cst.BinaryOperation)  # `[0] + list(range(1, n))` is no range
         ):
             continue
