@@ -157,8 +157,9 @@ class Mentions:
         return any(effect.kind in {"import", "from"} for effect in bound)
 
     def _others(self, module: Module, name: str) -> list[Module] | None:
-        """The other files that speak of a name, nearest first; ``None`` where they are too many, or one cannot be read."""
-        found = [path for path in self.project.search(_speaks_of, (name, name), module.path, name) if path != module.path]
+        """The other files that speak of a name and may mean that of this file, nearest first; ``None`` where they are too many, or one cannot be read."""
+        spoken, leads = self.project.search(_speaks_of, (name, name), module.path, name), self.project.may_import
+        found = [path for path in spoken if path != module.path and leads(path, module.path)]
         if len(found) > _MOST_FILES:
             return None
         others = [(path, self.project.find(path)) for path in sorted(found, key=lambda path: (-len(os.path.commonpath([path, module.path])), path))]
