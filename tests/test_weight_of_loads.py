@@ -190,6 +190,7 @@ THUMBNAILS = """
     import pickle
 
     import numpy as np
+    from listing import names
     from torch.utils.data import DataLoader
     from torchvision import datasets
 
@@ -333,6 +334,7 @@ def test_what_a_sampler_goes_through_is_a_note(loader: str, severity: str, tmp_p
 
 
 SUBJECTS = """
+    from listing import find
     from scipy.io import loadmat
     from torch.utils.data import ConcatDataset, DataLoader, Dataset
 
@@ -391,6 +393,7 @@ DRIVES = """
 
     import numpy as np
     import torch
+    from listing import names
     from PIL import Image
     from torch.utils.data import DataLoader, Dataset
 
@@ -428,6 +431,7 @@ def test_an_array_for_each_picture_weighs_as_the_picture_does(made: str, taken: 
 
 ROOM = """
     import numpy as np
+    from listing import read
     from torch.utils.data import DataLoader, Dataset
 
 
