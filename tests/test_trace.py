@@ -276,7 +276,9 @@ def test_a_signal_comes_to_the_command_once(tmp_path: Path, number: int, sent: l
         send(process.pid, number)
     out, _ = process.communicate(timeout=30)
     report = json.loads((tmp_path / "report.json").read_text())
-    assert (out, process.returncode, report["interrupted"]) == ("1\n", 0, number)
+    apart = bool(words) and len(sent) > 1  # what is sent to the trace twice comes as one, or one after the other
+    assert (process.returncode, report["interrupted"]) == (0, number)
+    assert out in ({"1\n", "2\n"} if apart else {"1\n"})
     assert [one["role"] for one in report["processes"]] == ["main process"]
 
 
