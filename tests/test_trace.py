@@ -293,6 +293,20 @@ def test_a_request_to_end_is_passed_on(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report.json").read_text())["interrupted"] == signal.SIGTERM
 
 
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("sent", [os.kill, os.killpg], ids=["to the trace", "to the group"])
+def test_what_tells_a_command_to_save_its_state_is_passed_on(tmp_path: Path, number: int, sent: Callable[[int, int], None]) -> None:
+    """As SLURM does before time is up: ``--signal=USR1@60``. The run goes on."""
+    (tmp_path / "train.py").write_text(START + COUNTS.replace("signal.SIGINT, signal.SIGTERM", "signal.SIGUSR1, signal.SIGUSR2"))
+    process = traced(tmp_path, sys.executable, "train.py", start_new_session=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    sent(process.pid, number)
+    out, _ = process.communicate(timeout=30)
+    assert (out, process.returncode) == ("1\n", 0)
+    assert json.loads((tmp_path / "report.json").read_text())["interrupted"] == 0
+
+
 def test_a_terminal_shows_a_line_and_interrupts_once(tmp_path: Path) -> None:
     fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
     program = "import signal\ncame = []\nsignal.signal(signal.SIGINT, lambda *_: came.append(1))\nprint('ready', flush=True)\n"

@@ -28,7 +28,9 @@ _RECENT: Final = 8  # readings whose cost counts
 _MOST_STEPS: Final = 4000  # marks of steps that are kept
 _STANDARD_ERROR: Final = 2  # its descriptor
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells have it
-_PASSED_ON: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+_TELLING: Final = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))  # that time is nearly up, as SLURM does
+_PASSED_ON: Final = (*_ENDING, *_TELLING)
 
 
 class StartError(Exception):
@@ -182,9 +184,11 @@ class _Watch:
             if number == getattr(signal, "SIGCHLD", 0) and self._ended():
                 return
             if number in _PASSED_ON:
-                if not self._interrupted:
+                if number in _ENDING and not self._interrupted:
                     self._interrupted, self._asked = number, time.monotonic() - self._start
                 if self._process.returncode is not None:
+                    if number in _TELLING:
+                        continue  # there is nobody left to tell
                     self._stopped = True
                     return
                 if not self._bystander.shares(number, self._process.pid):
