@@ -243,3 +243,27 @@ def test_a_number_of_a_table_has_no_row(budget: Budget, kept_by: str, kept: bool
     found = table(budget, "train.py")
     assert any("`most`" in row["what"] for row in found["rows"]) is kept
     assert any("`x`" in row["what"] for row in found["rows"])
+
+
+@pytest.mark.parametrize(
+    ("given", "batch"),
+    [
+        ("batch_sampler=BatchSampler(RandomSampler(frames), 32, True)", 32),
+        ("batch_sampler=BatchSampler(RandomSampler(frames), batch_size=32, drop_last=True)", 32),
+        ("batch_sampler=drawn", 16),
+        ("batch_sampler=BatchSampler(RandomSampler(frames), options.batch, True)", None),
+        ("batch_sampler=options.sampler", None),
+        ("batch_sampler=options.sampler, batch_size=8", 8),
+        ("batch_sampler=None, batch_size=8", 8),
+        ("batch_sampler=None", 1),
+    ],
+)
+@pytest.mark.parametrize("imported", ["BatchSampler, RandomSampler, SequentialSampler", "*"])
+def test_what_draws_batches_says_how_large_they_are(budget: Budget, given: str, batch: int | None, imported: str) -> None:
+    code = HEAD + f"from torch.utils.data import {imported}\noptions = argparse.ArgumentParser().parse_args()\n"
+    code += (
+        KEPT.format(kept="self.x = np.zeros((count, 10), np.float32)") + "frames = Frames(100)\ndrawn = BatchSampler(SequentialSampler(frames), 16, False)\n"
+    )
+    Path("train.py").write_text(code + f"loader = DataLoader(frames, num_workers=1, {given})\n")
+    sizes = [row["bytes"] for row in table(budget, "train.py")["rows"] if "in flight" in row["what"]]
+    assert sizes == [3 * batch * 40 if batch is not None else None]

@@ -25,7 +25,7 @@ from oomlint.memory.facts import worker_count
 from oomlint.memory.loaders.loader_calls import LoaderUse, is_given, is_true, loaders_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.start_methods import start_methods
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.sources import is_unread
 from oomlint.model.values import FREE, Absent, Const, Each, Element, ExternalCall, Frame, Instance, PartOfEach, SourceExpression, Unknown, is_tested, is_usual
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Alternative, Picks
+    from oomlint.model.values import Alternative, Picks, Value
     from oomlint.syntax.scopes import Scope
 
 _MOST_MODULES: Final = 400
 _DEEPEST: Final = 32  # calls
 _MOST_FRAMES: Final = 4
+_BATCH_SAMPLERS: Final = frozenset({"torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler"})
 _MARKS: Final = (b"oader", b"DataLoader")
 
 
@@ -204,9 +205,7 @@ class ProgramFinder:
 
     def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, BudgetDataset], cell: int) -> LoaderNoun:
         workers, worker = self._number(self.loaders.workers(loader, frame), ways, 0, WORKERS)
-        batch, batched = self._number(self.loaders.argument(loader, "batch_size", frame), ways, 1, BATCH)
-        if any(is_given(alt.value) for alt in self.loaders.argument(loader, "batch_sampler", frame)):
-            batch = Name(BATCH)
+        batch, batched = self._batch(loader, frame, ways)
         ahead, prefetched = self._number(self.loaders.argument(loader, "prefetch_factor", frame), ways, PREFETCHED, PREFETCH)
         persistent = self._says(loader, frame, "persistent_workers", ways)
         sampled = any(is_given(a.value) for a in self.loaders.argument(loader, "sampler", frame) if not a.reach)
@@ -235,6 +234,24 @@ class ProgramFinder:
         return LoaderNoun(
             module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals, without, samples=part
         )
+
+    def _batch(self, loader: Loader, frame: Frame, ways: list[Picks]) -> tuple[int | Name, Alternative | None]:
+        """How many samples are in a batch: what the loader is told, else what draws its batches is."""
+        told = self._number(self.loaders.argument(loader, "batch_size", frame), ways, 1, BATCH)
+        asked = [alt for alt in self.loaders.argument(loader, "batch_sampler", frame) if any(alt.under(picks) is not None for picks in ways)]
+        drawn = [alt.value for alt in asked if not isinstance(alt.value, Absent) and alt.value != Const(None)]
+        if not drawn or (isinstance(told[0], int) and told[0] > 1 and not any(map(is_given, drawn))):  # torch refuses both
+            return told
+        sizes = [self._drawn(value, ways) for value in drawn] + ([told[0]] if len(drawn) < len(asked) else [])
+        known = [size for size in sizes if isinstance(size, int)]
+        return (max(known) if len(known) == len(sizes) else Name(BATCH)), None
+
+    def _drawn(self, value: Value, ways: list[Picks]) -> int | Name:
+        """How many samples each batch has that an object draws."""
+        if not isinstance(value, ExternalCall) or names.canonical(value.name) not in _BATCH_SAMPLERS:
+            return Name(BATCH)
+        size = arguments.argument_for(value.call, "batch_size", place=1)
+        return self._number(self.evaluator.values(size, value.frame), ways, 0, BATCH)[0] if size is not None else Name(BATCH)
 
     def _without_workers(self, loader: Loader, frame: Frame, *, persistent: bool) -> tuple[tuple[Place, str], ...] | None:
         """What has to become of arguments that only a loader with workers may have, unless a test guards them; None where that cannot be written."""

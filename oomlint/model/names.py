@@ -38,7 +38,9 @@ _ALIASES = {
 # What `from torch.utils.data import *` and its like bring in.
 STAR_EXPORTS = {
     "torch.utils.data": frozenset(
-        {"DataLoader", "Dataset", "IterableDataset", "TensorDataset", "ConcatDataset", "Subset", "random_split", "Sampler", "RandomSampler", "get_worker_info"},
+        "BatchSampler ChainDataset ConcatDataset DataChunk DataLoader Dataset DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler Sampler "
+        "SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset WeightedRandomSampler default_collate default_convert get_worker_info "
+        "random_split".split(),
     ),
 }
 
