@@ -38,8 +38,8 @@ _ALIASES = {
 # What `from torch.utils.data import *` and its like bring in.
 STAR_EXPORTS = {
     "torch.utils.data": frozenset(
-        "BatchSampler ChainDataset ConcatDataset DataChunk DataLoader Dataset DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler Sampler "
-        "SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset WeightedRandomSampler default_collate default_convert get_worker_info "
+        "BatchSampler ChainDataset ConcatDataset DataChunk DataLoader Dataset DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler "
+        "Sampler SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset WeightedRandomSampler default_collate default_convert get_worker_info "
         "random_split".split(),
     ),
 }

@@ -26,6 +26,7 @@ from oomlint.memory.shared.shaped import (
     group,
     joined,
     longer,
+    multiplied,
     smallest,
     with_axis,
 )
@@ -374,13 +375,14 @@ class Parts(Sizes, Pictures):
                 return Many(one, counted(count * number, count)) if isinstance(number, int) and count is not None else None
             both = isinstance(left, ShapedGroup) and isinstance(right, ShapedGroup) and isinstance(node.operator, cst.Add)
             return group([one for side in (left, right) if isinstance(side, ShapedGroup) for _, one in side.parts]) if both else None
+        joins = isinstance(node.operator, cst.MatrixMultiply)
         if isinstance(left, ShapedArray) and isinstance(right, ShapedArray):
-            return combined(left, right, divides=isinstance(node.operator, cst.Divide))
+            return multiplied(left, right) if joins else combined(left, right, divides=isinstance(node.operator, cst.Divide))
         known = left if isinstance(left, ShapedArray) else right
         if not isinstance(known, ShapedArray) or known.of == "python":
             return None
         stays = known.of == "torch" and "float" in known.dtype
-        shape = tuple(map(longer, known.shape)) if known.shape else None  # by something unknown it may be stretched
+        shape = tuple(map(longer, known.shape)) if known.shape and not joins else None  # by something unknown it may be stretched
         return ShapedArray(shape, known.dtype if stays else "", known.of)
 
 

@@ -197,6 +197,15 @@ def combined(a: ShapedArray, b: ShapedArray, *, divides: bool = False) -> Shaped
     return ShapedArray(broadcast(a.shape, b.shape), dtype, of)
 
 
+def multiplied(a: ShapedArray, b: ShapedArray) -> ShapedArray:
+    """What ``a @ b`` is: the rows of one by the columns of the other."""
+    both = combined(a, b)
+    if not a.shape or not b.shape:
+        return replace(both, shape=None)
+    outer = broadcast(a.shape[:-2], b.shape[:-2]) or ()
+    return both.shaped(*outer, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ()))
+
+
 def broadcast(a: Shape | None, b: Shape | None) -> Shape | None:
     """The shape that two shapes are stretched to."""
     if a is None or b is None:
