@@ -295,11 +295,11 @@ class HeaderContainers:
         return (value, self._frame_of(owner, module, value)) if isinstance(value, cst.BaseExpression) and module is not None else None
 
     def _is_view(self, holding: Holding, owner: Dataset) -> bool:
-        """Whether what is kept shows an array in another shape."""
+        """Whether what is kept shows an array in another shape, or a part of each of its numbers."""
         value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
         kept = self._kept(holding, owner) if value is not None else None
         seen = self._array(value, self._frame_of(owner, holding.module, value)) if kept is not None and value is not None else None
-        return kept is not None and seen is not None and kept.shape != seen.shape
+        return kept is not None and seen is not None and (kept.shape, kept.dtype) != (seen.shape, seen.dtype)
 
     def _array(self, node: cst.BaseExpression, frame: Frame) -> ShapedArray | None:
         return _array(self.parts(self.evaluator, self.datasets.contents).of(node, frame))
@@ -345,7 +345,7 @@ class HeaderContainers:
             case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value=word)), args=args) if word in _VIEWS | {"broadcast_to"}:
                 function = any(isinstance(alt.value, External) for alt in self.evaluator.values(base, frame))
                 return base if not function else args[0].value if args else None
-            case cst.Attribute(value=base, attr=cst.Name(value="T" | "mT")):
+            case cst.Attribute(value=base, attr=cst.Name(value="T" | "mT" | "real" | "imag")):
                 return base
         return None
 

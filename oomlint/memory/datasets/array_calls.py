@@ -27,9 +27,10 @@ _CASTS: Final = {**_ALIASES, "float": "float32", "bfloat16": "bfloat16", "int": 
 _PYTHON: Final = {**_ALIASES, "float": "float64", "int": "int64"}
 _CODES: Final = {"f": "float", "u": "uint", "i": "int"}
 _SAME: Final = frozenset(
-    "copy clone contiguous detach cpu cuda share_memory_ pin_memory requires_grad_ zero_ fill_ normal_ uniform_ random_ clip clamp clamp_ abs neg round flip "
+    "copy clone contiguous detach cpu cuda share_memory_ pin_memory requires_grad_ zero_ fill_ normal_ uniform_ random_ clip clamp clamp_ neg round flip "
     "flipud fliplr roll mul_ div_ add_ sub_ nan_to_num zeros_like ones_like empty_like rand_like randn_like GaussianBlur masked_fill".split()
 )  # what leaves both the shape and the type
+_REAL: Final = frozenset({"abs", "absolute", "real", "imag"})  # what leaves the shape, and gives real numbers
 _FLOATING: Final = frozenset("exp log log2 log10 log1p sqrt sin cos tanh sigmoid softmax log_softmax".split())
 _LIBRARIES: Final = ("torch.", "numpy.", "cupy.", "cv2.")
 _RANGES: Final = frozenset({"arange", "randperm", "permutation", "linspace"})
@@ -88,6 +89,8 @@ class ArrayCalls(ABC):
     def method(self, name: str, base: ShapedArray, call: cst.Call, frame: Frame, first: int = 0) -> Part:
         """What a method of an array gives; ``first`` is the place of its first argument where it is called as a function."""
         plain = arguments.plain(call)[first:]
+        if name in _REAL:
+            return base.real()
         if name in _SAME:
             return base
         if name == "numpy":
@@ -119,7 +122,7 @@ class ArrayCalls(ABC):
         """A sum, a mean, a largest value: of all of it, or along axes."""
         kept = names.dotted(arguments.named(call, "keepdim", "keepdims")) == "True"
         dtype = "int64" if name.startswith("arg") else "bool" if name in {"any", "all"} else base.dtype
-        if base.dtype and "float" not in base.dtype and name in {"mean", "std", "var", "norm", "sum", "prod"}:
+        if base.dtype and "float" not in base.dtype and "complex" not in base.dtype and name in {"mean", "std", "var", "norm", "sum", "prod"}:
             dtype = "int64" if name in {"sum", "prod"} else "float64" if base.of == "numpy" else ""
         nodes = [*filter(None, [arguments.named(call, "dim", "axis")]), *plain][:1]
         axes = self.shape(nodes, frame) if nodes else tuple(range(len(base.shape or ())))

@@ -135,8 +135,8 @@ class Parts(Sizes, Pictures):
                 mine = isinstance(base, cst.Name) and base.value == names.self_name(frame.scope)
                 if mine and name in self.known:
                     return self.known[str(name)]
-                if name in {"T", "mT", "data", "real"} and isinstance(one := self.of(base, frame), ShapedArray):
-                    return self.method(name, one, cst.Call(base), frame) if name in {"T", "mT"} else one
+                if name in {"T", "mT", "data", "real", "imag"} and isinstance(one := self.of(base, frame), ShapedArray):
+                    return one if name == "data" else self.method(name, one, cst.Call(base), frame)
             case cst.Name(value=name) if (frame.scope, name) in self.given and not frame.scope.sets(name):
                 return self.given[frame.scope, str(name)]
         found = list(dict.fromkeys(alt.value for alt in self.usual(node, frame)))

@@ -67,6 +67,10 @@ class ShapedArray(Struct, frozen=True):
         """The same with elements of another type."""
         return replace(self, dtype=dtype, of=of or self.of)
 
+    def real(self) -> ShapedArray:
+        """The same of real numbers, of which a complex one has two."""
+        return replace(self, dtype={"complex64": "float32", "complex128": "float64", "8": "", "16": ""}.get(self.dtype, self.dtype))
+
     def shaped(self, *shape: int | str) -> ShapedArray:
         """The same in another shape."""
         return replace(self, shape=shape)
