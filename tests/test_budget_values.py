@@ -267,3 +267,40 @@ def test_what_draws_batches_says_how_large_they_are(budget: Budget, given: str, 
     Path("train.py").write_text(code + f"loader = DataLoader(frames, num_workers=1, {given})\n")
     sizes = [row["bytes"] for row in table(budget, "train.py")["rows"] if "in flight" in row["what"]]
     assert sizes == [3 * batch * 40 if batch is not None else None]
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [
+        ("torch.from_numpy(self.x)", 0),
+        ("torch.as_tensor(self.x)", 0),
+        ("np.asarray(self.x)", 0),
+        ("self.x.view('i4')", 0),
+        ("self.x.astype('f4', copy=False)", 0),
+        ("self.x[..., 0]", 0),
+        ("self.x.T[0]", 0),
+        ("torch.from_numpy(self.x.T)", 0),
+        ("self.x.astype('f4')", 4000),
+        ("self.x.astype('f8', copy=False)", 8000),
+        ("np.asarray(self.x, np.float64)", 8000),
+        ("torch.tensor(self.x)", 4000),
+        ("self.x.copy()", 4000),
+        ("torch.from_numpy(self.x.copy())", 4000),
+    ],
+)
+@pytest.mark.parametrize("kept_in", ["the object", "its class"])
+def test_one_buffer_under_several_names_counts_once(budget: Budget, made: str, more: int, kept_in: str) -> None:
+    first = "np.zeros((100, 10), np.float32)"
+    code = KEPT.format(kept=f"self.x = {first if kept_in == 'the object' else 'self.shared'}\n        self.z = {made}")
+    code = code.replace("(Dataset):\n", f"(Dataset):\n    shared = {first}\n") if kept_in == "its class" else code
+    Path("train.py").write_text(HEAD + code + "loader = DataLoader(Frames(1), num_workers=2)\n")
+    assert sum(size or 0 for size, _ in kept(table(budget, "train.py"), "of Frames")) == 4000 + more
+
+
+@pytest.mark.parametrize(("kept_as", "sample"), [("[..., 0]", 7 * 4), (".T[0]", 7 * 4), ("", 21 * 4)])
+def test_a_sample_of_a_view_that_keeps_a_whole_file(budget: Budget, kept_as: str, sample: int) -> None:
+    Path("x.npy").write_bytes(npy((7, 7, 3)))
+    Path("train.py").write_text(HEAD + KEPT.format(kept=f"self.x = np.load('x.npy'){kept_as}") + "loader = DataLoader(Frames(1), num_workers=1)\n")
+    found = table(budget, "train.py", "--data", "x.npy")
+    assert kept(found, "`x` of Frames") == [(7 * 7 * 3 * 4, "exact")]
+    assert [row["bytes"] for row in found["rows"] if "in flight" in row["what"]] == [3 * sample]

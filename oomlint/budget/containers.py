@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import AS_ARRAY, SAME_PATH, SIZES, STACKS
+from oomlint.api_names import AS_ARRAY, SAME_PATH, SHARES, SIZES, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.file_parts import DataReads, FileGroup, FileParts, StoredArray
 from oomlint.budget.nouns import Certainty, Container
@@ -22,7 +22,7 @@ from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, PayloadKind
 from oomlint.memory.shared.shaped import Least, ShapedArray, ShapedGroup, certain, leaves
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import (
     Absent,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
+    from oomlint.syntax.scopes import Scope
 
 _NAME: Final = 120  # bytes: a string of 60 characters, with its place in a list
 _READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), "read_parquet": ("parquet",), "memmap": ("npy",), "open_memmap": ("npy",)}
@@ -69,6 +70,7 @@ _ARRAYS: Final = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR})
 UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", "geomspace", "fromiter", "frombuffer"})  # arrays of sizes that are not counted
 _STEPS: Final = 12
 _VIEWS: Final = frozenset("expand expand_as detach permute transpose swapaxes t view squeeze unsqueeze".split())
+_SHARES: Final = SHARES - {"ascontiguousarray"}  # that copies what is turned
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
 
@@ -169,7 +171,7 @@ class HeaderContainers:
             same,
             joined=pieces is not None,
             within=self._within(*written) if written is not None else None,
-            view=self._is_view(holding, owner),
+            shown=self._view(holding, owner),
         )
 
     def _made(self, holding: Holding, owner: Dataset) -> tuple[SizeProduct, Certainty] | None:
@@ -294,12 +296,12 @@ class HeaderContainers:
         module = holding.module if holding.effect is not None else holding.content.module
         return (value, self._frame_of(owner, module, value)) if isinstance(value, cst.BaseExpression) and module is not None else None
 
-    def _is_view(self, holding: Holding, owner: Dataset) -> bool:
-        """Whether what is kept shows an array in another shape, or a part of each of its numbers."""
+    def _view(self, holding: Holding, owner: Dataset) -> ShapedArray | None:
+        """What is kept, where it shows an array in another shape, or a part of each of its numbers."""
         value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
         kept = self._kept(holding, owner) if value is not None else None
         seen = self._array(value, self._frame_of(owner, holding.module, value)) if kept is not None and value is not None else None
-        return kept is not None and seen is not None and (kept.shape, kept.dtype) != (seen.shape, seen.dtype)
+        return seen if kept is not None and seen is not None and (kept.shape, kept.dtype) != (seen.shape, seen.dtype) else None
 
     def _array(self, node: cst.BaseExpression, frame: Frame) -> ShapedArray | None:
         return _array(self.parts(self.evaluator, self.datasets.contents).of(node, frame))
@@ -315,11 +317,7 @@ class HeaderContainers:
         """The array that a view is one of: it keeps all of it."""
         for _ in range(_STEPS):
             before = self._before(node, frame) if isinstance(node, cst.Name | cst.Call) else None
-            if isinstance(node, cst.Subscript) and self._is_in_memory(node.value, frame):
-                indices = [part.slice for part in node.slice]
-                views = all(isinstance(one, cst.Slice) or (isinstance(one, cst.Index) and isinstance(one.value, cst.Integer)) for one in indices)
-                before = (node.value, frame) if views else None
-            elif before is None and (shown := self._viewed(node, frame)) is not None:
+            if (before is None or isinstance(node, cst.Call)) and (shown := self._viewed(node, frame)) is not None:
                 before = (shown, frame)
             if before is None:
                 break
@@ -334,20 +332,34 @@ class HeaderContainers:
 
     def _is_in_memory(self, node: cst.BaseExpression, frame: Frame) -> bool:
         """Whether an index of it gives a view."""
+        while isinstance(node, cst.Attribute | cst.Call) and (shown := self._viewed(node, frame)) is not None:
+            node = shown
         if self.datasets.contents.of(node, frame).kind not in _ARRAYS:
             return False
         found = self.parts(self.evaluator, self.datasets.contents).of(node, frame)
         return not isinstance(found, StoredArray) or found.mapped
 
     def _viewed(self, node: cst.BaseExpression, frame: Frame) -> cst.BaseExpression | None:
-        """What an expression shows in another shape, without a copy: ``x`` of ``x.expand(n, 3)``, ``x.T`` and ``np.transpose(x)``."""
+        """What an expression shows without a copy: ``x`` of ``x[..., 0]``, ``x.expand(n, 3)``, ``x.T``, ``np.transpose(x)`` and ``torch.from_numpy(x)``."""
         match node:
+            case cst.Subscript(value=base) if self._is_in_memory(base, frame):
+                indices = [part.slice for part in node.slice]
+                return base if self.parts(self.evaluator, self.datasets.contents).shows(indices, frame) else None
             case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value=word)), args=args) if word in _VIEWS | {"broadcast_to"}:
                 function = any(isinstance(alt.value, External) for alt in self.evaluator.values(base, frame))
                 return base if not function else args[0].value if args else None
+            case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value="astype"))) if names.dotted(arguments.named(node, "copy")) == "False":
+                return base if self._is_of_one_type(node, base, frame) else None
+            case cst.Call(args=[cst.Arg(value=base), *_]) if names.last_name(node.func) in _SHARES and not arguments.has(node, "device"):
+                return base if self._is_of_one_type(node, base, frame) else None
             case cst.Attribute(value=base, attr=cst.Name(value="T" | "mT" | "real" | "imag")):
                 return base
         return None
+
+    def _is_of_one_type(self, made: cst.BaseExpression, of: cst.BaseExpression, frame: Frame) -> bool:
+        """Whether an array has the type of the one that it is made of."""
+        one, other = self._array(made, frame), self._array(of, frame)
+        return one is not None and other is not None and other.of != "picture" and one.dtype == other.dtype != ""
 
     # -- data files --------------------------------------------------------------------------------------------------------
 
@@ -368,14 +380,19 @@ class HeaderContainers:
     def _value(self, holding: Holding, owner: Dataset) -> object:
         """What stands for the memory that an attribute keeps, however many names it has: what made it, and in which frame; None where nobody knows."""
         node = holding.effect.value if holding.effect is not None and not holding.effect.index else holding.content.node
-        while isinstance(node, cst.Subscript) and any(isinstance(part.slice, cst.Slice) for part in node.slice):
-            node = node.value  # a view keeps all of it
         if not isinstance(node, cst.BaseExpression) or node is owner.node:
             return None
-        found = self.evaluator.values(node, self._frame_of(owner, holding.module, node))
+        frame = self._frame_of(owner, holding.module, node)
+        for _ in range(_STEPS):  # a view keeps all of it
+            sliced = isinstance(node, cst.Subscript) and any(isinstance(part.slice, cst.Slice) for part in node.slice)
+            shown = node.value if sliced and isinstance(node, cst.Subscript) else self._viewed(node, frame)
+            if shown is None:
+                break
+            node = shown
+        found = self.evaluator.values(node, frame)
         value = found[0].value if len(found) == 1 else None
         # A function that nobody knows the caller of may be called more than once.
-        if isinstance(value, ExternalCall) and (value.frame.scope.parent is None or value.frame.bound):
+        if isinstance(value, ExternalCall) and (_runs_once(value.frame.scope) or value.frame.bound):
             return (value, holding.effect.index) if holding.effect is not None and holding.effect.index else value
         made = owner.instance
         once = made is not None and made.at is not None and (made.at.scope.parent is None or made.at.bound)
@@ -392,6 +409,11 @@ class HeaderContainers:
         made = owner.alternative.value if owner.alternative is not None else None
         frames = self.datasets.building_frames(owner.instance) if owner.instance is not None else [made.frame] if isinstance(made, ExternalCall) else []
         return next((frame for frame in frames if frame.scope is scope), None) or self.evaluator.calls.plain_frame(module, scope)
+
+
+def _runs_once(scope: Scope) -> bool:
+    """Whether the code of a scope runs once: of a module, and of a class in one."""
+    return scope.parent is None or (scope.is_class and scope.parent.parent is None)
 
 
 def _as_given(holding: Holding, owner: Dataset) -> Holding:

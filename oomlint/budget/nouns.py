@@ -12,6 +12,7 @@ from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 
 if TYPE_CHECKING:
     from oomlint.finding import ContentKind, Place
+    from oomlint.memory.shared.shaped import ShapedArray
 
 
 class Moment(StrEnum):
@@ -60,7 +61,7 @@ class Container(Struct, frozen=True):
     within: object = None  # what is equal to ``same`` of the container that it is a part of
     counted: bool = False  # whether another dataset has it, too, and has the row
     joined: bool = False  # whether it was joined of pieces
-    view: bool = False  # whether its size is that of an array in another shape than its own
+    shown: ShapedArray | None = None  # what it is, where its size is that of an array in another shape, all of which it keeps
 
 
 class Opened(Struct, frozen=True):

@@ -126,7 +126,7 @@ def _work_of(loader: LoaderNoun, batch: int | Name, setup: Setup) -> tuple[SizeP
     parts = []
     for one in (container for source in loader.sources for container in source.containers):
         shape = one.size.filled(setup.values).factors[1:]
-        if one.read and one.kind in ONE_ARRAY and len(shape) > 1 and all(isinstance(part, int) for part in shape):
+        if one.read and one.shown is None and one.kind in ONE_ARRAY and len(shape) > 1 and all(isinstance(part, int) for part in shape):
             *dimensions, item = (part for part in shape if isinstance(part, int))
             parts.append(SizeProduct((*dimensions, max(item, FLOAT))))
     largest = max([sample, *parts], key=lambda part: part.value or 0)

@@ -29,7 +29,9 @@ def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Co
 
 def _array(kept: Container) -> ShapedArray | None:
     """An array whose shape is known, perhaps by the header of a file."""
-    if kept.view or kept.kind in {ContentKind.OBJECTS, ContentKind.BLOB, ContentKind.TEXT, ContentKind.SMALL}:
+    if kept.shown is not None:
+        return kept.shown if kept.shown.shape else None
+    if kept.kind in {ContentKind.OBJECTS, ContentKind.BLOB, ContentKind.TEXT, ContentKind.SMALL}:
         return None
     *shape, item = kept.size.factors or ("",)
     return ShapedArray(tuple(one if isinstance(one, int) else str(one) for one in shape), str(item), "numpy") if shape and isinstance(item, int) else None
@@ -45,5 +47,5 @@ def _size(sample: Sample) -> SizeProduct | None:
 
 def samples_in(sources: Sequence[BudgetDataset]) -> object:
     """The number of samples of datasets: the first dimension of the arrays that they are taken from; None where nobody knows."""
-    held = (one.size.factors for source in sources for one in source.containers if one.read and one.kind in ONE_ARRAY and not one.view)
+    held = (one.size.factors for source in sources for one in source.containers if one.read and one.kind in ONE_ARRAY and one.shown is None)
     return next((factors[0] for factors in held if len(factors) > 1), None)

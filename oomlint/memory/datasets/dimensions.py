@@ -167,6 +167,12 @@ class Sizes(ArrayCalls):
                 shape += kind if isinstance(kind, tuple) else ()
         return replace(base, shape=(*shape, *left))
 
+    def shows(self, items: Sequence[cst.BaseSlice], frame: Frame) -> bool:
+        """Whether an index of an array in memory copies nothing: slices, numbers, new axes."""
+        if len(items) == 1 and isinstance(items[0], cst.Index) and isinstance(items[0].value, cst.Tuple):
+            items = [cst.Index(one.value) for one in items[0].value.elements]
+        return all(self._kind(one, frame) in {None, "all", "new", ()} for one in items)
+
     def _kind(self, item: cst.BaseSlice, frame: Frame) -> str | tuple[int | str, ...] | None:
         """What an index does: a new axis, all axes between, the shape that it puts in place of an axis; ``None`` for a slice, "..." for what nobody knows."""
         if not isinstance(item, cst.Index):
