@@ -135,6 +135,13 @@ def test_what_a_shell_script_sets(budget: Budget, script: str, wanted: list[tupl
         (".ONESHELL:\n", "make", (100, UNSET)),
         ("", "make N=500", (500, KNOWN)),
         ("N = 3\n", "N=500 make", (3, KNOWN)),
+        ("all: export N = 500\n", "make all N=3", (3, KNOWN)),
+        ("all: override export N = 500\n", "make all N=3", (500, KNOWN)),
+        ("override N = 500\nexport N\nN = 4\n", "make N=3", (500, KNOWN)),
+        ("export N = 500\n", "N=3 make -e all", (3, KNOWN)),
+        ("all: export N = 500\n", "N=3 make -e all", (3, KNOWN)),
+        ("override export N = 500\n", "N=3 make -e all", (500, KNOWN)),
+        ("export N = 500\n", "make -ke", (500, UNSET)),
     ],
 )
 def test_what_a_makefile_exports(budget: Budget, lines: str, asked: str, wanted: tuple[int | None, str]) -> None:

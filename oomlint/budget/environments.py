@@ -41,6 +41,8 @@ _LOGICAL: Final = re.compile(r"(?:[^\\\n]|\\\r?\n|\\.)+")
 _RULE: Final = re.compile(r"(?P<targets>[^\s#:=][^#:=]*):{1,2}(?!=)[ \t]*(?P<rest>.*)", re.DOTALL)
 _OF_MAKE: Final = re.compile(r"\$\$|\$[({]([\w.-]+)[)}]|\$(.)", re.DOTALL)
 _DEEPEST: Final = 6
+OF_MAKE_FLAGS: Final = "MAKEFLAGS"  # the options of `make`, as it hands them on
+_ENVIRONMENT_WINS: Final = re.compile(r"-?[BbikLmnpqrRsStvw]*e[A-Za-z]*|--environment-overrides")
 
 
 def read_file(path: str) -> str | None:
@@ -50,6 +52,11 @@ def read_file(path: str) -> str | None:
             return file.read(_MOST_BYTES).decode("utf-8-sig", "replace") if os.path.isfile(path) else None
     except OSError:
         return None
+
+
+def environment_wins(flags: Iterable[str]) -> bool:
+    """Whether options of `make` let the environment win over what a Makefile assigns."""
+    return any(_ENVIRONMENT_WINS.fullmatch(one) for one in flags)
 
 
 def shell_text(path: str, content: str, outer: Environment, folder: str, arguments: Sequence[str] | None, shell: ShellState | None = None) -> CommandText:
@@ -487,9 +494,13 @@ class Makefile:
 
     def __init__(self, outer: Environment, pinned: Mapping[str, str]) -> None:
         self.outer = outer
-        self._pinned = pinned
+        flags = outer.settings.get(OF_MAKE_FLAGS, UNSAID)
+        self._by_environment = environment_wins((flags.text or "").split())  # whether it wins over what files assign
+        own = outer.settings if self._by_environment else {}
+        self._pinned = {**{name: one for name, one in own.items() if not one.unset}, **{name: Setting(text) for name, text in pinned.items()}}
+        self._overridden: set[str] = set()
         self._set: dict[str, tuple[str | None, Place, bool]] = {}  # the text, and whether that holds only where the user's shell sets none
-        self._of_targets: dict[tuple[str, str], tuple[str | None, Place]] = {}
+        self._of_targets: dict[tuple[str, str], Setting] = {}
         self._needs: dict[str, set[str]] = {}  # what targets are made of
         self._exported: dict[str, bool] = dict.fromkeys(pinned, True)
         self._all = False
@@ -535,13 +546,25 @@ class Makefile:
                 self._exported |= dict.fromkeys(words[1:], words[0] == "export")
             return
         name, how, text = found["name"], found["how"], found["text"].strip()
-        if re.match(r"(?:(?:override|private)[ \t]+)*export\b", row):
+        marks = row[: found.start("name")].split()
+        if "export" in marks:
             self._exported[name] = True
-        plain = None if tested or "!" in how else text
+        wins = "override" in marks
+        if not wins and (name in self._pinned or name in self._overridden):
+            return
+        plain, weak = None if tested or "!" in how else text, False
+        if self._by_environment and not wins:
+            said = self.outer.says(name)
+            plain, weak = None if said.unknown else plain, said.assumed
         for target in targets:
-            self._of_targets[target, name] = (plain if "+" not in how else None, place)
+            self._of_targets[target, name] = replace(_given((plain if "+" not in how else None) or "$", place), assumed=weak)
         if targets:
             return
+        if wins:
+            self._overridden.add(name)
+            given = self._pinned.pop(name, None)
+            if given is not None:
+                self._set[name] = (given.text, place, given.assumed)
         if "?" in how:
             said = self.outer.says(name) if name not in self._set else None
             if said is None:
@@ -550,13 +573,13 @@ class Makefile:
             return
         if how in {":=", "::="} and plain is not None:
             now = self._expanded(plain, 0)
-            self._set[name] = (now.text.replace("$", "$$") if now.text is not None else None, place, now.assumed)
+            self._set[name] = (now.text.replace("$", "$$") if now.text is not None else None, place, now.assumed or weak)
             return
-        before, _, assumed = self._set.get(name, ("", place, False))
+        before, _, assumed = self._set.get(name, ("", place, weak))
         if "+" in how:
             self._set[name] = (f"{before} {text}".strip() if before is not None and plain is not None else None, place, assumed)
         else:
-            self._set[name] = (plain, place, False)
+            self._set[name] = (plain, place, weak)
 
     def _include(self, files: Sequence[str], path: str, depth: int, place: Place, *, needed: bool) -> None:
         for one in files:
@@ -571,7 +594,7 @@ class Makefile:
     def value(self, name: str, depth: int = 0) -> Setting:
         """What a variable stands for."""
         if name in self._pinned:
-            return Setting(self._pinned[name])
+            return self._pinned[name]
         if name not in self._set:
             return UNKNOWN_SETTING if self._opened else self.outer.says(name)
         text, place, assumed = self._set[name]
@@ -607,5 +630,5 @@ class Makefile:
                 found = found.having({name: UNKNOWN_SETTING})  # it holds for what the target needs, too
         for target in targets:
             own = {name: one for (about, name), one in self._of_targets.items() if about == target and (name in names or self._all or self._exported.get(name))}
-            found = found.having({name: _given(text or "$", place) for name, (text, place) in own.items()})
+            found = found.having(own)
         return found

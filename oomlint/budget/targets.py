@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.budget import command, jobs, manifests
-from oomlint.budget.environments import Makefile, of_command, option_of, shell_text, through, written_by
+from oomlint.budget.environments import OF_MAKE_FLAGS, Makefile, environment_wins, of_command, option_of, shell_text, through, written_by
 from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.finding import Place
 from oomlint.model.command_lines import commands_in_text, commands_of
 from oomlint.model.command_texts import CommandText
 from oomlint.model.commands import commands_in, names_program
-from oomlint.model.environments import Environment
+from oomlint.model.environments import Environment, Setting
 from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def _of_file(words: list[str], folder: str, name: Named, outside: _Outside, by: 
     plain = [word for word in words[1:] if word not in {path, "-f"} and not word.startswith("-") and "=" not in word]
     if asked == "make":
         sets = dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
-        outside = replace(outside, pinned=sets)
+        wins = environment_wins(word for word in words[1:] if word.startswith("-"))
+        environment = outside.environment.having({OF_MAKE_FLAGS: Setting("e")}) if wins else outside.environment
+        outside = replace(outside, environment=environment, pinned=sets)
         return _of_path(os.path.normpath(os.path.join(folder, path)), folder, name, outside, chosen=lambda content: _recipes(content, plain))
     listed = plain[plain.index("up") + 1 :] if "up" in plain else []
     if "run" in plain:
