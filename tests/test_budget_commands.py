@@ -159,11 +159,22 @@ if __name__ == "__main__":
         ("data=big data.n=4", (3, 4)),
         ("workers=2,4 -m", (None, None)),
         ("data=gone", (3, None)),
+        ("data=whole", (3, 70)),
+        ("data=elsewhere", (3, None)),
+        ("+experiment=large", (6, 900)),
+        ("+experiment=large data=small", (6, 50)),
     ],
 )
 def test_overrides_of_hydra(budget: Budget, given: str, wanted: tuple[int | None, int | None]) -> None:
     Path("train.py").write_text(HYDRA)
-    for name, text in (("config", "defaults:\n  - data: small\n  - _self_\nworkers: 3\n"), ("data/small", "n: 50\n"), ("data/big", "n: 900\n")):
+    for name, text in (
+        ("config", "defaults:\n  - data: small\n  - _self_\nworkers: 3\n"),
+        ("data/small", "n: 50\n"),
+        ("data/big", "n: 900\n"),
+        ("data/whole", "# a note\n# @package _global_\nworkers: 5\ndata:\n  n: 70\n"),
+        ("data/elsewhere", "# @package other.part\nn: 900\n"),
+        ("experiment/large", "# @package _global_\ndefaults:\n  - override /data: big\n  - override /hydra/launcher: basic\nworkers: 6\n"),
+    ):
         path = Path("conf", f"{name}.yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

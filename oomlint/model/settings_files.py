@@ -49,6 +49,7 @@ _LOADERS = {
 MAINS = frozenset({"hydra.main", "hydra.main.main", "nemo.core.config.hydra_runner", "nemo.core.config.hydra_runner.hydra_runner"})
 _SAME_PATH = frozenset({"resolve", "absolute", "expanduser", "read_text", "open", "read"})
 _OF_ENVIRONMENT = re.compile(r"\$\{(?:oc\.)?env:(\w+)(?:,[ \t]*([^{}]*))?\}")
+_PACKAGE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*?[ \t]*#[ \t]*@package[ \t]+(\S+)")
 MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 
 
@@ -294,9 +295,10 @@ class SettingsReader:
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
         listed = next((child for name_node, child in pairs if name_node.value == "defaults" and isinstance(child, yaml.SequenceNode)), None)
         groups = {key: text for key, text in told.items() if os.path.isdir(os.path.join(folder, *key.split("/")))}
-        parts = self._defaults(folder, listed.value if listed is not None else [], groups, root)
+        defaults = listed.value if listed is not None else []
+        parts = self._defaults(folder, defaults, {**self._overridden(folder, defaults, groups), **groups}, root)
         written = self.dotted({key: text for key, text in told.items() if key not in groups})
-        if told and all(isinstance(one, SettingsNode) for one in parts) and self._is_complete(folder, listed.value if listed is not None else []):
+        if told and all(isinstance(one, SettingsNode) for one in parts) and self._is_complete(folder, defaults):
             self._note_strays([key for key in told if key not in groups], [one.node for one in parts if isinstance(one, SettingsNode)], root.file.path)
         every = (*parts, *([written] if written is not None else []))
         return Merged(every, deep=True) if len(every) > 1 else root
@@ -366,8 +368,8 @@ class SettingsReader:
         for item in listed:
             if isinstance(item, yaml.MappingNode) and item.value:
                 group, chosen = item.value[0][0].value, item.value[0][1].value
-                group = group.replace("override ", "").replace("optional ", "").strip().lstrip("/")
                 if isinstance(chosen, str) and isinstance(group, str):
+                    group = _group_name(group)
                     found += self._group(folder, group, left.pop(group, None), chosen)
             elif isinstance(item, yaml.ScalarNode) and item.value == "_self_":
                 found.append(root)
@@ -377,6 +379,18 @@ class SettingsReader:
         found += [root] if root not in found else []
         return [*found, *(one for group, text in left.items() for one in self._group(folder, group, text, ""))]
 
+    def _overridden(self, folder: str, listed: Sequence[Any], groups: Mapping[str, str]) -> dict[str, str]:
+        """The groups that the files of other groups choose anew, as experiments do: ``override /model: big``."""
+        named = {_group_name(key): str(chosen.value) for item in listed for key, chosen in entries(item)[:1]}
+        found: dict[str, str] = {}
+        for group, chosen in {**named, **groups}.items():
+            inner = self.read(os.path.normpath(os.path.join(folder, group, f"{chosen.removesuffix('.yaml')}.yaml")))
+            own = member(inner.node, "defaults") if inner is not None else None
+            for key, other in (pair for item in getattr(own, "value", None) or () for pair in entries(item)[:1]):
+                if key.startswith("override /") and isinstance(other.value, str) and os.path.isdir(os.path.join(folder, _group_name(key))):
+                    found[_group_name(key)] = other.value
+        return found
+
     def _group(self, folder: str, group: str, told: str | None, default: str) -> list[Value]:
         """The file of a group that the command chooses, else that of the list of defaults, where it is there."""
         inner = self.read(os.path.normpath(os.path.join(folder, group, f"{(told or default).removesuffix('.yaml')}.yaml")))
@@ -384,7 +398,19 @@ class SettingsReader:
             if told is not None:
                 self.unread[os.path.normpath(os.path.join(folder, group, f"{told.removesuffix('.yaml')}.yaml"))] = None
             return [Unknown("a group of the command")] if told is not None else []
-        return [_grouped(group.split("/"), inner)]
+        return [_grouped(self._package(inner.file.path, group), inner)]
+
+    def _package(self, path: str, group: str) -> list[str]:
+        """The keys under which the content of a group's file stands: those of the group, unless its first comment says others."""
+        said = _PACKAGE.match(self.project.raw(path).decode("utf-8-sig", "replace"))
+        stem = os.path.splitext(os.path.basename(path))[0]
+        keys = (said[1] if said is not None else "_group_").replace("_group_", group.replace("/", ".")).replace("_name_", stem).split(".")
+        return keys[1:] if keys[0] == "_global_" else keys
+
+
+def _group_name(written: str) -> str:
+    """A group as an entry of a list of defaults names it."""
+    return written.replace("override ", "").replace("optional ", "").strip().lstrip("/")
 
 
 def _as_yaml(given: Mapping[str, Any]) -> str:
