@@ -170,6 +170,8 @@ SERVICE: Final = "services:\n  a:\n    image: x\n    command: python train.py\n"
         ("    env_file: gone.env\n", (None, UNKNOWN)),
         ("    extends: {file: other.yml, service: a}\n", (None, UNKNOWN)),
         ("    build: .\n", (900, KNOWN)),
+        ("    build: {context: ., dockerfile: by_argument, args: {SIZE: 30}}\n", (30, KNOWN)),
+        ("    build: {context: ., dockerfile: by_argument}\n", (20, UNSET)),
     ],
 )
 def test_what_a_service_of_compose_is_given(budget: Budget, lines: str, wanted: tuple[int | None, str]) -> None:
@@ -177,6 +179,7 @@ def test_what_a_service_of_compose_is_given(budget: Budget, lines: str, wanted: 
     Path("b.env").write_text("N=6 # more\n")
     Path(".env").write_text("IN_FILE=800\n")
     Path("Dockerfile").write_text("FROM x AS base\nENV N 900\nFROM base\nENV M=1\n")
+    Path("by_argument").write_text("FROM x\nARG SIZE=20\nENV N=$SIZE\n")
     Path("compose.yml").write_text(SERVICE + lines)
     assert told(budget, "compose.yml") == [wanted]
 
@@ -215,6 +218,12 @@ def test_what_a_pod_is_given(budget: Budget, lines: str, wanted: tuple[int | Non
         ('FROM x\nCMD ["python", "train.py"]\nENV M=1 \\\n  N=500\n', (500, KNOWN)),
         ("FROM x AS first\nENV N=500\nFROM y\nCMD python train.py\n", (100, UNSET)),
         ("FROM x\nARG N=500\nCMD python train.py\n", (100, UNSET)),
+        ("FROM x\nARG N=500\nRUN python train.py\n", (500, UNSET)),
+        ("FROM x\nARG N=3\nENV N=${N:-4}\nCMD python train.py\n", (3, UNSET)),
+        ("FROM x\nARG N\nENV N=${N:-4}\nCMD python train.py\n", (4, UNSET)),
+        ("ARG N=3\nFROM x\nARG N\nENV N=${N:-4}\nCMD python train.py\n", (3, UNSET)),
+        ("ARG N=3\nFROM x\nENV N=${N:-4}\nCMD python train.py\n", (4, UNSET)),
+        ("FROM x\nENV M=2\nARG M=3\nENV N=$M\nCMD python train.py\n", (2, KNOWN)),
     ],
 )
 def test_what_an_image_sets(budget: Budget, content: str, wanted: tuple[int, str]) -> None:

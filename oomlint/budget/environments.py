@@ -99,7 +99,8 @@ def _of_file(one: Command, outer: Environment, folder: str, pinned: Mapping[str,
         said = max(_INSTRUCTION.finditer(text.content, 0, one.start), key=lambda match: match.end(), default=None)
         start = said.end() if said is not None else start
         stage = next((match.start() for match in _STAGE.finditer(text.content, one.start)), len(text.content))
-        outer = of_image(text.content[: one.start if said is None or said[1].upper() == "RUN" else stage], text.path, outer)
+        building = said is None or said[1].upper() == "RUN"
+        outer = of_image(text.content[: one.start if building else stage], text.path, outer, building=building)
     elif kind is Beside.MAKE:
         make = Makefile(outer, pinned)
         make.read(text.path, text.content)
@@ -331,30 +332,43 @@ def interpolated(text: str, state: ShellState) -> Setting:
 # -- images, services, pods, editors -----------------------------------------------------------------------------------------
 
 _STAGE: Final = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?")
-_ENV: Final = re.compile(r"(?im)^[ \t]*ENV[ \t]+((?:[^\\\n]|\\\r?\n|\\.)*)")
+_ARGUMENT: Final = re.compile(r"(?<!\S)([A-Za-z_]\w*)(?=[=\s]|$)")
+_ENV: Final = re.compile(r"(?im)^[ \t]*(?P<kind>ENV|ARG)[ \t]+(?P<text>(?:[^\\\n]|\\\r?\n|\\.)*)")
 _PAIR: Final = re.compile(r"""([A-Za-z_]\w*)=((?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s"'\\])*)""", re.DOTALL)
 
 
-def of_image(content: str, path: str, outer: Environment, target: str = "") -> Environment:
-    """What ``ENV`` sets in the last stage of a Dockerfile, or in the one that is named, and in those that it begins with."""
-    stages: list[tuple[str, str, dict[str, Setting]]] = [("", "", {})]
+def of_image(
+    content: str, path: str, outer: Environment, target: str = "", *, built_with: Mapping[str, Setting] | None = None, building: bool = False
+) -> Environment:
+    """What ``ENV`` sets in the last stage of a Dockerfile, or in the one that is named, and in those that it begins with.
+
+    ``built_with``: what the build is given for ``ARG``, whose default holds else. ``building``: what the build itself has, which sees those, too.
+    """
+    stages: list[tuple[str, dict[str, Setting], dict[str, Setting]]] = [("", {}, {})]  # the name, what `ENV` sets, and what `ARG` does
     where = rows_of(path, content)
     for match in sorted((*_STAGE.finditer(content), *_ENV.finditer(content)), key=lambda one: one.start()):
         if match.re is _STAGE:
-            base = next((settings for name, _, settings in stages if name and name == match[1].lower()), {})
-            stages.append(((match[2] or "").lower(), match[1], dict(base)))
+            base = next((stage for stage in stages if stage[0] and stage[0] == match[1].lower()), ("", {}, {}))
+            stages.append(((match[2] or "").lower(), dict(base[1]), dict(base[2])))
             if target and stages[-2][0] == target.lower():
                 stages.pop()
                 break
             continue
-        state = ShellState(outer.emptied().having(stages[-1][2]), "")
-        pairs = list(_PAIR.finditer(match[1]))
-        first = re.match(r"([A-Za-z_]\w*)[ \t]+(.*)", match[1], re.DOTALL)
-        given = [(first[1], first[2].strip())] if first is not None else [(one[1], one[2]) for one in pairs]
+        _, kept, taken = stages[-1]
+        state = ShellState(outer.emptied(), "", {**taken, **kept})
+        text, place = match["text"], where(match.start("text"), match.end("text"))
+        if match["kind"].upper() == "ARG":
+            for name in (one[1] for one in _ARGUMENT.finditer(text)):
+                defaults = {one[1]: one[2] for one in _PAIR.finditer(text)}
+                own = replace(state.expanded(defaults[name]), place=place, assumed=True) if name in defaults else stages[0][2].get(name, UNSAID)
+                taken[name] = (built_with or {}).get(name, own)
+            continue
+        first = re.match(r"([A-Za-z_]\w*)[ \t]+(.*)", text, re.DOTALL)
+        given = [(first[1], first[2].strip())] if first is not None else [(one[1], one[2]) for one in _PAIR.finditer(text)]
         for name, value in given:
             found = state.expanded(value)
-            stages[-1][2][name] = Setting(found.text, where(match.start(1), match.end(1)))
-    return outer.emptied().having(stages[-1][2])
+            kept[name] = Setting(found.text, place, assumed=found.assumed)
+    return outer.emptied().having({**stages[-1][2], **stages[-1][1]} if building else stages[-1][1])
 
 
 def of_service(node: Any, path: str, outer: Environment) -> Environment:
@@ -368,7 +382,9 @@ def of_service(node: Any, path: str, outer: Environment) -> Environment:
         parts = [getattr(member(build, key), "value", "") for key in ("context", "dockerfile", "target")] if entries(build) else [build.value, "", ""]
         image = os.path.normpath(os.path.join(folder, str(parts[0]), str(parts[1]) or "Dockerfile"))
         content = read_file(image)
-        inside = of_image(content, image, outer, str(parts[2])) if content is not None else inside
+        listed = (*_merged(member(build, "args")), *_listed(member(build, "args")))
+        args = {key: replace(interpolated(value, state), place=_place(path, at)) for key, value, at in listed if value is not None}
+        inside = of_image(content, image, outer, str(parts[2]), built_with=args) if content is not None else inside
     name, suffix = os.path.splitext(os.path.basename(path))
     merged = any(os.path.isfile(os.path.join(folder, f"{name}.override{one}")) for one in (suffix, ".yml", ".yaml"))
     if member(node, "extends") is not None or merged:
