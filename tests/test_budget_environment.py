@@ -184,6 +184,24 @@ def test_what_a_service_of_compose_is_given(budget: Budget, lines: str, wanted: 
     assert told(budget, "compose.yml") == [wanted]
 
 
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("    entrypoint: python\n    command: option.py --n 7\n", [7]),
+        ('    entrypoint: ["python", "option.py"]\n    command: --n 7\n', [7]),
+        ('    entrypoint: python option.py\n    command: ["--n", "7"]\n', [7]),
+        ("    entrypoint: python\n    command: option.py\n", [1]),
+        ("    entrypoint: torchrun --nproc_per_node 2\n    command: option.py --n 7\n", [14]),
+        ("    entrypoint: sh -c\n    command: python option.py --n 7 && python option.py --n 8\n", [7, 8]),
+        ('    command: bash -c "python option.py --n 7"\n', [7]),
+        ('    command: ["bash", "-c", "python option.py --n 7"]\n', [7]),
+    ],
+)
+def test_the_words_of_a_command_follow_those_of_an_entrypoint(budget: Budget, lines: str, wanted: list[int]) -> None:
+    Path("compose.yml").write_text(f"services:\n  a:\n    image: x\n{lines}")
+    assert [many for many, _ in told(budget, "compose.yml")] == wanted
+
+
 def test_services_with_different_values_have_a_table_each(budget: Budget) -> None:
     other = SERVICE.partition("\n")[2].replace("  a:", "  b:")
     Path("compose.yml").write_text(f"{SERVICE}    environment: {{N: 5}}\n{other}    environment: {{N: 6}}\n")

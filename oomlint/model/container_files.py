@@ -131,19 +131,38 @@ def _services(text: CommandText) -> list[Service]:
 
 
 def of_compose(text: CommandText) -> Iterator[Command]:
-    """``command`` and ``entrypoint`` of each service."""
-    import yaml  # noqa: PLC0415
-
+    """What each service starts: the words of its ``entrypoint``, and behind them those of its ``command``."""
     for service in _services(text):
-        parts = [word for key in ("entrypoint", "command") for word in words_of_list(text, member(service.node, key))]
+        nodes = [node for key in ("entrypoint", "command") if (node := member(service.node, key)) is not None]
+        parts: list[Word] = []
+        apart: list[Command] = []
+        for node in nodes:
+            words, inner = _words_of(text, node, service)
+            if not isinstance(node.value, str) or len(nodes) > 1:
+                parts += words
+            elif " " in node.value or "\n" in node.value:
+                inner = [Command(text, tuple(words), service), *inner] if words else inner
+            apart += inner
         if parts:
             yield Command(text, tuple(parts), service)
-        for key in ("entrypoint", "command"):
-            node = member(service.node, key)
-            for scalar in node.value if isinstance(node, yaml.SequenceNode) else [node]:
-                if isinstance(scalar, yaml.ScalarNode) and (" " in scalar.value or "\n" in scalar.value):
-                    start, end = characters_of(text, scalar)
-                    yield from scanned(text, start, end, service, folded=scalar.style != "|")
+        yield from apart
+
+
+def _words_of(text: CommandText, node: Any, service: Service) -> tuple[list[Word], list[Command]]:
+    """The words of a list or of a line, and the commands that stand in one of them; of a line with several commands, all of these."""
+    import yaml  # noqa: PLC0415
+
+    if isinstance(node, yaml.SequenceNode):
+        scalars = [one for one in node.value if isinstance(one, yaml.ScalarNode) and (" " in one.value or "\n" in one.value)]
+        return list(words_of_list(text, node)), [one for scalar in scalars for one in _scanned_node(text, scalar, service)]
+    found = list(_scanned_node(text, node, service)) if isinstance(node, yaml.ScalarNode) else []
+    whole = [one for one in found if not one.outer]
+    return (list(whole[0].parts), [one for one in found if one.outer]) if len(whole) == 1 else ([], found)
+
+
+def _scanned_node(text: CommandText, node: Any, service: Service) -> Iterator[Command]:
+    start, end = characters_of(text, node)
+    return scanned(text, start, end, service, folded=node.style != "|")
 
 
 def words_of_list(text: CommandText, node: Any) -> Iterator[Word]:
