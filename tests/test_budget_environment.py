@@ -211,6 +211,16 @@ def test_services_with_different_values_have_a_table_each(budget: Budget) -> Non
     assert told(budget, "docker compose run -e N=7 b") == [(7, KNOWN)]
 
 
+def test_what_one_command_asks_the_users_shell_for_is_exact_for_another(budget: Budget) -> None:
+    other = SERVICE.partition("\n")[2].replace("  a:", "  b:").replace("python train.py", '["sh", "-c", "M=$$N python train.py"]')
+    Path("compose.yml").write_text(f"{SERVICE}    environment: {{N: 5}}\n{other}    environment: {{N: 6}}\n")
+    assert told(budget, "compose.yml") == [(5, KNOWN), (6, KNOWN)]
+    Path("run.sh").write_text("docker run -e N=3 image python option.py --n ${N:-500}\ndocker run -e N=3 image python train.py\n")
+    assert told(budget, "run.sh") == [(500, UNSET), (3, KNOWN)]
+    Path("run.sh").write_text("N=${N:-500}\ndocker run -e N=3 image python train.py\ndocker run -e N=3 image python option.py --n $N\n")
+    assert told(budget, "run.sh") == [(3, KNOWN), (500, UNSET)]
+
+
 POD: Final = "kind: Pod\nspec:\n  containers:\n  - name: t\n    command: [python, train.py]\n"
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from oomlint.budget.row import EnvironmentUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from oomlint.budget.report import Budget
     from oomlint.budget.row import Row
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _MOST_RUNS: Final = 16  # in which it is sought which variables a row depends on
 
 
-def marked(budgets: Sequence[tuple[object, Environment, Budget]], names: Iterable[str], lacking: Collection[str], hidden: Hidden) -> list[Budget]:
+def marked(budgets: Sequence[tuple[object, Environment, Budget]], names: Iterable[str], hidden: Hidden) -> list[Budget]:
     """Budgets whose rows say on which variables they depend.
 
-    ``lacking`` are those that words of commands are made with, and that nothing sets. ``hidden`` gives the rows of all programs where nobody knows some.
+    ``hidden`` gives the rows of all programs where nobody knows some.
     """
     every = sorted(names)
     if not every:
@@ -54,7 +54,7 @@ def marked(budgets: Sequence[tuple[object, Environment, Budget]], names: Iterabl
     if not alone and not any(_changed(one.rows, joint.get(key, ())) for key, _, one in budgets):
         return [one for _, _, one in budgets]
     alone = alone or {tuple(every): joint}
-    return [_marked(key, partial(_use, environment, lacking), one, joint, alone, tuple(every)) for key, environment, one in budgets]
+    return [_marked(key, partial(_use, environment), one, joint, alone, tuple(every)) for key, environment, one in budgets]
 
 
 def _marked(
@@ -75,11 +75,11 @@ def _marked(
     return replace(budget, rows=tuple(found), assumed=tuple(names))
 
 
-def _use(environment: Environment, lacking: Collection[str], name: str) -> EnvironmentUse:
+def _use(environment: Environment, name: str) -> EnvironmentUse:
     said = environment.settings.get(name)
     if said is None:
         return EnvironmentUse(name, None, None, assumed=not environment.alone)
-    return EnvironmentUse(name, said.text, said.place, said.assumed or name in lacking)
+    return EnvironmentUse(name, said.text, said.place, said.assumed)
 
 
 def _key(row: Row) -> object:

@@ -230,6 +230,7 @@ def _started(
     """
     seen: set[object] = set()
     copied: dict[str, str] = {}
+    user = outside.environment.user
     for one, told in found:
         if one.words[0] in _SAYS or (one.outer and one.outer[0].text in _SAYS):
             continue
@@ -238,15 +239,19 @@ def _started(
             continue
         if not names_program(one.words) and not any(os.path.basename(word) in _RUN_FILES or beside(word) is Beside.SHELL for word in one.words):
             continue
+        before, user.lacking = user.lacking, {}
         written = one.filled(None)
+        lacking, user.lacking = user.lacking, before
         copies = [copied.get(os.path.basename(word), word) if word.endswith(".py") else word for word in written]
         places = dict.fromkeys(_places(one, path, folder))
         environment = of_command(one, outside.environment, folder, outside.pinned)
         shell = one.text.run.at(one.start).copy() if one.text.run is not None and one.words[0] in _INTO_THIS else None
         inner = _Outside(environment, shell, within=(*outside.within, path))
-        for target in _of_files(written, places, name, inner, jobs.spot(one.place, name)) or _of_script((written, copies), places, environment):
+        targets = _of_files(written, places, name, inner, jobs.spot(one.place, name)) or _of_script((written, copies), places, environment)
+        for target in targets:
             whole = replace(
                 target,
+                environment=target.environment.assuming(lacking),
                 ranks=target.ranks or jobs.tasks(one),
                 given=target.given.within(told or jobs.given(one, name)),
                 place=target.place or (told.place if told is not None else None) or one.place,

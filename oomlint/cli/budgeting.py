@@ -85,7 +85,6 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
         for path in arguments.paths:  # a file without a command may be one that cannot be read
             _refuse_broken(path, view)
         raise
-    lacking = tuple(user.lacking)
     given = values_of(arguments.set)
     ranks = _ranks(arguments.ranks)
     _limits(arguments, asked[0])  # what is wrong with options is no program's fault
@@ -114,7 +113,7 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
             return {_run_of(target, one): tuple(rows(one, _setup(target, one, arguments, given, ranks))) for target, one in again}
         return {}
 
-    return marked(found, user.asked, lacking, hidden)
+    return marked(found, user.asked, hidden)
 
 
 def _run_of(target: BudgetTarget, program: Program) -> object:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oomlint.model.container_files import Service
+    from oomlint.model.environments import Setting
     from oomlint.model.project import Project
     from oomlint.model.shell_runs import ShellState
     from oomlint.source import Source
@@ -178,7 +179,7 @@ class Command(Struct, frozen=True, eq=False, dict=True):
 
     def _substituted(self, part: Word, arguments: Sequence[str] | None) -> str:
         text = part.text
-        for _ in range(_LONGEST_WAY):
+        for _ in range(_LONGEST_WAY if "$$" not in text else 0):  # which is for a shell that is started yet
             before = text
             text = VARIABLE.sub(lambda match: self._value(match[1] or match[2] or match[3], part.start, match[0], arguments), text)
             text = _OTHERWISE.sub(lambda match: self._or_default(match, part.start, arguments), text)
@@ -193,22 +194,27 @@ class Command(Struct, frozen=True, eq=False, dict=True):
 
     def _value(self, name: str, index: int, written: str, arguments: Sequence[str] | None) -> str:
         if self._state is not None:
-            said = self._state.variable(name).text if not written.startswith("$(") else None
-            return said if said is not None else written
+            return self._noted(name, self._state.variable(name), written) if not written.startswith("$(") else written
         if name.isdigit() and arguments is not None and 0 < int(name) <= len(arguments):
             return arguments[int(name) - 1]
         given = self.text.set_before(name, index) if name in self.text.assigned else self.text.told_by_job.get(name)
         if given is None and self.text.outer is not None:
             outer = self.text.make(name) if self.text.make is not None else self.text.outer.says(name)
-            return outer.text if outer.text is not None else written
+            return self._noted(name, outer, written)
         return given.text if given is not None and not (written.startswith("$(") and beside(self.text.path) is not Beside.MAKE) else written
+
+    def _noted(self, name: str, said: Setting, written: str) -> str:
+        """What a variable is. Where that holds only unless the user's shell sets it, that shell keeps its name."""
+        outer = self._state.inherited if self._state is not None else self.text.outer
+        if said.assumed and outer is not None:
+            outer.user.lacking[name] = None
+        return said.text if said.text is not None else written
 
     def _or_default(self, match: re.Match[str], index: int, arguments: Sequence[str] | None) -> str:
         """What a variable with a default stands for: the default holds only where nothing sets the variable."""
         name, how, default = match.groups()
         if self._state is not None:
-            said = self._state.copy().or_other(name, how, default).text
-            return said if said is not None else match[0]
+            return self._noted(name, self._state.copy().or_other(name, how, default), match[0])
         if how[-1] in "+?" or (self.text.outer is not None and self.text.outer.says(name).unknown):
             return match[0]
         found = self._value(name, index, match[0], arguments)

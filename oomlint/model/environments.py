@@ -41,7 +41,7 @@ class UsersShell(Struct, eq=False):
 
     hidden: frozenset[str] = frozenset()  # variables that are taken to be anything, wherever they are set
     asked: dict[str, None] = field(default_factory=dict)
-    lacking: dict[str, None] = field(default_factory=dict)  # those of them that nothing sets
+    lacking: dict[str, None] = field(default_factory=dict)  # those of them that nothing sets, since somebody began to look
     mistakes: dict[tuple[str, int, str], None] = field(default_factory=dict)  # the file, its row, and what is wrong there
 
 
@@ -72,6 +72,10 @@ class Environment(Struct, frozen=True):
     def having(self, settings: Mapping[str, Setting], *, opened: bool = False) -> Environment:
         """The same with other values for some variables; ``opened``: and with any for all others."""
         return replace(self, settings={**({} if opened else self.settings), **settings}, opened=self.opened or opened)
+
+    def assuming(self, names: Iterable[str]) -> Environment:
+        """The same where some names were asked of the user's shell: what depends on them holds only unless it sets them."""
+        return self.having({name: replace(one, assumed=True) for name in names if (one := self.settings.get(name)) is not None})
 
     def emptied(self, *, alone: bool = False) -> Environment:
         """Without anything that is known of it, as a container has it; ``alone``: where nothing else can set a variable either."""
