@@ -330,6 +330,10 @@ def test_what_depends_on_no_variable_says_nothing_of_it(budget: Budget) -> None:
         ("docker run --shm-size=big image python train.py", "error: the command: 'big' is no size of memory, such as 2g"),
         ("python option.py --n four", "warning: option.py:4: argparse refuses `--n four`: the option takes a whole number"),
         (
+            "python hydra_run.py +trainer.max_epochs=3",
+            "warning: config.yaml: there is a `trainer.max_epochs`, and Hydra refuses to add it with `+`",
+        ),
+        (
             "python hydra_run.py trainer.max_epoch=3",
             "warning: config.yaml: there is no `trainer.max_epoch`, which the command sets, and Hydra refuses that; did you mean `trainer.max_epochs`?",
         ),
@@ -349,7 +353,7 @@ def test_what_is_wrong_around_a_command_is_one_clear_line(budget: Budget, asked:
     assert done.status == (2 if line.startswith("error") else 0)
 
 
-@pytest.mark.parametrize("asked", ["python option.py --n 4", "python hydra_run.py trainer.max_epochs=3 +trainer.other=4", "run.sh"])
+@pytest.mark.parametrize("asked", ["python option.py --n 4", "python hydra_run.py trainer.max_epochs=3 +trainer.other=4 ++n=3", "run.sh"])
 def test_nothing_is_said_of_what_is_right(budget: Budget, asked: str) -> None:
     Path("config.yaml").write_text("trainer:\n  max_epochs: 1\nn: 10\n")
     Path("hydra_run.py").write_text(BY_HYDRA)

@@ -317,7 +317,10 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
                 for key, (where, close) in finder.evaluator.settings.strays.items():
                     meant = f"; did you mean `{close}`?" if close else ""
                     say(f"warning: {View(current_folder()).name(where)}: there is no `{key}`, which the command sets, and Hydra refuses that{meant}")
+                for key, where in finder.evaluator.settings.repeated.items():
+                    say(f"warning: {View(current_folder()).name(where)}: there is a `{key}`, and Hydra refuses to add it with `+`")
                 finder.evaluator.settings.strays.clear()
+                finder.evaluator.settings.repeated.clear()
                 for one in kept:
                     _say_unread(one, finder, unread_files)
                 found += kept

@@ -34,7 +34,7 @@ from oomlint.model.yaml_nodes import entries, member
 from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
@@ -50,6 +50,8 @@ MAINS = frozenset({"hydra.main", "hydra.main.main", "nemo.core.config.hydra_runn
 _SAME_PATH = frozenset({"resolve", "absolute", "expanduser", "read_text", "open", "read"})
 _OF_ENVIRONMENT = re.compile(r"\$\{(?:oc\.)?env:(\w+)(?:,[ \t]*([^{}]*))?\}")
 _PACKAGE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*?[ \t]*#[ \t]*@package[ \t]+(\S+)")
+_NUMBER_OF_HYDRA = re.compile(r"[+-]?(?:(?:0|[1-9]\d*(?:_\d+)*)|(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d{1,2})?|\d+[eE][+-]?\d{1,2})")
+_NO_TEXT_OF_YAML = re.compile(r"[+.\d-][\w.+:-]*|on|off|yes|no|~", re.IGNORECASE)  # or not always
 MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 
 
@@ -61,6 +63,7 @@ class SettingsReader:
         self.evaluator = evaluator
         self._files: AnswerMemory[tuple[str, str], SettingsNode | None] = AnswerMemory(project.readings)
         self.strays: dict[str, tuple[str, str]] = {}  # keys that the command sets and the settings of a file do not have, with the closest that there is
+        self.repeated: dict[str, str] = {}  # keys that the command adds to the settings of a file, and that these have
         self.unread: dict[str, None] = {}  # files that the program reads its settings from, and that give none: they are broken, or not there
 
     # -- paths -------------------------------------------------------------------------------------------------------
@@ -297,7 +300,8 @@ class SettingsReader:
         groups = {key: text for key, text in told.items() if os.path.isdir(os.path.join(folder, *key.split("/")))}
         defaults = listed.value if listed is not None else []
         parts = self._defaults(folder, defaults, {**self._overridden(folder, defaults, groups), **groups}, root)
-        written = self.dotted({key: text for key, text in told.items() if key not in groups})
+        written = self.dotted({key: _as_hydra_reads(text) for key, text in told.items() if key not in groups})
+        self._note_repeated(told.keys() - groups.keys(), [one.node for one in parts if isinstance(one, SettingsNode)], root.file.path)
         if told and all(isinstance(one, SettingsNode) for one in parts) and self._is_complete(folder, defaults):
             self._note_strays([key for key in told if key not in groups], [one.node for one in parts if isinstance(one, SettingsNode)], root.file.path)
         every = (*parts, *([written] if written is not None else []))
@@ -331,6 +335,16 @@ class SettingsReader:
             if last not in there and all(entries(node) or not getattr(node, "value", "") for node in here):
                 close = get_close_matches(last, there, n=1)
                 self.strays[key] = (path, ".".join((*above, close[0])) if close else "")
+
+    def _note_repeated(self, keys: Iterable[str], nodes: Sequence[Any], path: str) -> None:
+        """Keys that the command adds with one `+`, and that have a value already: Hydra refuses that, too."""
+        asked = self.project.command.words if self.project.command is not None else ()
+        for key in sorted(key for key in keys if any(word.startswith(f"+{key}=") and not word.endswith(("}", "]")) for word in asked)):
+            here = list(nodes)
+            for name in key.split("."):
+                here = [inner for node in here if (inner := member(node, name)) is not None]
+            if any(not str(node.tag).endswith(":null") and node.value != "???" for node in here):
+                self.repeated[key] = path
 
     def overrides(self) -> dict[str, str] | None:
         """The words ``key=value`` of the command that is asked about, by key; ``None`` where nobody knows what they give."""
@@ -417,6 +431,13 @@ def _as_yaml(given: Mapping[str, Any]) -> str:
     """A mapping of mappings and of what is written as YAML. A value with commas is a sweep, or none that can be read."""
     parts = (f"{json.dumps(key)}: {_as_yaml(value) if isinstance(value, dict) else value or 'null'}" for key, value in given.items())
     return f"{{{', '.join(parts)}}}"
+
+
+def _as_hydra_reads(text: str) -> str:
+    """A value of the command as YAML, which takes more words for numbers than Hydra does: `0x10`, `010`, and fewer: `1e3`."""
+    if _NUMBER_OF_HYDRA.fullmatch(text):
+        return json.dumps(float(text)) if re.search(r"[.eE]", text) else text
+    return json.dumps(text) if _NO_TEXT_OF_YAML.fullmatch(text) else text
 
 
 def _grouped(path: list[str], inner: SettingsNode) -> SettingsNode:
