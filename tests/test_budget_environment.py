@@ -311,6 +311,12 @@ def test_a_row_names_the_variables_that_it_depends_on(budget: Budget) -> None:
     assert "The table holds unless the environment sets `N`: nothing that was read does, so defaults are taken." in found
 
 
+@pytest.mark.parametrize("asked", ["NONE,N=33", "ALL,N=33"])
+def test_what_a_job_exports_has_its_place_in_the_job(budget: Budget, asked: str) -> None:
+    Path("run.sh").write_text(f"#!/bin/bash\n#SBATCH --export={asked}\nsrun python train.py\n")
+    assert [(row["bytes"], row["environment"][0]["place"]["row"]) for row in rows(budget, "run.sh")] == [(33 * 4000, 2)]
+
+
 def test_what_depends_on_no_variable_says_nothing_of_it(budget: Budget) -> None:
     Path("train.py").write_text(f'{HEAD}port = os.environ.get("PORT", "29500")\nn = 10{LOOP}')
     found = json.loads(budget("train.py", "--output-format", "json").out)[0]

@@ -65,8 +65,8 @@ def shell_text(path: str, content: str, outer: Environment, folder: str, argumen
     job = {name: UNSAID for name in TOLD_BY_JOB if not text.may_be_told(name)}
     job |= {name: Setting(word.text, text.place(word.start, word.end)) for name, word in text.told_by_job.items()}
     if text.batch_options:
-        chosen = "" if outer.chosen else next((word.text for option, word in reversed(text.batch_options) if option == "--export"), "")
-        outer = exported(outer, chosen) if chosen else outer
+        given = None if outer.chosen else next((word for option, word in reversed(text.batch_options) if option == "--export" and word.text), None)
+        outer = exported(outer, given.text, text.place(given.start, given.end)) if given is not None else outer
         outer = replace(outer.having(job), by_system=(*outer.by_system, "SLURM_"))
     state = shell if shell is not None else ShellState(outer, folder, arguments=tuple(arguments) if arguments is not None else None)
     script = path if os.path.isabs(path) else ""
@@ -173,7 +173,7 @@ def through(words: Sequence[str], found: Environment, folder: str, place: Place)
                 chosen = [job.text]
             elif job.unknown:
                 found = found.having({}, opened=True)
-            found = exported(found, chosen[-1], place) if chosen else found
+            found = exported(found, chosen[-1], job.place or place) if chosen else found
             found = replace(found, chosen=found.chosen or (bool(chosen) and base == "sbatch"), by_system=(*found.by_system, "SLURM_"))
         elif base in _BY_MPI:
             for one in option_of(words[at:program], ("-x",)):
