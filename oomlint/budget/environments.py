@@ -570,8 +570,8 @@ class Makefile:
             return
         plain, weak = None if tested or "!" in how else text, False
         if self._by_environment and not wins:
-            said = self.outer.says(name)
-            plain, weak = None if said.unknown else plain, said.assumed
+            outside = self.outer.says(name)
+            plain, weak = None if outside.unknown else plain, outside.assumed
         for target in targets:
             self._of_targets[target, name] = replace(_given((plain if "+" not in how else None) or "$", place), assumed=weak)
         if targets:
