@@ -150,6 +150,12 @@ def test_what_a_makefile_exports(budget: Budget, lines: str, asked: str, wanted:
     assert told(budget, asked) == [wanted]
 
 
+@pytest.mark.parametrize(("asked", "wanted"), [("make", (7, KNOWN)), ("make N=2", (2, KNOWN)), ("N=2 make -e all", (2, KNOWN)), ("N=2 make", (7, KNOWN))])
+def test_what_a_makefile_sets_for_a_target_is_in_its_recipe(budget: Budget, asked: str, wanted: tuple[int, str]) -> None:
+    Path("Makefile").write_text("N = 5\nall: N = 7\nall:\n\tpython option.py --n $(N)\n")
+    assert told(budget, asked) == [wanted]
+
+
 SERVICE: Final = "services:\n  a:\n    image: x\n    command: python train.py\n"
 
 

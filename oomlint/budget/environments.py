@@ -513,7 +513,7 @@ class Makefile:
         flags = outer.settings.get(OF_MAKE_FLAGS, UNSAID)
         self._by_environment = environment_wins((flags.text or "").split())  # whether it wins over what files assign
         own = outer.settings if self._by_environment else {}
-        self._pinned = {**{name: one for name, one in own.items() if not one.unset}, **{name: Setting(text) for name, text in pinned.items()}}
+        self.pinned = {**{name: one for name, one in own.items() if not one.unset}, **{name: Setting(text) for name, text in pinned.items()}}
         self._overridden: set[str] = set()
         self._set: dict[str, tuple[str | None, Place, bool]] = {}  # the text, and whether that holds only where the user's shell sets none
         self._of_targets: dict[tuple[str, str], Setting] = {}
@@ -566,7 +566,7 @@ class Makefile:
         if "export" in marks:
             self._exported[name] = True
         wins = "override" in marks
-        if not wins and (name in self._pinned or name in self._overridden):
+        if not wins and (name in self.pinned or name in self._overridden):
             return
         plain, weak = None if tested or "!" in how else text, False
         if self._by_environment and not wins:
@@ -578,7 +578,7 @@ class Makefile:
             return
         if wins:
             self._overridden.add(name)
-            given = self._pinned.pop(name, None)
+            given = self.pinned.pop(name, None)
             if given is not None:
                 self._set[name] = (given.text, place, given.assumed)
         if "?" in how:
@@ -609,8 +609,8 @@ class Makefile:
 
     def value(self, name: str, depth: int = 0) -> Setting:
         """What a variable stands for."""
-        if name in self._pinned:
-            return self._pinned[name]
+        if name in self.pinned:
+            return self.pinned[name]
         if name not in self._set:
             return UNKNOWN_SETTING if self._opened else self.outer.says(name)
         text, place, assumed = self._set[name]
@@ -633,10 +633,10 @@ class Makefile:
 
     def environment(self, targets: Sequence[str]) -> Environment:
         """What the recipe of a rule has."""
-        names = {*self._set, *self._pinned} if self._all else {name for name, whether in self._exported.items() if whether}
+        names = {*self._set, *self.pinned} if self._all else {name for name, whether in self._exported.items() if whether}
         names |= {name for name in self._set if name in self.outer.settings}
         names -= {name for name, whether in self._exported.items() if not whether}
-        settings = {name: said for name in names if (name in self._set or name in self._pinned) and (said := self.value(name)) != UNSAID}
+        settings = {name: said for name in names if (name in self._set or name in self.pinned) and (said := self.value(name)) != UNSAID}
         found = self.outer.having(settings, opened=self._opened)
         around = set(targets)
         while more := {target for target, needs in self._needs.items() if needs & around} - around:

@@ -155,13 +155,13 @@ def _of_path(
         inside = replace(outside, environment=written_by(outside.environment, [source]))
         return [BudgetTarget(path, environment=outside.environment), *_started(cells, path, folder, name, inside)]
     content = _content(path, name)
-    content = _set(content, outside.pinned) if kind is Beside.MAKE else content
     if kind is Beside.SHELL:
         if outside.shell is not None and arguments:
             outside.shell.arguments = tuple(arguments)
         text = shell_text(path, content, outside.environment, folder, arguments, outside.shell)
     elif kind is Beside.MAKE:
         make = Makefile(outside.environment, outside.pinned)
+        content = _set(content, {name: one.text for name, one in make.pinned.items() if one.text is not None})
         make.read(path, content)
         text = CommandText(path, content, outer=outside.environment, make=make.value)
     else:
@@ -177,9 +177,10 @@ def _of_path(
 
 
 def _set(content: str, given: Mapping[str, str]) -> str:
-    """A Makefile with the variables that its command sets."""
+    """A Makefile with the variables that its command sets, also where it sets them for a target."""
     for word, text in given.items():
-        content = re.sub(rf"(?m)^{re.escape(word)}[ \t]*[:?]?=.*", lambda _, word=word, text=text: f"{word}={text}", content)  # type: ignore[misc]
+        written = rf"(?m)^((?:[^\s#:=][^#:=\n]*:[ \t]*(?:(?:export|private)[ \t]+)*)?{re.escape(word)})[ \t]*(?:[:?+]|::)?=.*"
+        content = re.sub(written, lambda found, text=text: f"{found[1]}={text}", content)  # type: ignore[misc]
     return content
 
 
