@@ -202,7 +202,7 @@ from oomlint.cli.ending import ending_in_order
 from oomlint.config import Settings
 def look(self, path):
     os.write(1, b"ready\\n")  # in one piece: two processes say it
-    time.sleep(60)
+    time.sleep(600)
 checking.Checker.look = look
 with ending_in_order():
     engine.run(["."], Settings(), ".", engine.RunOptions(cache=False, processes=2))
@@ -218,7 +218,7 @@ def test_the_processes_of_a_run_end_with_it(tmp_path: Path, sign: signal.Signals
         assert child.stdout is not None
         assert [child.stdout.readline() for _ in range(2)] == [b"ready\n"] * 2
         child.send_signal(sign)
-        child.communicate(timeout=20)  # standard output ends with the last process that has it
+        child.communicate(timeout=100)  # standard output ends with the last process that has it, long before its work does
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has not these signals")
