@@ -89,7 +89,7 @@ def program(tmp_path: Path) -> Made:
         ("ask(4)", {4}),
         ("n = 4\nask(n)", {4}),
         ("n = 4\nn = 0\nask(n)", {0}),
-        ("n = 4\nn += 1\nask(n)", {...}),
+        ("n = 4\nn += 1\nask(n)", {5}),
         ("n = 0 if flag else 8\nask(n)", {0, 8}),
         ("if flag:\n    n = 0\nelse:\n    n = 8\nask(n)", {0, 8}),
         ("a, (b, c) = 1, (2, 3)\nask(c)", {3}),

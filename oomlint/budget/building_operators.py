@@ -23,7 +23,7 @@ from oomlint.budget.parts import (
     counted,
     items_of,
 )
-from oomlint.model.expressions import ARITHMETIC, COMPARE
+from oomlint.model.arithmetic import ARITHMETIC, COMPARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

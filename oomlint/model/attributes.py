@@ -113,7 +113,8 @@ class Attributes(Fitting):
     def _own_attribute(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
         """What ``__init__`` (with the ``super().__init__`` that it calls) leaves in an attribute; ``None`` where it does not set it."""
         this = names.self_name(init.scope)
-        if this is not None and any(_may_set(effect, name) for effect in init.scope.effects.get(this, ())):
+        own = this is not None and any(_may_set(effect, name) for effect in init.scope.effects.get(this, ()))
+        if this is not None and (own or self.changes(this, (("attr", name),), init)):
             return self.search(this, (("attr", name), *rest), init, None, start=lambda: self._of_super(init, name, rest) or [Alternative(ABSENT)])
         return self._of_super(init, name, rest)
 
@@ -218,4 +219,4 @@ def _may_set(effect: Effect, name: str) -> bool:
     """Whether an effect on an object may set an attribute, be it by name, by any name, or by a mapping: ``self.__dict__.update(read)``."""
     if not effect.path:
         return effect.kind == "update"
-    return effect.path[0][1] in {name, UNKNOWN_KEY} and effect.path[0][0] == "attr" and effect.kind in REBINDS | {"unknown"}
+    return effect.path[0][1] in {name, UNKNOWN_KEY} and effect.path[0][0] == "attr" and effect.kind in REBINDS | {"unknown", "delete"}

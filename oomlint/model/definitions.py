@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import arguments, names
+from oomlint.model import names
+from oomlint.model.arithmetic import IN_PLACE, computed
+from oomlint.model.callee_changes import CalleeChanges
 from oomlint.model.displays import appended
 from oomlint.model.names import short
-from oomlint.model.outside import Outside, set_only_inside
+from oomlint.model.outside import set_only_inside
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, trim
-from oomlint.model.reach import Reach, path_conditions
+from oomlint.model.reach import Reach
 from oomlint.model.setattr_loops import asks_for_entry, entries_of
 from oomlint.model.sources import UNREAD, is_unread
 from oomlint.model.values import (
@@ -21,7 +23,6 @@ from oomlint.model.values import (
     Alternative,
     Alternatives,
     Augmented,
-    Bound,
     ClassRef,
     Const,
     Display,
@@ -33,6 +34,7 @@ from oomlint.model.values import (
     ProvenanceStep,
     SettingsNode,
     Unknown,
+    meet,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 from oomlint.syntax.scopes import DEFINES, REBINDS, Effect
@@ -48,13 +50,12 @@ if TYPE_CHECKING:
 
 
 _BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
-_DEEPEST = 6  # calls
 _MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
 _ROUNDS = 3  # of a loop, as in `node = node[key]`, that are followed backwards
 
 
-class Definitions(Outside):
+class Definitions(CalleeChanges):
     """Resolves a name inside its scope."""
 
     def resolve(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:
@@ -84,7 +85,7 @@ class Definitions(Outside):
             if self.spent > BUDGET or self.depth > 4 * DEEPEST or len(accessors) > _LONGEST:
                 self.given_up += 1
                 return NO_ANSWER
-            found = self.search(root, accessors, frame, at, start=lambda: self.outside(root, accessors, frame))
+            found = self.search(root, accessors, frame, at, start=lambda: self.seen_by_caller(root, accessors, frame) or self.outside(root, accessors, frame))
         finally:
             self.depth -= 1
             self.active.discard(key)
@@ -100,7 +101,7 @@ class Definitions(Outside):
         scope = frame.scope
         if scope.parent is None or root in scope.effects or root in scope.outer or self.is_parameter(root, scope):
             return False
-        return not accessors or not self._handed(root, frame)
+        return not self.is_shared(root, frame.module) and not (accessors and self.changes(root, accessors, frame))
 
     def _comprehension(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode) -> Alternatives | None:
         key = (frame.scope, at)
@@ -146,20 +147,30 @@ class Definitions(Outside):
         if scope.parent is None and at is None and (setters := set_only_inside(walk, root)):
             given = [alt for one in setters for alt in self.resolve(root, accessors, self.calls.plain_frame(frame.module, one), None)]
             return given if len(setters) == 1 else [alt.doubting() for alt in given]
-        known, settled = self._changed_by_callees(root, accessors, frame, at) if accessors and scope.calls else ([], False)
-        if settled:
-            return known
-        merges = any(is_unread(alt.value) for alt in known)
-        if root not in scope.effects:
-            return _doubted([*known, *start()]) if merges else [*known, *start()]
-        if root in scope.enclosing:
+        if root in scope.enclosing and root in scope.effects:
             return [Alternative(UNKNOWN)]  # whoever else shares the name may have set it in between
+        return self.reaching(root, accessors, frame, at, start)
+
+    def reaching(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:
+        """The same, whosever name it is."""
+        scope, walk = frame.scope, frame.module.walk
+        changes = {one.call: one for one in self.changes(root, accessors, frame)} if scope.calls else {}
+        if root not in scope.effects and not changes:
+            return start()
 
         def judge(effect: Effect) -> tuple[Payload, bool] | None:
+            if effect.kind == "call" and effect.call is not None:
+                change = changes[effect.call]
+                return (lambda: self.left_by(change, root, accessors, frame)), True
+            if effect.kind == "augment" and not _is_mapping_update(effect) and _matches(effect.path, accessors):
+                certain = not any(key is UNKNOWN_KEY for _, key in effect.path)
+                return (lambda: self._augmented(effect, accessors, frame, start)), certain
             return self._judge(effect, accessors, frame, at)
 
-        found, falls = self._there_before(*Reach(walk, scope, root, judge).search(at), root, frame, start)
-        out: Alternatives = known
+        calls = [Effect(root, one.path, "call", walk.statement_of(call), call, call=call) for call, one in changes.items()]
+        found, falls = self._there_before(*Reach(walk, scope, root, judge, calls).search(at), root, frame, start)
+        merges = False
+        out: Alternatives = []
         fallbacks: Alternatives = []
         several = len(found) + len(falls) > 1
         # Whoever asks for the same name with the same definitions in reach gets the same one of them.
@@ -191,6 +202,8 @@ class Definitions(Outside):
             out = [*(a for a in out if not isinstance(a.value, Absent)), *fallbacks]
         if root in walk.shared and _set_from_inside(scope, root, whole_module=scope.parent is None):
             out = [alt.doubting(2) for alt in out]  # a function may have set it by the time it is read
+        if at is None and (others := self.set_by_functions(root, accessors, frame)):
+            out = [alt.doubting(2) for alt in (*out, *others)]
         return trim(out) or [Alternative(UNKNOWN)]
 
     @staticmethod
@@ -217,69 +230,6 @@ class Definitions(Outside):
             [rest for conditions in falls if (rest := left(conditions)) is not None],
         )
 
-    def _changed_by_callees(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> tuple[Alternatives, bool]:
-        """What a function does to an object that it is handed, and whether nothing else counts: the last such call before ``at`` does.
-
-        It merges a file into it, ``update_config(cfg, args)``, or sets an attribute, ``args.n_gpu = torch.cuda.device_count()``.
-        """
-        handed = self._handed(root, frame)
-        if not handed:
-            return [], False  # nearly always: to find out where a node stands costs more
-        span = frame.module.tree.span
-        start = span(at)[:2] if at is not None else None
-        for effect, where, call in reversed(handed):
-            if start is not None and span(call)[:2] > start:
-                continue
-            if not self.where(call, frame):
-                continue  # `if args.config is not None: update(args, ...)`, and it is None
-            depth = len(effect.path)
-            if effect.kind == "merge":
-                found = self.sources.merged(effect, accessors, where)
-                if any(isinstance(alt.value, Const) for alt in found):
-                    known = [alt for alt in found if not isinstance(alt.value, Absent | Unknown)]
-                    return known, len(known) == len(found)
-                if unread := [alt for alt in found if is_unread(alt.value)]:
-                    return unread, False  # the file says it, or leaves it as it is
-            elif depth <= len(accessors) and _matches(effect.path, accessors[:depth]) and not self._set_since(root, effect.path, call, start, frame):
-                found = self._bound(effect, accessors[depth:], where)
-                if not path_conditions(where.module.walk, where.scope, effect.statement):
-                    return found, True
-                return [alt.doubting() for alt in found if not isinstance(alt.value, Absent | Unknown)], False
-        return [], False
-
-    @staticmethod
-    def _set_since(root: str, path: tuple[Accessor, ...], call: cst.Call, start: tuple[int, int] | None, frame: Frame) -> bool:
-        """Whether a scope itself sets an attribute after a call, and before ``start``."""
-        span = frame.module.tree.span
-        own = (effect for effect in frame.scope.effects.get(root, ()) if effect.kind in _BINDING and effect.path == path)
-        return any(span(call)[:2] < span(effect.node)[:2] and (start is None or span(effect.node)[:2] <= start) for effect in own)
-
-    def _handed(self, root: str, frame: Frame) -> tuple[tuple[Effect, Frame, cst.Call], ...]:
-        """Calls of a scope that hand an object to a function which merges files into it, or sets an attribute of it."""
-        given = self.given.get(frame.scope)
-        if given is None:
-            given = self.given[frame.scope] = _given(frame.scope)
-        if root not in given:
-            return ()
-        key = (frame.scope, root)
-        known = self.handed.get(key)
-        if known is not None:
-            return known
-        self.handed.assume(key, ())
-        found: list[tuple[Effect, Frame, cst.Call]] = []
-        for call, arg in given[root]:
-            for alt in self.values(call.func, frame)[:1]:
-                callee = alt.value
-                param = arguments.parameter_of(callee, call, arg) if isinstance(callee, FunctionRef) else None
-                if isinstance(callee, FunctionRef) and param is not None:
-                    where = Frame(callee.module, callee.scope, (Bound(tuple(call.args), frame, call),), callee.this)
-                    own = callee.scope.effects.get(param, ())
-                    found.extend((effect, where, call) for effect in own if (effect.kind, len(effect.path)) in {("merge", 0), ("assign", 1)})
-                    # What it hands the object to may do so in turn: `update(cfg, args)` calls `merge(cfg, args.file)`.
-                    found.extend((effect, deeper, call) for effect, deeper, _ in (self._handed(param, where) if frame.depth < _DEEPEST else ()))
-        self.handed[key] = tuple(found)
-        return self.handed[key]
-
     def _judge(self, effect: Effect, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> tuple[Payload, bool] | None:
         """What an effect means for the value asked for: ``None`` (nothing) or (its alternatives, whether it settles the question)."""
         path, kind = effect.path, effect.kind
@@ -302,8 +252,6 @@ class Definitions(Outside):
         if kind == "augment":
             if depth < len(accessors) and _matches(path, accessors[:depth]) and effect.value is not None and _is_mapping_update(effect):
                 return self._updated(self.access(effect.value, accessors[depth:], frame))
-            if depth == len(accessors) and _matches(path, accessors) and not _is_mapping_update(effect):
-                return [Alternative(Augmented(node=effect.node, frame=frame) if isinstance(effect.node, cst.AugAssign) else UNKNOWN)], True
             return None
         if kind in _MUTATING:
             if depth >= len(accessors) or not _matches(path, accessors[:depth]) or effect.call is None or accessors[depth][0] not in {"item", "attr"}:
@@ -312,6 +260,22 @@ class Definitions(Outside):
                 return None
             return self._mutated(effect, accessors[depth:], frame)
         return None
+
+    def _augmented(self, effect: Effect, accessors: tuple[Accessor, ...], frame: Frame, start: Callable[[], Alternatives]) -> Alternatives:
+        """What ``x += y`` leaves in ``x``: a number or a text, where it is done once with what is known."""
+        node, walk = effect.node, frame.module.walk
+        if not isinstance(node, cst.AugAssign):
+            return [Alternative(UNKNOWN)]
+        found: Alternatives = []
+        if not any(isinstance(one, cst.For | cst.While) for one in walk.between(effect.statement, frame.scope.node)):
+            added = self.values(node.value, frame)
+            for before in self.reaching(effect.root, accessors, frame, node, start) if all(isinstance(one.value, Const) for one in added) else ():
+                for one in added:
+                    picks = meet(before.picks, one.picks)
+                    if picks is not None:
+                        value = computed(IN_PLACE.get(type(node.operator), type(None)), before.value, one.value)
+                        found.append(Alternative(value, before.story or one.story, picks, before.doubt + one.doubt, before.reach or one.reach))
+        return found if found and all(isinstance(one.value, Const) for one in found) else [Alternative(Augmented(node=node, frame=frame))]
 
     def _mutated(self, effect: Effect, accessors: tuple[Accessor, ...], frame: Frame) -> tuple[Payload, bool] | None:
         call, key = effect.call, accessors[0][1]
@@ -382,18 +346,6 @@ def _goes_round(at: cst.CSTNode | None, accessors: tuple[Accessor, ...], asked: 
     """Whether a name leads to itself over and over, each time with more accessors: a loop sets it to a part of what it was, at one place or at several."""
     places = [place for place, one in asked if one[-1] == accessors[-1] and len(one) < len(accessors)]
     return at in places and len(places) - len({*places}) >= _ROUNDS - 1
-
-
-def _given(scope: Scope) -> dict[str, list[tuple[cst.Call, cst.Arg]]]:
-    """The calls of a scope that are given what goes by a name, by that name, each with the first argument that is it."""
-    found: dict[str, list[tuple[cst.Call, cst.Arg]]] = {}
-    for call in scope.calls:
-        for arg in call.args:
-            if isinstance(arg.value, cst.Name) and not arg.star:
-                calls = found.setdefault(arg.value.value, [])
-                if not calls or calls[-1][0] is not call:
-                    calls.append((call, arg))
-    return found
 
 
 def _doubted(found: Alternatives) -> Alternatives:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
+from oomlint.model.arithmetic import COMPARE, computed
 from oomlint.model.names import last_name, short
 from oomlint.model.questions import UNKNOWN, constant, is_cpu_count, trim, written
 from oomlint.model.results import Results
@@ -31,34 +31,10 @@ from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from oomlint.syntax.nodes import Accessor
 
 
-COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    cst.Equal: operator.eq,
-    cst.NotEqual: operator.ne,
-    cst.LessThan: operator.lt,
-    cst.LessThanEqual: operator.le,
-    cst.GreaterThan: operator.gt,
-    cst.GreaterThanEqual: operator.ge,
-    cst.Is: operator.is_,
-    cst.IsNot: operator.is_not,
-}
-ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
-    cst.Add: operator.add,
-    cst.Subtract: operator.sub,
-    cst.Multiply: operator.mul,
-    cst.FloorDivide: operator.floordiv,
-    cst.Divide: operator.truediv,
-    cst.Modulo: operator.mod,
-    cst.Power: operator.pow,
-    cst.LeftShift: operator.lshift,
-}
 _MAKES = frozenset({"assign", "for", "with", "import", "from"})  # what gives a name a value, and leaves the one that it had as it is
-_MOST_BITS = 64
-_LONGEST = 10_000  # characters or elements of a constant that arithmetic makes
 
 
 class Expressions(Results):
@@ -235,7 +211,6 @@ class Expressions(Results):
         return out
 
     def _binary(self, node: cst.BinaryOperation, frame: Frame) -> Alternatives:
-        act = ARITHMETIC.get(type(node.operator))
         out: Alternatives = []
         for left in self.values(node.left, frame):
             if is_cpu_count(left.value) and isinstance(node.operator, cst.FloorDivide | cst.Subtract):
@@ -248,19 +223,9 @@ class Expressions(Results):
                 if isinstance(node.operator, cst.BitOr) and (isinstance(left.value, Display | Merged) or isinstance(right.value, Display | Merged)):
                     out.append(Alternative(Merged((left.value, right.value)), (), picks, left.doubt + right.doubt))
                     continue
-                value: Value = UNKNOWN
-                if (
-                    act is not None
-                    and isinstance(left.value, Const)
-                    and isinstance(right.value, Const)
-                    and _affordable(node.operator, left.value.value, right.value.value)
-                ):
-                    try:
-                        number = act(left.value.value, right.value.value)
-                        if not isinstance(number, str | bytes | list | tuple) or len(number) < _LONGEST:
-                            value = Const(number)
-                    except (TypeError, ValueError, ZeroDivisionError, OverflowError, MemoryError):
-                        value = UNKNOWN
+                value: Value = computed(type(node.operator), left.value, right.value)
+                if isinstance(left.value, Const) and isinstance(right.value, Const):
+                    pass
                 elif isinstance(node.operator, cst.Add) and isinstance(left.value, Display | Merged) and isinstance(right.value, Display | Merged):
                     value = Merged((left.value, right.value))
                 elif isinstance(node.operator, cst.Multiply) and (many := _many_cores(left.value, right.value)) is not None:
@@ -272,16 +237,6 @@ class Expressions(Results):
                 story = left.story or right.story
                 out.append(Alternative(value, story, picks, left.doubt + right.doubt, left.reach or right.reach))
         return out
-
-
-def _affordable(sign: cst.BaseBinaryOp, left: object, right: object) -> bool:
-    """Whether the result is small enough to be worked out: a power or a repetition can fill any memory."""
-    if isinstance(sign, cst.Power | cst.LeftShift):
-        return isinstance(left, int | float) and isinstance(right, int | float) and abs(right) <= _MOST_BITS and abs(left) <= _LONGEST
-    if isinstance(sign, cst.Multiply):
-        sizes = [len(x) if isinstance(x, str | bytes) else 1 for x in (left, right)]
-        return sizes == [1, 1] or (isinstance(left, int) and left * sizes[1] < _LONGEST) or (isinstance(right, int) and right * sizes[0] < _LONGEST)
-    return True
 
 
 def _many_cores(left: Value, right: Value) -> Value | None:

@@ -15,10 +15,11 @@ from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import FREE, Absent, Alternative, Const, External, ExternalCall, Frame, ProvenanceStep, SourceExpression, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import libcst as cst
 
+    from oomlint.model.callee_changes import Change
     from oomlint.model.calls import Calls
     from oomlint.model.environments import Setting
     from oomlint.model.options import OptionSource
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from oomlint.model.sources import Sources
     from oomlint.model.values import Alternatives, Bound, ClassRef, FunctionRef, Instance, Picks, Value
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.scopes import Effect, Scope
+    from oomlint.syntax.scopes import Scope
 
     Asked = tuple[cst.CSTNode | None, tuple[Accessor, ...]]  # where a name is asked for, and what of it
 
@@ -60,10 +61,11 @@ class Questions(ABC):
         self.returns: AnswerMemory[tuple[FunctionRef, tuple[Bound, ...], tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
         self.attributes: AnswerMemory[tuple[Instance, str, tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
         self.rows: dict[tuple[Scope, cst.CSTNode], tuple[cst.BaseComp, ...]] = {}  # comprehensions around a name, the innermost first
-        self.handed: AnswerMemory[tuple[Scope, str], tuple[tuple[Effect, Frame, cst.Call], ...]] = AnswerMemory(
-            project.readings
-        )  # what callees merge into an object
-        self.given: dict[Scope, dict[str, list[tuple[cst.Call, cst.Arg]]]] = {}  # what is handed to calls, by its name
+        # What calls change of what a scope sees, what their functions set of it, and what they are given, by its name.
+        self.changed: AnswerMemory[tuple[Scope, str, ClassRef | None], tuple[Change, ...]] = AnswerMemory(project.readings)
+        self.touched: AnswerMemory[tuple[Scope, str, ClassRef | None], frozenset[object]] = AnswerMemory(project.readings)
+        self.given: dict[Scope, dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]]] = {}
+        self.shared: dict[Module, dict[str, set[Scope]]] = {}  # names that functions of a module change, which are not their own
         self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class
 
     def module_frame(self, module: Module) -> Frame:
@@ -105,6 +107,18 @@ class Questions(ABC):
     @abstractmethod
     def variable(self, name: str) -> Setting | None:
         """What the environment of the command that is asked about says of a variable; ``None`` where no command is."""
+
+    @abstractmethod
+    def method(self, instance: Instance, name: str) -> FunctionRef | None:
+        """A method by the order of inheritance."""
+
+    @abstractmethod
+    def changes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> list[Change]:
+        """Calls of a scope that change what is asked for."""
+
+    @abstractmethod
+    def reaching(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:
+        """The same in one scope, whosever name it is; ``start`` tells what holds before its definitions."""
 
     @abstractmethod
     def resolve(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:

@@ -16,7 +16,7 @@ from oomlint.model.setattr_loops import entries_of
 from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oomlint.model.values import Alternatives
     from oomlint.syntax.scopes import Effect, Scope
@@ -70,12 +70,12 @@ def _chain_terminates(node: cst.If) -> bool:
 class Reach:
     """The search for one root name in one scope."""
 
-    def __init__(self, walk: Walk, scope: Scope, root: str, judge: Judge) -> None:
+    def __init__(self, walk: Walk, scope: Scope, root: str, judge: Judge, calls: Sequence[Effect] = ()) -> None:
         self.walk = walk
         self.scope = scope
-        self.holders = scope.containing.get(root, set())
         self.judge = judge
-        self.by_statement, self.by_block = walk.held(scope, root)
+        # With what functions do that are called there, where somebody knows of them.
+        self.holders, self.by_statement, self.by_block = walk.held_with(scope, root, calls) if calls else walk.held(scope, root)
 
     def search(self, use: cst.CSTNode | None) -> tuple[list[Found], list[Conditions]]:
         """Definitions that reach ``use`` (``None``: the end of the scope), and the conditions under which none does."""

@@ -16,9 +16,11 @@ from oomlint.syntax.nodes import STATEMENTS, UNKNOWN_KEY, block_of, children_of,
 from oomlint.syntax.scopes import Effect, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.syntax.nodes import Accessor, Block
+
+    Held = tuple[set[cst.CSTNode], dict[cst.CSTNode, list[Effect]], dict[cst.CSTNode, list[int]]]
 
 _MUTATORS: Final = {
     "update": "update",
@@ -55,7 +57,7 @@ class Walk:
         # What is asked of long blocks once for every statement is found out once for all.
         self.left_behind: dict[cst.CSTNode, list[tuple[int, cst.BaseExpression, bool]]] = {}
         self._blocks: dict[cst.CSTNode, tuple[Block, dict[cst.CSTNode, int]]] = {}
-        self._held: dict[tuple[Scope, str], tuple[dict[cst.CSTNode, list[Effect]], dict[cst.CSTNode, list[int]]]] = {}
+        self._held: dict[tuple[Scope, str], Held] = {}
         self.root = self._open(module, None, "")
         self._run()
 
@@ -275,6 +277,11 @@ class Walk:
                 if path is not None:
                     value = node.args[-1].value if node.args else None
                     self._effect(scope, Effect(path[0], path[1], kind, statement, node, value, (), node))
+        elif isinstance(node.func, cst.Name) and node.func.value == "delattr" and len(node.args) == 2:  # noqa: PLR2004
+            path = path_of(node.args[0].value)
+            if path is not None:
+                gone: Accessor = ("attr", constant_key(node.args[1].value))
+                self._effect(scope, Effect(path[0], (*path[1], gone), "delete", statement, node))
         elif isinstance(node.func, cst.Name) and node.func.value == "setattr" and len(node.args) == 3:  # noqa: PLR2004
             path = path_of(node.args[0].value)
             key = constant_key(node.args[1].value)
@@ -359,24 +366,36 @@ class Walk:
             known = self._blocks[holder] = (statements, places)
         return known
 
-    def held(self, scope: Scope, root: str) -> tuple[dict[cst.CSTNode, list[Effect]], dict[cst.CSTNode, list[int]]]:
-        """What happens to a name in a scope, by statement; and by block, the numbers of the statements in which something does, in order."""
+    def held(self, scope: Scope, root: str) -> Held:
+        """What happens to a name in a scope, by statement; what holds such statements; and by block the numbers of those that do, in order."""
         known = self._held.get((scope, root))
         if known is None:
             effects: dict[cst.CSTNode, list[Effect]] = {}
             for effect in scope.effects.get(root, ()):
                 effects.setdefault(effect.statement, []).append(effect)
-            numbers: dict[cst.CSTNode, set[int]] = {}
-            for statement in scope.containing.get(root, ()):
-                holder = self.parents.get(statement)
-                if holder.__class__ is cst.SimpleStatementLine and holder is not None:
-                    holder = self.parents.get(holder)
-                if isinstance(holder, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
-                    number = self.block(holder)[1].get(statement)
-                    if number is not None and statement.__class__ is not cst.SimpleStatementLine:
-                        numbers.setdefault(holder, set()).add(number)
-            known = self._held[scope, root] = (effects, {holder: sorted(each) for holder, each in numbers.items()})
+            known = self._held[scope, root] = self._numbered(scope.containing.get(root, set()), effects)
         return known
+
+    def held_with(self, scope: Scope, root: str, calls: Sequence[Effect]) -> Held:
+        """The same with what functions do that are called: before what their statements do themselves with what they give."""
+        holders, known, _ = self.held(scope, root)
+        holders, effects = set(holders), dict(known)
+        for effect in reversed(calls):
+            effects[effect.statement] = [effect, *effects.get(effect.statement, ())]
+            holders.update((effect.statement, *self.between(effect.statement, scope.node)))
+        return self._numbered(holders, effects)
+
+    def _numbered(self, holders: set[cst.CSTNode], effects: dict[cst.CSTNode, list[Effect]]) -> Held:
+        numbers: dict[cst.CSTNode, set[int]] = {}
+        for statement in holders:
+            holder = self.parents.get(statement)
+            if holder.__class__ is cst.SimpleStatementLine and holder is not None:
+                holder = self.parents.get(holder)
+            if isinstance(holder, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
+                number = self.block(holder)[1].get(statement)
+                if number is not None and statement.__class__ is not cst.SimpleStatementLine:
+                    numbers.setdefault(holder, set()).add(number)
+        return holders, effects, {holder: sorted(each) for holder, each in numbers.items()}
 
     def body(self, scope: Scope) -> Block:
         """Statements of a scope."""

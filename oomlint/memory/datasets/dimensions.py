@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from oomlint.memory.datasets.array_calls import ArrayCalls
 from oomlint.memory.shared.shaped import Least, Many, ShapedArray, ShapedGroup, counted, elements, joined, smallest, stacked
 from oomlint.model import names
-from oomlint.model.expressions import ARITHMETIC
+from oomlint.model.arithmetic import ARITHMETIC
 from oomlint.model.values import Const, Display, ExternalCall, SourceExpression, Unknown, assumptions
 
 if TYPE_CHECKING:

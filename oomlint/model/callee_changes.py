@@ -1,0 +1,269 @@
+"""What the functions that a scope calls change of what it sees: an object that it hands them, one whose method it calls, a name that they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+from msgspec import Struct
+
+from oomlint.model import arguments, names
+from oomlint.model.outside import Outside
+from oomlint.model.questions import NO_ANSWER, parted
+from oomlint.model.values import ABSENT, Alternative, Alternatives, Bound, ClassRef, Frame, FunctionRef, Instance
+from oomlint.syntax.nodes import UNKNOWN_KEY, path_of
+from oomlint.syntax.scopes import CHANGES, DEFINES, REBINDS, Effect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.scopes import Scope
+
+_DEEPEST: Final = 6  # calls
+_WHOLE: Final = object()  # stands for the name itself among what is changed
+_ANEW: Final = DEFINES | REBINDS - {"augment"} | {"unknown"}  # what gives a name another object
+_SETS: Final = REBINDS | {"unknown", "delete"}
+_FILLS: Final = CHANGES - {"augment", "append", "extend"} | {"merge"}
+
+
+class Change(Struct, frozen=True):
+    """A call after which an object may be another one: ``name`` is how the function calls it, ``path`` leads to it from the caller's name.
+
+    ``shared`` are names that both see: a global, or one of a function around.
+    """
+
+    call: cst.Call
+    function: FunctionRef
+    name: str
+    path: tuple[Accessor, ...] = ()
+    shared: bool = False
+
+
+class CalleeChanges(Outside):
+    """Finds calls that change what a name stands for, and what they leave."""
+
+    def changes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> list[Change]:
+        """Calls of a scope that change what is asked for."""
+        return [one for one in self._changes(root, frame) if self._touches(one, accessors)]
+
+    def left_by(self, change: Change, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What a call leaves of what is asked for: what the function makes of it, else what was there before."""
+        call, function = change.call, change.function
+        rest = accessors[len(change.path) :]
+        for alt in self.values(call.func, frame):
+            one = self._function(alt.value)
+            if one is not None and one.scope is function.scope:
+                function = one
+                break
+        outer = frame if function.scope.parent is frame.scope and frame.scope.is_function else None
+        where = Frame(function.module, function.scope, (Bound(tuple(call.args), frame, call),), function.this, outer)
+        key = ("left", call, change.name, rest, frame)
+        if where.depth > _DEEPEST or key in self.active:
+            self.given_up += 1
+            return NO_ANSWER
+        self.active.add(key)
+        try:
+            return self.reaching(change.name, rest, where, None, start=lambda: self.resolve(root, accessors, frame, call))
+        finally:
+            self.active.discard(key)
+
+    def is_shared(self, root: str, module: Module) -> bool:
+        """Whether a function of a module changes what a name of the module, or of a function around it, stands for."""
+        return root in self._shared(module)
+
+    def seen_by_caller(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives | None:
+        """What a name that functions change stands for where a function is called that does not bind it; ``None`` where nobody knows the call."""
+        bound = frame.bound[-1] if frame.bound else None
+        if bound is None or bound.frame.module is not frame.module or not self.is_shared(root, frame.module):
+            return None
+        return self.resolve(root, accessors, bound.frame, bound.call) if _owner(bound.frame.scope, root) is _owner(frame.scope, root) else None
+
+    def _self(self, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What an object has when its method is called, where somebody has set it since it was built."""
+        owner = self._owner_of(frame) if accessors and accessors[0][0] == "attr" else None
+        if owner is not None:
+            root, path, where, at = owner
+            wanted = (*path, *accessors)
+            set_there = any(one.path and one.path == wanted[: len(one.path)] for one in where.scope.effects.get(root, ()))
+            key = ("owner", accessors, where, at)
+            if key not in self.active and (set_there or root == names.self_name(where.scope) or self.changes(root, wanted, where)):
+                self.active.add(key)
+                try:
+                    return self.resolve(root, wanted, where, at)
+                finally:
+                    self.active.discard(key)
+        return super()._self(accessors, frame)
+
+    def _owner_of(self, frame: Frame) -> tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None] | None:
+        """The name by which the caller of a method has its object, and where; of one that a library calls, the name that the object was given."""
+        this, bound = frame.this, frame.bound[-1] if frame.bound else None
+        if this is None or this.call is None or this.at is None or frame.scope.name == "__init__" or names.takes_class(frame.scope):
+            return None
+        if bound is None:
+            found = this.at.module.walk.bound_to(this.call)
+            return (*found[0], this.at, None) if found and all(key is not UNKNOWN_KEY for _, key in found[0][1]) else None
+        of = bound.call.func.value if isinstance(bound.call.func, cst.Attribute) else None
+        way = path_of(of) if of is not None else None
+        if of is None or way is None or any(key is UNKNOWN_KEY for _, key in way[1]):
+            return None
+        return (*way, bound.frame, bound.call) if [alt.value for alt in self.values(of, bound.frame)] == [this] else None
+
+    def set_by_functions(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What functions set a name to, or a part of it, which is that of a scope around them: whether before it is read, nobody knows."""
+        found: Alternatives = []
+        for scope in self._shared(frame.module).get(root, ()) if root in frame.scope.effects else ():
+            function = FunctionRef(frame.module, scope, self.calls.plain_frame(frame.module, scope).this)
+            if _owner(scope, root) is frame.scope and self._is_touched(function, root, accessors, shared=True):
+                found += parted(self.reaching(root, accessors, self.calls.plain_frame(frame.module, scope), None, start=lambda: [Alternative(ABSENT)]))[0]
+        return found
+
+    # -- which calls -------------------------------------------------------------------------------------------------------
+
+    def _changes(self, root: str, frame: Frame) -> tuple[Change, ...]:
+        """The calls of a scope by which functions of the project may change what a name stands for, in source order."""
+        scope, module = frame.scope, frame.module
+        given = self.given.get(scope)
+        if given is None:
+            given = self.given[scope] = _given(scope)
+        shared = self._shared(module).get(root)
+        calls = [*given.get(root, ())]
+        if shared:
+            words = {one.name for one in shared}
+            calls += [(call, None, ()) for call in scope.calls if names.last_name(call.func) in words]
+        if not calls:
+            return ()  # nearly always: to find out where a node stands costs more
+        this = frame.this if names.is_method(scope) else None
+        key = (scope, root, this.cls if this is not None else None)
+        known = self.changed.get(key)
+        if known is not None:
+            return known
+        self.changed.assume(key, ())
+        plain = self.calls.plain_frame(module, scope)
+        if this is not None:
+            plain = Frame(module, scope, None, Instance(this.cls, None), plain.outer)
+        found: dict[tuple[cst.Call, str], Change] = {}
+        for call, arg, path in calls:
+            for one in self._changed_by(call, arg, path, root, shared or set(), plain):
+                found.setdefault((call, one.name), one)
+        span = module.tree.span
+        self.changed[key] = tuple(sorted(found.values(), key=lambda one: span(one.call)[:2])) if len(found) > 1 else tuple(found.values())
+        return self.changed[key]
+
+    def _changed_by(self, call: cst.Call, arg: cst.Arg | None, path: tuple[Accessor, ...], root: str, shared: set[Scope], frame: Frame) -> Iterator[Change]:
+        """How a call may change an object that it is given as an argument, or whose method it is; or a name that the function shares."""
+        if arg is None and not shared and (root in frame.module.root.effects and root not in frame.scope.effects):
+            return  # a method of something of a module: of a library most often
+        for alt in self.values(call.func, frame)[:1]:
+            function = self._function(alt.value)
+            if function is None or function.scope is frame.scope:
+                continue
+            if arg is not None:
+                name = arguments.parameter_of(function, call, arg)
+            elif function.scope in shared:
+                if _owner(function.scope, root) is _owner(frame.scope, root):
+                    yield Change(call, function, root, shared=True)
+                continue
+            else:
+                name = names.self_name(function.scope) if function.this is not None and not names.takes_class(function.scope) else None
+            if name is not None and self._touched(function, name):
+                yield Change(call, function, name, path)
+
+    def _function(self, value: object) -> FunctionRef | None:
+        """The function of the project that a call runs: of a class, what makes its objects."""
+        if isinstance(value, ClassRef):
+            return self.method(Instance(value, None), "__init__")
+        return value if isinstance(value, FunctionRef) and isinstance(value.scope.node, cst.FunctionDef) and not value.scope.yields else None
+
+    # -- what they change --------------------------------------------------------------------------------------------------
+
+    def _touches(self, change: Change, accessors: tuple[Accessor, ...]) -> bool:
+        depth = len(change.path)
+        if accessors[:depth] != change.path or (depth == len(accessors) and not change.shared):
+            return False
+        return self._is_touched(change.function, change.name, accessors[depth:], shared=change.shared)
+
+    def _is_touched(self, function: FunctionRef, name: str, accessors: tuple[Accessor, ...], *, shared: bool) -> bool:
+        keys = self._touched(function, name, shared=shared)
+        return _WHOLE in keys or (bool(accessors) and (accessors[0][1] in keys or UNKNOWN_KEY in keys))
+
+    def _touched(self, function: FunctionRef, name: str, *, shared: bool = False) -> frozenset[object]:
+        """The attributes and keys of an object that a function may set, or have set by those that it calls."""
+        scope = function.scope
+        key = (scope, name, function.this.cls if function.this is not None else None)
+        known = self.touched.get(key)
+        if known is not None:
+            return known
+        self.touched.assume(key, frozenset())
+        found: set[object] = set()
+        effects = scope.effects.get(name, ())
+        anew = not shared and any(not one.path and one.kind in _ANEW for one in effects)  # what is changed then may be another object
+        if not anew or name == names.self_name(scope):
+            found = {key for one in effects for key in _keys(one, shared=shared)}
+            plain = self.calls.plain_frame(function.module, scope)
+            where = Frame(function.module, scope, None, function.this, plain.outer) if function.this is not None else plain
+            for one in self._changes(name, where):
+                inner = self._touched(one.function, one.name, shared=one.shared)
+                found |= {one.path[0][1]} if one.path and inner else inner
+        self.touched[key] = frozenset(found)
+        return self.touched[key]
+
+    def _shared(self, module: Module) -> dict[str, set[Scope]]:
+        """Names that functions of a module change, which are not their own; each with those functions, and with those that call them."""
+        known = self.shared.get(module)
+        if known is None:
+            known = self.shared[module] = {}
+            for scope in module.walk.scopes:
+                for root, effects in scope.effects.items() if scope.is_function else ():
+                    if _is_free(root, scope) and any(_keys(one, shared=True) for one in effects):
+                        known.setdefault(root, set()).add(scope)
+            functions = [one for one in module.walk.scopes if one.is_function] if known else []
+            called = {one: {names.last_name(call.func) for call in one.calls} for one in functions}
+            for root, changing in known.items():
+                more = list(changing)
+                while more:
+                    word = more.pop().name
+                    above = [one for one in functions if word in called[one] and one not in changing and _is_free(root, one, bound=True)]
+                    changing.update(above)
+                    more += above
+        return known
+
+
+def _keys(effect: Effect, *, shared: bool) -> list[object]:
+    """What an effect sets of what a name stands for: a key of it; all of it, where the name is not the function's own."""
+    if effect.kind in _FILLS:
+        return [effect.path[0][1] if effect.path else UNKNOWN_KEY]
+    if effect.kind not in _SETS:
+        return []
+    return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
+
+
+def _is_free(root: str, scope: Scope, *, bound: bool = False) -> bool:
+    """Whether a name of a function is not its own; ``bound`` where it need not set anything of it."""
+    if root in scope.outer or root in scope.enclosing:
+        return True
+    effects = scope.effects.get(root, ())
+    return (bound or bool(effects)) and all(one.path or one.kind not in _ANEW | {"augment"} for one in effects) and not Outside.is_parameter(root, scope)
+
+
+def _owner(scope: Scope, root: str) -> Scope:
+    """The scope whose name it is: the function itself, one around it, or the module."""
+    here = scope
+    while here.parent is not None and (here.is_class or root in here.outer or _is_free(root, here, bound=True)):
+        here = here.parent
+    return here
+
+
+def _given(scope: Scope) -> dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]]:
+    """The calls of a scope that are given what goes by a name, or are methods of it; by that name, each with the argument and what leads there from it."""
+    found: dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]] = {}
+    for call in scope.calls:
+        for arg in call.args:
+            way = path_of(arg.value) if not arg.star else None
+            if way is not None and all(key is not UNKNOWN_KEY for _, key in way[1]):
+                found.setdefault(way[0], []).append((call, arg, way[1]))
+        of = path_of(call.func.value) if isinstance(call.func, cst.Attribute) else None
+        if of is not None and all(key is not UNKNOWN_KEY for _, key in of[1]) and (of[0] in scope.effects or Outside.is_parameter(of[0], scope)):
+            found.setdefault(of[0], []).append((call, None, of[1]))
+    return found
