@@ -408,6 +408,7 @@ class HeaderContainers:
         scope = module.walk.scope_at(node)
         made = owner.alternative.value if owner.alternative is not None else None
         frames = self.datasets.building_frames(owner.instance) if owner.instance is not None else [made.frame] if isinstance(made, ExternalCall) else []
+        frames += [owner.instance.at] if owner.instance is not None and owner.instance.at is not None else []
         return next((frame for frame in frames if frame.scope is scope), None) or self.evaluator.calls.plain_frame(module, scope)
 
 

@@ -21,6 +21,7 @@ from oomlint.model.values import (
     FunctionRef,
     Instance,
     ProvenanceStep,
+    Unknown,
     Value,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, is_attribute_of
@@ -76,12 +77,14 @@ class Attributes(Fitting):
             return self.reach_into(Alternative(instance.cls), rest)
         init = self.init_frame(instance)
         out: Alternatives = []
+        gone: Alternatives = []
         if init is not None:
             found = self._own_attribute(init, name, rest)
             if found is not None:
                 out, absent = parted(found)
                 if not absent:
                     return found
+                gone = [alt for alt in found if alt.story and not out]
             if name in {"hparams", "_hparams"} and rest and rest[0][0] in {"attr", "item"} and self._saves_hyperparameters(init):
                 return [*out, *self._hyperparameter(init, str(rest[0][1]), rest[1:])]
         field = self._field(instance, name, rest)
@@ -93,6 +96,8 @@ class Attributes(Fitting):
         found = self.class_member(instance.cls, name, rest, instance)
         if all(isinstance(a.value, Absent) for a in found):
             found = self._entry(instance, init, (("item", name), *rest))
+        if gone and all(isinstance(a.value, Absent | Unknown) for a in found):
+            return gone  # it is deleted, and no library's class has it
         if out and all(isinstance(a.value, Absent) for a in found):
             return out
         return [*out, *found]
@@ -111,22 +116,12 @@ class Attributes(Fitting):
         return [Alternative(ABSENT)]
 
     def _own_attribute(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
-        """What ``__init__`` (with the ``super().__init__`` that it calls) leaves in an attribute; ``None`` where it does not set it."""
+        """What ``__init__``, with what it calls, leaves in an attribute; ``None`` where it does not set it."""
         this = names.self_name(init.scope)
         own = this is not None and any(_may_set(effect, name) for effect in init.scope.effects.get(this, ()))
-        if this is not None and (own or self.changes(this, (("attr", name),), init)):
-            return self.search(this, (("attr", name), *rest), init, None, start=lambda: self._of_super(init, name, rest) or [Alternative(ABSENT)])
-        return self._of_super(init, name, rest)
-
-    def _of_super(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
-        """What the ``super().__init__`` that ``__init__`` calls leaves in an attribute."""
-        for call in init.scope.calls:
-            parent = self.super_init(call, init)
-            if parent is not None:
-                found = self._own_attribute(parent, name, rest)
-                if found is not None:
-                    return found
-        return None
+        if this is None or not (own or self.changes(this, (("attr", name),), init)):
+            return None
+        return self.search(this, (("attr", name), *rest), init, None, start=lambda: [Alternative(ABSENT)])
 
     def _saves_hyperparameters(self, init: Frame) -> bool:
         return any(names.last_name(call.func) == "save_hyperparameters" for call in init.scope.calls)

@@ -10,8 +10,8 @@ from msgspec import Struct
 from oomlint.model import arguments, names
 from oomlint.model.outside import Outside
 from oomlint.model.questions import NO_ANSWER, parted
-from oomlint.model.values import ABSENT, Alternative, Alternatives, Bound, ClassRef, Frame, FunctionRef, Instance
-from oomlint.syntax.nodes import UNKNOWN_KEY, path_of
+from oomlint.model.values import ABSENT, FREE, Alternative, Alternatives, Bound, ClassRef, Frame, FunctionRef, Instance
+from oomlint.syntax.nodes import UNKNOWN_KEY, names_in, path_of
 from oomlint.syntax.scopes import CHANGES, DEFINES, REBINDS, Effect
 
 if TYPE_CHECKING:
@@ -50,15 +50,8 @@ class CalleeChanges(Outside):
 
     def left_by(self, change: Change, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What a call leaves of what is asked for: what the function makes of it, else what was there before."""
-        call, function = change.call, change.function
+        call, where = change.call, self._called(change, frame)
         rest = accessors[len(change.path) :]
-        for alt in self.values(call.func, frame):
-            one = self._function(alt.value)
-            if one is not None and one.scope is function.scope:
-                function = one
-                break
-        outer = frame if function.scope.parent is frame.scope and frame.scope.is_function else None
-        where = Frame(function.module, function.scope, (Bound(tuple(call.args), frame, call),), function.this, outer)
         key = ("left", call, change.name, rest, frame)
         if where.depth > _DEEPEST or key in self.active:
             self.given_up += 1
@@ -68,6 +61,23 @@ class CalleeChanges(Outside):
             return self.reaching(change.name, rest, where, None, start=lambda: self.resolve(root, accessors, frame, call))
         finally:
             self.active.discard(key)
+
+    def _called(self, change: Change, frame: Frame) -> Frame:
+        """The frame of the function that a call runs."""
+        call, function = change.call, change.function
+        above = self.super_init(call, frame) if function.scope.name == "__init__" else None
+        if above is not None:
+            return above
+        functions = (self._function(alt.value) for alt in self.values(call.func, frame))
+        function = next((one for one in functions if one is not None and one.scope is function.scope), function)
+        outer = frame if function.scope.parent is frame.scope and frame.scope.is_function else None
+        return Frame(function.module, function.scope, (Bound(tuple(call.args), frame, call),), function.this, outer)
+
+    def handed(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> Iterator[tuple[Frame, str]]:
+        """The functions that change an object which a scope hands them, in their frames, each with its name for it."""
+        for change in self._changes(root, frame):
+            if change.path == path and not change.shared and change.function.this is None:
+                yield self._called(change, frame), change.name
 
     def is_shared(self, root: str, module: Module) -> bool:
         """Whether a function of a module changes what a name of the module, or of a function around it, stands for."""
@@ -91,7 +101,9 @@ class CalleeChanges(Outside):
             if key not in self.active and (set_there or root == names.self_name(where.scope) or self.changes(root, wanted, where)):
                 self.active.add(key)
                 try:
-                    return self.resolve(root, wanted, where, at)
+                    found, this = self.resolve(root, wanted, where, at), frame.this
+                    ways = self.where(this.call, where) if at is None and this is not None and this.call is not None else [FREE]
+                    return [alt for alt in found if any(alt.under(picks) is not None for picks in ways)]
                 finally:
                     self.active.discard(key)
         return super()._self(accessors, frame)
@@ -155,9 +167,13 @@ class CalleeChanges(Outside):
         """How a call may change an object that it is given as an argument, or whose method it is; or a name that the function shares."""
         if arg is None and not shared and (root in frame.module.root.effects and root not in frame.scope.effects):
             return  # a method of something of a module: of a library most often
+        above = self.super_init(call, frame) if path == () and root == names.self_name(frame.scope) else None
+        if above is not None:
+            yield Change(call, FunctionRef(above.module, above.scope, above.this), names.self_name(above.scope) or "")
+            return
         for alt in self.values(call.func, frame)[:1]:
             function = self._function(alt.value)
-            if function is None or function.scope is frame.scope:
+            if function is None:
                 continue
             if arg is not None:
                 name = arguments.parameter_of(function, call, arg)
@@ -166,8 +182,8 @@ class CalleeChanges(Outside):
                     yield Change(call, function, root, shared=True)
                 continue
             else:
-                name = names.self_name(function.scope) if function.this is not None and not names.takes_class(function.scope) else None
-            if name is not None and self._touched(function, name):
+                name = names.self_name(function.scope) if function.this is not None or names.takes_class(function.scope) else None
+            if name is not None:
                 yield Change(call, function, name, path)
 
     def _function(self, value: object) -> FunctionRef | None:
@@ -198,7 +214,7 @@ class CalleeChanges(Outside):
         self.touched.assume(key, frozenset())
         found: set[object] = set()
         effects = scope.effects.get(name, ())
-        anew = not shared and any(not one.path and one.kind in _ANEW for one in effects)  # what is changed then may be another object
+        anew = not shared and any(not one.path and one.kind in _ANEW and not _may_keep(one) for one in effects)  # what is changed then may be another object
         if not anew or name == names.self_name(scope):
             found = {key for one in effects for key in _keys(one, shared=shared)}
             plain = self.calls.plain_frame(function.module, scope)
@@ -239,6 +255,11 @@ def _keys(effect: Effect, *, shared: bool) -> list[object]:
     return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
 
 
+def _may_keep(effect: Effect) -> bool:
+    """Whether a name may stand for what it did before: ``options = options or {}``."""
+    return isinstance(effect.value, cst.BooleanOperation | cst.IfExp) and effect.root in names_in(effect.value)
+
+
 def _is_free(root: str, scope: Scope, *, bound: bool = False) -> bool:
     """Whether a name of a function is not its own; ``bound`` where it need not set anything of it."""
     if root in scope.outer or root in scope.enclosing:
@@ -258,12 +279,15 @@ def _owner(scope: Scope, root: str) -> Scope:
 def _given(scope: Scope) -> dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]]:
     """The calls of a scope that are given what goes by a name, or are methods of it; by that name, each with the argument and what leads there from it."""
     found: dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]] = {}
+    this = names.self_name(scope)
     for call in scope.calls:
         for arg in call.args:
             way = path_of(arg.value) if not arg.star else None
             if way is not None and all(key is not UNKNOWN_KEY for _, key in way[1]):
                 found.setdefault(way[0], []).append((call, arg, way[1]))
         of = path_of(call.func.value) if isinstance(call.func, cst.Attribute) else None
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__" and this is not None:
+            of = this, ()  # of a base class
         if of is not None and all(key is not UNKNOWN_KEY for _, key in of[1]) and (of[0] in scope.effects or Outside.is_parameter(of[0], scope)):
             found.setdefault(of[0], []).append((call, None, of[1]))
     return found

@@ -239,7 +239,8 @@ class Definitions(CalleeChanges):
                 return None
             certain = not any(key is UNKNOWN_KEY for _, key in path)
             if kind == "delete":
-                return ([Alternative(ABSENT)], certain) if depth else None
+                step = ProvenanceStep(frame.module, effect.node, "deleted", kind="deleted")
+                return ([Alternative(ABSENT, (step,))], certain) if depth else None
             if kind == "declare":
                 return None
             if not certain and kind == "assign" and depth and (mapping := entries_of(effect, frame.module.walk)) is not None:
@@ -289,7 +290,7 @@ class Definitions(CalleeChanges):
             if not call.args or constant_key(call.args[0].value) != key or key is UNKNOWN_KEY:
                 return None
             if effect.kind == "pop":
-                return [Alternative(ABSENT)], True
+                return [Alternative(ABSENT, (ProvenanceStep(frame.module, call, "taken out", kind="deleted"),))], True
             if not call.args[1:]:
                 return None
             # The default counts only where nothing was there before; keep both, the earlier first.

@@ -113,6 +113,10 @@ class Questions(ABC):
         """A method by the order of inheritance."""
 
     @abstractmethod
+    def super_init(self, call: cst.Call, frame: Frame) -> Frame | None:
+        """The frame of the base class's ``__init__`` that a ``super().__init__(...)`` runs."""
+
+    @abstractmethod
     def changes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> list[Change]:
         """Calls of a scope that change what is asked for."""
 

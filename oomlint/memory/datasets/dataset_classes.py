@@ -20,9 +20,11 @@ from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.values import (
+    Absent,
     Alternative,
     Bound,
     ClassRef,
+    Const,
     Display,
     Element,
     External,
@@ -34,6 +36,7 @@ from oomlint.model.values import (
     is_usual,
 )
 from oomlint.syntax.nodes import is_attribute_of
+from oomlint.syntax.scopes import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +45,8 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.scopes import Effect, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.scopes import Scope
 
 DATASET_BASES = frozenset(
     {
@@ -76,6 +80,7 @@ class Holding(Struct, frozen=True):
     effect: Effect | None
     module: Module
     read: bool  # whether __getitem__ reads it
+    outside: bool = False  # whether code outside of the class sets it
 
 
 class Dataset(Struct, frozen=True, eq=False):
@@ -355,32 +360,63 @@ class Datasets:
     def _holdings(self, value: Instance, body: SampleBody) -> list[Holding]:
         """Attributes that ``__init__``, the methods that it calls, the base classes and who uses the object set before samples are read."""
         found: dict[str, Holding] = {}
-        built = self.building_frames(value)
-        for frame in (*built, *self._from_outside(value, body, {frame.scope for frame in built})):
-            this = names.self_name(frame.scope)
-            if this is None:
+        for name, effect, frame, outside in self._set(value, body):
+            content = self._content(effect, frame)
+            if content is None:
                 continue
-            for effect in frame.scope.effects.get(this, ()):
-                if effect.kind not in {"assign", "with"} or len(effect.path) != 1 or effect.path[0][0] != "attr":
+            content = self._conventional(value, name, content)
+            if content.kind in IN_MEMORY:
+                likely = self._likely(effect, frame)
+                if likely is None:
                     continue
-                name = str(effect.path[0][1])
-                content = self._content(effect, frame)
-                if content is None:
-                    continue
-                content = self._conventional(value, name, content)
-                if content.kind in IN_MEMORY:
-                    likely = self._likely(effect, frame)
-                    if likely is None:
-                        continue
-                    content = replace(content, doubt=content.doubt + likely)
-                known = found.get(name)
-                if known is not None and self._open_or_read(known, Holding(name, content, effect, frame.module, read=False), frame):
-                    content = NOTHING
-                # A later assignment replaces what an earlier one held, unless nothing is known of it; one that may not be reached only where it is graver.
-                elif known is not None and (content.kind in {PayloadKind.UNKNOWN, PayloadKind.SCALAR} or self._is_lighter(content, known, effect, frame)):
-                    continue
-                found[name] = Holding(name, content, effect, frame.module, read=name in body.attributes)
-        return list(found.values())
+                content = replace(content, doubt=content.doubt + likely)
+            known = found.get(name)
+            one = Holding(name, content, effect, frame.module, read=name in body.attributes, outside=outside)
+            if known is not None and self._open_or_read(known, one, frame):
+                one = replace(one, content=NOTHING)
+            # A later assignment replaces what an earlier one held, unless nothing is known of it; one that may not be reached only where it is graver.
+            elif known is not None and (content.kind in {PayloadKind.UNKNOWN, PayloadKind.SCALAR} or self._is_lighter(content, known, effect, frame)):
+                continue
+            found[name] = one
+        return [one for one in found.values() if one.content.kind not in IN_MEMORY or not self._is_gone(value, one.name)]
+
+    def _set(self, value: Instance, body: SampleBody) -> Iterator[tuple[str, Effect, Frame, bool]]:
+        """Statements that set attributes of an object, in the order in which they are run, and whether they stand outside of its class."""
+        for effect, frame, outside in self._statements(value, body):
+            key = effect.path[-1][1]
+            if isinstance(key, str):
+                yield key, effect, frame, outside
+            elif outside and isinstance(effect.node, cst.Call):  # `setattr(data, name, ...)`
+                found = self.evaluator.values(effect.node.args[1].value, frame)
+                yield from ((alt.const, effect, frame, outside) for alt in found if isinstance(alt.const, str))
+
+    def _statements(self, value: Instance, body: SampleBody) -> Iterator[tuple[Effect, Frame, bool]]:
+        built = self.building_frames(value)
+        yield from ((effect, frame, False) for effect, frame in _in_order(built[0], built) if _sets(effect)) if built else ()
+        for frame in self._from_outside(value, body, {frame.scope for frame in built}):
+            yield from ((effect, frame, False) for effect in frame.scope.effects.get(names.self_name(frame.scope) or "", ()) if _sets(effect))
+        at, call = value.at, value.call
+        for root, path in at.module.walk.bound_to(call) if at is not None and call is not None else ():
+            yield from ((effect, frame, True) for effect, frame in self._set_by_others(root, path, at, call) if _sets(effect, path))
+
+    def _set_by_others(self, root: str, path: tuple[Accessor, ...], at: Frame | None, call: cst.Call | None) -> Iterator[tuple[Effect, Frame]]:
+        """What is done to an object by the code that made it, and by the functions that this hands it to: ``data.weights = np.ones(n)``."""
+        made = False
+        for effect in at.scope.effects.get(root, ()) if at is not None else ():
+            made = effect.value is call if effect.path == path and effect.kind == "assign" else made
+            if made and at is not None:
+                yield effect, at
+        for frame, name in self.evaluator.handed(root, path, at) if at is not None else ():
+            yield from ((_under(path, effect), frame) for effect in frame.scope.effects.get(name, ()))
+
+    def _is_gone(self, value: Instance, name: str) -> bool:
+        """Whether an attribute is taken away again, or set to ``None``, before samples are read."""
+        method = next((one for word in ("__getitem__", "__iter__", "__len__") if (one := self.evaluator.method(value, word)) is not None), None)
+        this = names.self_name(method.scope) if method is not None else None
+        if method is None or this is None:
+            return False
+        left = self.evaluator.resolve(this, (("attr", name),), Frame(method.module, method.scope, None, value), None)
+        return bool(left) and all(isinstance(alt.value, Absent) or alt.value == Const(None) for alt in left)
 
     def _from_outside(self, value: Instance, body: SampleBody, built: set[Scope]) -> Iterator[Frame]:
         """Methods that are called on the object once it is built, and set what samples are read from: ``dataset.reset(epoch)``."""
@@ -471,6 +507,31 @@ class Datasets:
                     if method is not None:
                         queue.append(Frame(method.module, method.scope, (Bound(tuple(call.args), frame, call),), value))
         return frames
+
+
+def _sets(effect: Effect, path: tuple[Accessor, ...] = ()) -> bool:
+    """Whether an effect sets an attribute of an object to which a path leads."""
+    own = len(effect.path) == len(path) + 1 and effect.path[:-1] == path
+    return effect.kind in {"assign", "with"} and own and effect.path[-1][0] == "attr"
+
+
+def _under(path: tuple[Accessor, ...], effect: Effect) -> Effect:
+    """The effect, as the caller writes it."""
+    return replace(effect, path=(*path, *effect.path)) if path else effect
+
+
+def _in_order(frame: Frame, frames: list[Frame]) -> Iterator[tuple[Effect, Frame]]:
+    """What a method does to its object, and those among some frames that it calls on it, in source order."""
+    walk, span = frame.module.walk, frame.module.tree.span
+    effects = frame.scope.effects.get(names.self_name(frame.scope) or "", ())
+    called = [one for one in frames if one is not frame and one.bound and one.bound[-1].frame is frame]
+    if not called:
+        yield from ((effect, frame) for effect in effects)
+        return
+    steps: list[tuple[tuple[int, int], bool, Effect | Frame]] = [(span(effect.statement)[:2], True, effect) for effect in effects]
+    steps += [(span(walk.statement_of(one.bound[-1].call))[:2], False, one) for one in called if one.bound]
+    for _, _, step in sorted(steps, key=lambda one: one[:2]):
+        yield from ((step, frame),) if isinstance(step, Effect) else _in_order(step, frames)
 
 
 def _holds_others(value: Value) -> bool:

@@ -49,7 +49,7 @@ def at_once(holding: Holding, value: cst.BaseExpression, form: ListForm) -> Fix 
     effect, module = holding.effect, holding.module
     method = module.walk.scope_at(effect.statement) if effect is not None else None
     owner = method.parent if method is not None else None
-    if effect is None or owner is None or not isinstance(owner.node, cst.ClassDef):
+    if effect is None or owner is None or not isinstance(owner.node, cst.ClassDef) or holding.outside:
         return None
     family = Family(module, owner)
     if not family.can_change() or not family.settles(holding.name, effect) or _read_outside(family, holding.name):

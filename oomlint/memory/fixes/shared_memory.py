@@ -63,7 +63,7 @@ def shared(holdings: Sequence[Holding]) -> Fix | None:
     family: Family | None = None
     for holding in holdings:
         effect = holding.effect
-        if effect is None or effect.kind != "assign" or effect.index or holding.module is not module:
+        if effect is None or effect.kind != "assign" or effect.index or holding.module is not module or holding.outside:
             return None
         method = module.walk.scope_at(effect.statement)
         owner = method.parent
