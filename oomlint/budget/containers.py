@@ -13,7 +13,7 @@ from oomlint.api_names import AS_ARRAY, SAME_PATH, SHARES, SIZES, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.file_parts import DataReads, FileGroup, FileParts, StoredArray
 from oomlint.budget.nouns import Certainty, Container
-from oomlint.budget.python_objects import PythonObjects
+from oomlint.budget.python_objects import VIEW, PythonObjects
 from oomlint.budget.sizes import Name, SizeProduct, named
 from oomlint.finding import ContentKind
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -21,7 +21,7 @@ from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.facts import holding_fact
 from oomlint.memory.shared.array_bytes import commented
 from oomlint.memory.shared.content_kinds import IN_MEMORY, PayloadKind
-from oomlint.memory.shared.shaped import Least, ShapedArray, ShapedGroup, certain, leaves
+from oomlint.memory.shared.shaped import Least, Many, ShapedArray, ShapedGroup, certain, leaves
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import REDUCTIONS
 from oomlint.model.values import (
@@ -42,7 +42,7 @@ from oomlint.model.values import (
     SettingsNode,
     SourceExpression,
 )
-from oomlint.syntax.nodes import constant_key, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +67,7 @@ _MANY: Final = 10_000  # of which one may be large
 _SMALL: Final = 1 << 20  # bytes
 _NUMPY: Final = frozenset({"npy", "npz"})
 _ARRAYS: Final = frozenset({PayloadKind.ARRAY, PayloadKind.TENSOR})
+_LISTS: Final = frozenset({PayloadKind.ARRAYS, PayloadKind.TENSORS})
 UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", "geomspace", "fromiter", "frombuffer"})  # arrays of sizes that are not counted
 _STEPS: Final = 12
 _VIEWS: Final = frozenset("expand expand_as detach permute transpose swapaxes t view squeeze unsqueeze".split())
@@ -128,7 +129,7 @@ class HeaderContainers:
         if self._is_one_path(holding, owner):
             return None
         made = self._made(holding, owner)
-        if made is not None:
+        if made is not None and not holding.unsure:
             # One object, or a list of one, is read without a write: a forked worker copies nothing of it.
             kind = holding.content.kind if holding.content.kind in {PayloadKind.TEXT, PayloadKind.SMALL} else PayloadKind.OBJECTS
             fact = holding_fact(replace(holding, content=replace(holding.content, kind=kind)), owner)
@@ -185,11 +186,16 @@ class HeaderContainers:
 
     def _recognized(self, holding: Holding, owner: Dataset) -> Holding:
         """The same; what nothing is known of by its kind is an array where its shape is known, ``x.T``; so is what a header says to be one."""
-        known, written = holding.content.kind is not PayloadKind.UNKNOWN, self._written(holding, owner)
+        known, written = holding.content.kind not in {PayloadKind.UNKNOWN, PayloadKind.SMALL}, self._written(holding, owner)
         if holding.effect is None or written is None or holding.content.kind in _ARRAYS or (known and not self.files):
             return holding
         self.reads.clear()
-        array = _array(self._shown(holding, *written))
+        part = self._shown(holding, *written)
+        array = _array(part)
+        inner = list(leaves(part)) if isinstance(part, ShapedGroup | Many) and not known else []
+        if inner and all(_array(one) is not None for one in inner):
+            kind = PayloadKind.TENSORS if any(isinstance(one, ShapedArray) and one.of == "torch" for one in inner) else PayloadKind.ARRAYS
+            return replace(holding, content=replace(holding.content, kind=kind, module=holding.module, node=written[0]))
         if array is None or not array.shape or array.of == "picture" or isinstance(array, StoredArray) or (known and not self.reads.found):
             return holding
         kind = PayloadKind.TENSOR if array.of == "torch" else PayloadKind.ARRAY
@@ -247,9 +253,13 @@ class HeaderContainers:
 
     def _sized(self, holding: Holding, dataset: Dataset, owner: str, items: str) -> tuple[SizeProduct, Certainty]:
         content = holding.content
+        if holding.unsure:
+            return SizeProduct((Name(holding.name, owner),)), Certainty.EXACT
         array = self._kept(holding, dataset)
         if array is not None and array.exact is not None:
             return _size(array), Certainty.EXACT
+        if content.kind in _LISTS:
+            return self._listed(holding, dataset, owner)
         if content.size.exact is not None and content.kind not in _ARRAYS:
             return SizeProduct((content.size.exact,)), Certainty.EXACT
         shape = commented(holding.module, holding.effect.node) if holding.effect is not None else None
@@ -265,6 +275,15 @@ class HeaderContainers:
         if least is not None and (content.count is not None or items != "dicts"):
             return SizeProduct((content.count if content.count is not None else Name(f"len({holding.name})", owner), least)), Certainty.AT_LEAST
         return SizeProduct((Name(holding.name, owner),)), Certainty.EXACT
+
+    def _listed(self, holding: Holding, dataset: Dataset, owner: str) -> tuple[SizeProduct, Certainty]:
+        """Bytes of a list or a dictionary of arrays, each with its header."""
+        written = self._written(holding, dataset)
+        found = list(leaves(self._shown(holding, *written))) if written is not None and not holding.unsure else []
+        arrays = [one for one in found if _array(one) is not None and isinstance(one, ShapedArray) and one.exact is not None]
+        if not found or len(arrays) < len(found):
+            return SizeProduct((Name(holding.name, owner),)), Certainty.EXACT
+        return SizeProduct((sum((one.exact or 0) + VIEW["torch" if one.of == "torch" else "numpy"] for one in arrays),)), Certainty.ABOUT
 
     def _pieces(self, holding: Holding, owner: Dataset) -> int | None:
         """Bytes of the pieces that an array is joined of: ``np.concatenate([a, b])``."""
@@ -391,8 +410,10 @@ class HeaderContainers:
             node = shown
         found = self.evaluator.values(node, frame)
         value = found[0].value if len(found) == 1 else None
+        if holding.effect is not None and holding.effect.path[-1:] and holding.effect.path[-1][1] is UNKNOWN_KEY:
+            return None  # one of many
         # A function that nobody knows the caller of may be called more than once.
-        if isinstance(value, ExternalCall) and (_runs_once(value.frame.scope) or value.frame.bound):
+        if isinstance(value, ExternalCall | Display) and (_runs_once(value.frame.scope) or value.frame.bound):
             return (value, holding.effect.index) if holding.effect is not None and holding.effect.index else value
         made = owner.instance
         once = made is not None and made.at is not None and (made.at.scope.parent is None or made.at.bound)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SLOT: Final = 8  # a place in a list
 NUMBER: Final = 32  # a float, an integer, a scalar of NumPy
 _LIST: Final = 72  # an empty list, as the garbage collector has it
-_VIEW: Final = {"numpy": 128, "torch": 640}  # a row of an array, which keeps the array
+VIEW: Final = {"numpy": 128, "torch": 640}  # a row of an array, which keeps the array
 _SHARED: Final = frozenset({"bool", "uint8"})
 _WHOLE: Final = ("int", "uint")
 # A dictionary has a power of two places, of which two thirds are entries (`USABLE_FRACTION` of CPython): 41.94 bytes a key were measured with a million.
@@ -137,7 +137,7 @@ class PythonObjects:
         first, *rest = certain(array.shape)
         if not rest and array.of == "numpy":
             return _product(first, SLOT if array.dtype == "bool" else SLOT + NUMBER), Certainty.ABOUT
-        view = SLOT + _VIEW[array.of]
+        view = SLOT + VIEW[array.of]
         return SizeProduct((Sum(f"({array.exact} + {first} * {view})", array.exact + first * view),)), Certainty.ABOUT
 
     # -- dictionaries --------------------------------------------------------------------------------------------------------

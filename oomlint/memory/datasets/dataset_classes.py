@@ -81,6 +81,7 @@ class Holding(Struct, frozen=True):
     module: Module
     read: bool  # whether __getitem__ reads it
     outside: bool = False  # whether code outside of the class sets it
+    unsure: bool = False  # whether it may be replaced by something of which nothing is known
 
 
 class Dataset(Struct, frozen=True, eq=False):
@@ -376,6 +377,7 @@ class Datasets:
                 one = replace(one, content=NOTHING)
             # A later assignment replaces what an earlier one held, unless nothing is known of it; one that may not be reached only where it is graver.
             elif known is not None and (content.kind in {PayloadKind.UNKNOWN, PayloadKind.SCALAR} or self._is_lighter(content, known, effect, frame)):
+                found[name] = replace(known, unsure=known.unsure or content.kind is PayloadKind.UNKNOWN)
                 continue
             found[name] = one
         return [one for one in found.values() if one.content.kind not in IN_MEMORY or not self._is_gone(value, one.name)]

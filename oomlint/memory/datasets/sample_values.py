@@ -46,6 +46,7 @@ from oomlint.model.values import (
     Unknown,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
+from oomlint.syntax.scopes import CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,9 +56,11 @@ if TYPE_CHECKING:
     from oomlint.memory.shared.shaped import Part
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.values import Alternative, Alternatives, Value
+    from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
 _MOST_WAYS: Final = 6
+_MOST_LISTED: Final = 1_000  # elements of a list that are told apart
 _DEEPEST: Final = 40  # nested questions
 _MOST_QUESTIONS: Final = 3_000
 _KINDS: Final[dict[PayloadKind, ShapedArray | ShapedText]] = {
@@ -294,9 +297,11 @@ class Parts(Sizes, Pictures):
     def _display(self, value: Display) -> Part:
         """A tuple, a list or a dictionary, with what is put into it behind."""
         node, frame = value.node, value.frame
-        if isinstance(node, cst.ListComp | cst.GeneratorExp):
+        if isinstance(node, cst.ListComp | cst.GeneratorExp | cst.DictComp):
             _, count = elements(self.of(names.iterated(node.for_in.iter, WRAPPERS), frame))
-            return Many(self.of(node.elt, frame), count if not node.for_in.ifs and node.for_in.inner_for_in is None else None)
+            made = node.value if isinstance(node, cst.DictComp) else node.elt
+            whole = not node.for_in.ifs and node.for_in.inner_for_in is None and not any(self._filled(*way, frame) for way in frame.module.walk.bound_to(node))
+            return Many(self.of(made, frame), count if whole else None)
         entries: list[tuple[object, Part]] = []
         if isinstance(node, cst.Tuple | cst.List):
             entries = [(place, self.of(one.value, frame) if isinstance(one, cst.Element) else None) for place, one in enumerate(node.elements)]
@@ -306,25 +311,45 @@ class Parts(Sizes, Pictures):
             entries = [(arg.keyword.value if arg.keyword is not None else UNKNOWN_KEY, self.of(arg.value, frame)) for arg in node.args]
         else:
             return None
+        found: Part = ShapedGroup(tuple(entries))
         for root, path in frame.module.walk.bound_to(node):
-            if path and (not entries or self.contents.containers.grown(node, frame) is not None):
+            if path and self.contents.containers.grown_elsewhere(root, path, frame):
                 return None
-            for effect in frame.scope.effects.get(root, ()) if not path else ():
-                rounds = self._rounds(effect.statement, frame) if effect.value is not None and not effect.index else 0
-                added = self.of(effect.value, frame) if effect.value is not None and rounds != 0 else None
-                if effect.kind == "append" and not effect.path and rounds != 0:
-                    if entries or rounds != 1:
-                        return Many(added, rounds) if not entries else None
-                    entries.append((len(entries), added))
-                elif effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "item" and rounds != 0:
-                    key = effect.path[0][1]
-                    if key is UNKNOWN_KEY:
-                        return None  # how many there are then, nobody knows
-                    known = [one for name, one in entries if name == key]
-                    entries = [*((name, one) for name, one in entries if name != key), (key, added if rounds else joined([added, *known]) if known else None)]
-                elif effect.kind in {"extend", "augment", "update", "pop", "setdefault", "clear"}:
-                    return None
-        return ShapedGroup(tuple(entries))
+            for effect in self._filled(root, path, frame):
+                found = self._with(found, effect, effect.path[len(path) :], frame)
+            if path and found == ShapedGroup(()):
+                return None  # it is there to be filled
+        return found
+
+    @staticmethod
+    def _filled(root: str, path: tuple[Accessor, ...], frame: Frame) -> list[Effect]:
+        """What a scope does to a container that goes by a name."""
+        of_it = (effect for effect in frame.scope.effects.get(root, ()) if effect.path[: len(path)] == path)
+        return [effect for effect in of_it if effect.kind in CHANGES | {"delete"} or (len(effect.path) > len(path) and effect.kind == "assign")]
+
+    def _with(self, whole: Part, effect: Effect, inside: tuple[Accessor, ...], frame: Frame) -> Part:
+        """A container with what a statement puts into it; ``None`` where nobody knows how much that is."""
+        rounds = self._rounds(effect.statement, frame) if effect.value is not None and not effect.index else None
+        removes = effect.kind in {"pop", "clear", "delete"}
+        if rounds == 0 or (len(inside) > 1 and not removes):
+            return whole
+        if effect.value is None or effect.index or removes or not isinstance(whole, ShapedGroup | Many):
+            return None
+        added = self.of(effect.value, frame)
+        if inside:
+            key = inside[0][1]
+            if effect.kind != "assign" or inside[0][0] != "item" or key is UNKNOWN_KEY or not isinstance(whole, ShapedGroup):
+                return None  # how many there are then, nobody knows
+            known = [one for name, one in whole.parts if name == key]
+            put = added if rounds else joined([added, *known]) if known else None
+            return ShapedGroup((*((name, one) for name, one in whole.parts if name != key), (key, put)))
+        if effect.kind == "append" and effect.call is not None and names.last_name(effect.call.func) == "insert":
+            return None  # what stands at which place then, nobody follows
+        if effect.kind in {"extend", "augment"}:
+            many = added if isinstance(added, ShapedGroup | Many) else None
+        else:
+            many = group([added]) if effect.kind == "append" else None
+        return _put_behind(whole, many, rounds) if many is not None else None
 
     def _rounds(self, node: cst.CSTNode, frame: Frame) -> int | None:
         """How often a statement runs for one sample; ``None`` where nobody knows, as where a test decides."""
@@ -391,6 +416,19 @@ def _at(part: Part, key: object) -> Part:
     if isinstance(part, ShapedGroup) and key is not None:
         return part.at(key)
     return elements(part)[0] if part is not None else None
+
+
+def _put_behind(whole: ShapedGroup | Many, added: ShapedGroup | Many, rounds: int | None) -> Part:
+    """A list with another one behind it, so many times."""
+    sides = [[one for _, one in side.parts] if isinstance(side, ShapedGroup) else [side.element] * (side.count or 0) for side in (whole, added)]
+    counts = [len(side.parts) if isinstance(side, ShapedGroup) else side.count for side in (whole, added)]
+    if counts[0] != 0:
+        fits = rounds is not None and None not in counts and len(sides[0]) + len(sides[1]) * rounds <= _MOST_LISTED
+        return group([*sides[0], *sides[1] * (rounds or 0)]) if fits else None
+    if rounds == 1:
+        return added
+    one, count = elements(added)
+    return Many(one, counted(count * rounds, count, rounds) if count is not None and rounds is not None else None)
 
 
 def collated(rows: Part) -> Part:

@@ -173,6 +173,10 @@ class Containers:
             return self.container(word, worst(elements), count, module, growth[0][0].node if growth[0][1].module is module else node)
         return None
 
+    def grown_elsewhere(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> bool:
+        """Whether other code than that of a scope adds to its container."""
+        return any(around.scope is not frame.scope for _, around in self._growth(root, path, frame))
+
     def _growth(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> list[tuple[Effect, Frame]]:
         """Effects that add to the container: in the same scope, or in any method where it hangs on the object."""
         found: list[tuple[Effect, Frame]] = []
