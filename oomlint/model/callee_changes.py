@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.model import arguments, names
 from oomlint.model.outside import Outside
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _DEEPEST: Final = 6  # calls
+_CONSTANTS: Final = frozenset({"None", "True", "False"})
 _WHOLE: Final = object()  # stands for the name itself among what is changed
+_LAST: Final = object()  # for the elements of a list that are counted from its end
 _ANEW: Final = DEFINES | REBINDS - {"augment"} | {"unknown"}  # what gives a name another object
 _SETS: Final = REBINDS | {"unknown", "delete"}
 _FILLS: Final = CHANGES - {"augment", "append", "extend"} | {"merge"}
@@ -131,6 +134,13 @@ class CalleeChanges(Outside):
                 found += parted(self.reaching(root, accessors, self.calls.plain_frame(frame.module, scope), None, start=lambda: [Alternative(ABSENT)]))[0]
         return found
 
+    def aliases(self, root: str, scope: Scope) -> list[Effect]:
+        """What a scope does to what goes by a name, by another name that it has given it: ``self.args = args``, then ``self.args.size = 4``."""
+        known = self.aliased.get(scope)
+        if known is None:
+            known = self.aliased[scope] = _aliases(scope)
+        return known.get(root, [])
+
     # -- which calls -------------------------------------------------------------------------------------------------------
 
     def _changes(self, root: str, frame: Frame) -> tuple[Change, ...]:
@@ -202,7 +212,9 @@ class CalleeChanges(Outside):
 
     def _is_touched(self, function: FunctionRef, name: str, accessors: tuple[Accessor, ...], *, shared: bool) -> bool:
         keys = self._touched(function, name, shared=shared)
-        return _WHOLE in keys or (bool(accessors) and (accessors[0][1] in keys or UNKNOWN_KEY in keys))
+        key = accessors[0][1] if accessors else _WHOLE
+        from_end = _LAST in keys and isinstance(key, int) and key < 0
+        return _WHOLE in keys or key in keys or from_end or (bool(accessors) and UNKNOWN_KEY in keys)
 
     def _touched(self, function: FunctionRef, name: str, *, shared: bool = False) -> frozenset[object]:
         """The attributes and keys of an object that a function may set, or have set by those that it calls."""
@@ -213,7 +225,7 @@ class CalleeChanges(Outside):
             return known
         self.touched.assume(key, frozenset())
         found: set[object] = set()
-        effects = scope.effects.get(name, ())
+        effects = [*scope.effects.get(name, ()), *self.aliases(name, scope)]
         anew = not shared and any(not one.path and one.kind in _ANEW and not _may_keep(one) for one in effects)  # what is changed then may be another object
         if not anew or name == names.self_name(scope):
             found = {key for one in effects for key in _keys(one, shared=shared)}
@@ -250,6 +262,8 @@ def _keys(effect: Effect, *, shared: bool) -> list[object]:
     """What an effect sets of what a name stands for: a key of it; all of it, where the name is not the function's own."""
     if effect.kind in _FILLS:
         return [effect.path[0][1] if effect.path else UNKNOWN_KEY]
+    if effect.kind in {"append", "extend"} and not effect.path:
+        return [_LAST]
     if effect.kind not in _SETS:
         return []
     return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
@@ -266,6 +280,24 @@ def _is_free(root: str, scope: Scope, *, bound: bool = False) -> bool:
         return True
     effects = scope.effects.get(root, ())
     return (bound or bool(effects)) and all(one.path or one.kind not in _ANEW | {"augment"} for one in effects) and not Outside.is_parameter(root, scope)
+
+
+def _aliases(scope: Scope) -> dict[str, list[Effect]]:
+    """Effects on what has two names, by the other one."""
+    found: dict[str, list[Effect]] = {}
+    for root, effects in scope.effects.items():
+        for one in effects:
+            other = one.value.value if one.kind == "assign" and not one.index and isinstance(one.value, cst.Name) else root
+            if other == root or other in _CONSTANTS or any(each.path == one.path and each.kind in _ANEW for each in effects if each is not one):
+                continue
+            depth = len(one.path)
+            for each in effects:
+                if each.path[:depth] == one.path and (len(each.path) > depth or each.kind in _FILLS):
+                    found.setdefault(other, []).append(replace(each, root=other, path=each.path[depth:]))
+            for each in scope.effects.get(other, ()) if not depth else ():
+                if each.path or each.kind in _FILLS:
+                    found.setdefault(root, []).append(replace(each, root=root))
+    return found
 
 
 def _owner(scope: Scope, root: str) -> Scope:

@@ -155,7 +155,8 @@ class Definitions(CalleeChanges):
         """The same, whosever name it is."""
         scope, walk = frame.scope, frame.module.walk
         changes = {one.call: one for one in self.changes(root, accessors, frame)} if scope.calls else {}
-        if root not in scope.effects and not changes:
+        also = self.aliases(root, scope) if accessors else []
+        if root not in scope.effects and not changes and not also:
             return start()
 
         def judge(effect: Effect) -> tuple[Payload, bool] | None:
@@ -168,7 +169,7 @@ class Definitions(CalleeChanges):
             return self._judge(effect, accessors, frame, at)
 
         calls = [Effect(root, one.path, "call", walk.statement_of(call), call, call=call) for call, one in changes.items()]
-        found, falls = self._there_before(*Reach(walk, scope, root, judge, calls).search(at), root, frame, start)
+        found, falls = self._there_before(*Reach(walk, scope, root, judge, [*calls, *also]).search(at), root, frame, start)
         merges = False
         out: Alternatives = []
         fallbacks: Alternatives = []
@@ -254,6 +255,9 @@ class Definitions(CalleeChanges):
             if depth < len(accessors) and _matches(path, accessors[:depth]) and effect.value is not None and _is_mapping_update(effect):
                 return self._updated(self.access(effect.value, accessors[depth:], frame))
             return None
+        if kind in {"append", "extend"} and depth < len(accessors) and _matches(path, accessors[:depth]):
+            key = accessors[depth][1]
+            return ([Alternative(UNKNOWN)], True) if isinstance(key, int) and key < 0 else None  # another one is the last
         if kind in _MUTATING:
             if depth >= len(accessors) or not _matches(path, accessors[:depth]) or effect.call is None or accessors[depth][0] not in {"item", "attr"}:
                 return None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oomlint.model.sources import Sources
     from oomlint.model.values import Alternatives, Bound, ClassRef, FunctionRef, Instance, Picks, Value
     from oomlint.syntax.nodes import Accessor
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
     Asked = tuple[cst.CSTNode | None, tuple[Accessor, ...]]  # where a name is asked for, and what of it
 
@@ -65,6 +65,7 @@ class Questions(ABC):
         self.changed: AnswerMemory[tuple[Scope, str, ClassRef | None], tuple[Change, ...]] = AnswerMemory(project.readings)
         self.touched: AnswerMemory[tuple[Scope, str, ClassRef | None], frozenset[object]] = AnswerMemory(project.readings)
         self.given: dict[Scope, dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]]] = {}
+        self.aliased: dict[Scope, dict[str, list[Effect]]] = {}
         self.shared: dict[Module, dict[str, set[Scope]]] = {}  # names that functions of a module change, which are not their own
         self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class
 

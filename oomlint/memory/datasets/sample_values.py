@@ -38,6 +38,7 @@ from oomlint.model.values import (
     Display,
     Each,
     Element,
+    External,
     ExternalCall,
     Frame,
     FunctionRef,
@@ -190,7 +191,7 @@ class Parts(Sizes, Pictures):
         effects = [effect for effect, _, conditions in found if self.evaluator.conditions(conditions, frame)]
         plain = [effect.value for effect in effects if effect.kind == "assign" and effect.value is not None and not effect.index]
         one = joined([self.of(value, frame) for value in plain]) if plain and len(plain) == len(effects) and not falls else None
-        return one if isinstance(one, ShapedArray) and one.of != "python" else None
+        return one if isinstance(one, ShapedGroup | Many) or (isinstance(one, ShapedArray) and one.of != "python") else None
 
     def attribute(self, instance: Instance, name: str) -> Part:
         """What an attribute of an object is."""
@@ -203,6 +204,9 @@ class Parts(Sizes, Pictures):
     def _call(self, node: cst.Call, frame: Frame) -> Part:
         """A call that nothing reduces: a method, or an object that is called."""
         first = node.args[0].value if node.args and not node.args[0].star else None
+        builtin = [alt.value for alt in self.usual(node.func, frame)] if isinstance(node.func, cst.Name) else []
+        if len(builtin) == 1 and isinstance(builtin[0], External) and builtin[0].name in _LISTS:
+            return self._rows_of(builtin[0].name, node, frame)
         if isinstance(node.func, cst.Attribute):
             base = self.of(node.func.value, frame)
             if isinstance(base, ShapedArray):
@@ -345,6 +349,9 @@ class Parts(Sizes, Pictures):
             return ShapedGroup((*((name, one) for name, one in whole.parts if name != key), (key, put)))
         if effect.kind == "append" and effect.call is not None and names.last_name(effect.call.func) == "insert":
             return None  # what stands at which place then, nobody follows
+        if effect.kind == "setdefault" and effect.call is not None and isinstance(whole, ShapedGroup) and rounds:
+            key = constant_key(effect.call.args[0].value)
+            return whole if whole.at(key) is not None else ShapedGroup((*whole.parts, (key, added))) if key is not UNKNOWN_KEY else None
         if effect.kind in {"extend", "augment"}:
             many = added if isinstance(added, ShapedGroup | Many) else None
         else:
@@ -428,6 +435,8 @@ def _put_behind(whole: ShapedGroup | Many, added: ShapedGroup | Many, rounds: in
     if rounds == 1:
         return added
     one, count = elements(added)
+    if any(part != one for part in sides[1]) and rounds is not None and len(sides[1]) * rounds <= _MOST_LISTED:
+        return group(sides[1] * rounds)
     return Many(one, counted(count * rounds, count, rounds) if count is not None and rounds is not None else None)
 
 
