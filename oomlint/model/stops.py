@@ -67,6 +67,7 @@ class Stops:
         self.mentions = Mentions(project, evaluator)
         self._by_names = names  # whether what lacks a name raises
         self._names: dict[Module, Unbound] = {}
+        self._given: dict[Module, bool] = {}  # notebooks, and whether anything but their statements gives them names
         self._ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
         self._raising: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
         self._never: AnswerMemory[object, bool] = AnswerMemory(project.readings)
@@ -278,17 +279,19 @@ class Stops:
 
     def _only_fails(self, module: Module, word: str) -> bool:
         root = module.root
-        if (
-            word in module.walk.shared
-            or "*" in root.effects
-            or _MAKES_NAMES.search(module.source.text)
-            or any(_LOADS.search(one.source) for one in module.source.cells)
-        ):
+        if word in module.walk.shared or "*" in root.effects or self._is_given_names(module):
             return False
         bound = [effect.statement for effect in root.effects[word] if not effect.path and effect.kind in BINDING and effect.kind != "augment"]
         # What reads the name itself has it from another one: `model = model.to(device)`.
         first = [one for one in bound if not any(isinstance(part, cst.Name) and part.value == word for head in headers(one) for part in evaluated(head))]
         return bool(first) and all(Way.ON not in self.ways(module, one) or self.never(module, one) for one in first)
+
+    def _is_given_names(self, module: Module) -> bool:
+        known = self._given.get(module)
+        if known is None:
+            source = module.source
+            known = self._given[module] = _MAKES_NAMES.search(source.text) is not None or any(_LOADS.search(one.source) for one in source.cells)
+        return known
 
     def _unbound(self, module: Module) -> Unbound:
         known = self._names.get(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -97,11 +98,16 @@ class Unbound:
         return any(path != self.module.path for path in self.project.search(_sets, (word, stem), self.module.path, word))
 
 
+@lru_cache(maxsize=256)
+def _makes_names(data: bytes) -> bool:
+    return _MADE.search(data) is not None
+
+
 def may_bring(project: Project, path: str, word: str) -> bool:
     """Whether a file of the project may have a name, in whichever way it comes by it. False is certain."""
     for here in project.imported_whole(path):
         index = project.index(here) if here is not None else None
-        if here is None or index is None or word in index.names or _MADE.search(project.raw(here)) is not None or project.submodule(here, word) is not None:
+        if here is None or index is None or word in index.names or _makes_names(project.raw(here)) or project.submodule(here, word) is not None:
             return True
     return False
 

@@ -67,8 +67,7 @@ class NameUses:
         made = self.made(definition)
         given = made or self.bindings(definition)
         within = set(descend(definition)) if definition is not None else set()
-        nodes = self.scope.nodes(inner=False)
-        first = nodes.index(definition) if definition in nodes else -1
+        first = self.scope.places.get(definition, -1) if definition is not None else -1
         beside = self.walk.statement_of(definition) if isinstance(definition, cst.NamedExpr) else None  # its own statement reads it, too
         for number, use in self.scope.mentions(self.name):
             if use in within or self._is_another(use) or isinstance(self.walk.parents.get(use), cst.AssignTarget | cst.Del):
@@ -78,8 +77,8 @@ class NameUses:
 
     def is_over(self, definition: cst.CSTNode, behind: cst.CSTNode) -> bool:
         """Whether a statement behind it is where the name holds nothing any more that this one gives it."""
-        nodes = self.scope.nodes(inner=False)
-        later = definition in nodes and behind in nodes and nodes.index(behind) > nodes.index(definition)
+        places = self.scope.places
+        later = definition in places and places.get(behind, -1) > places[definition]
         return later and (self.made(definition) or self.bindings(definition)).isdisjoint(self.bindings(behind))
 
     def lasts(self, definition: cst.CSTNode) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from oomlint.syntax.nodes import Accessor
 
@@ -61,6 +61,7 @@ class Scope(Struct, eq=False):
     whole: tuple[int, int] = (0, 0)  # where the definition lies in that
     inside: tuple[int, int] = (0, 0)  # and its code
     _own: list[cst.CSTNode] | None = None
+    _places: dict[cst.CSTNode, int] | None = None
     _mentions: dict[str, list[tuple[int, cst.Name]]] | None = None
     _named: dict[str, list[cst.Name]] | None = None
     method: bool | None = None  # what `names` has found out about it: whether it is a method, and the names of its parameters
@@ -98,6 +99,13 @@ class Scope(Struct, eq=False):
                     at = last
             self._own = [*own, *self.order[at:end]]
         return self._own
+
+    @property
+    def places(self) -> Mapping[cst.CSTNode, int]:
+        """The number of each node of its own code among these."""
+        if self._places is None:
+            self._places = {node: number for number, node in enumerate(self.nodes(inner=False))}
+        return self._places
 
     def mentions(self, name: str) -> Sequence[tuple[int, cst.Name]]:
         """Where a name stands in its own code, as a variable or as a word, each with its number among the nodes of that."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import os
 import re
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.ast_trees import tree_of
 from oomlint.discovery import discover
@@ -102,7 +102,7 @@ class IdleCode:
         """The definitions that speak of one, each with its file; ``None`` where something else may reach it."""
         tree = _tree(self.project.raw(path))
         node = next((one for one in tree.body if isinstance(one, _Definition) and one.name == name), None) if tree is not None else None
-        if tree is None or node is None or node.decorator_list or (_acts(tree) and name in _used(tree)):
+        if tree is None or node is None or node.decorator_list or name in _used_when_run(self.project.raw(path)):
             return None
         imported = self._is_reached_from_others(path, path, {path: False})
         together = imported or self.belongs_together(path)
@@ -166,8 +166,9 @@ class IdleCode:
                 [self.project.top], self.project.settings, self.project.root, most_entries=_MOST_ENTRIES, wanted=lambda path: _WRITTEN.search(path) is not None
             ).files
             self._texts = tuple(found[:_MOST_TEXTS])
-        word = re.compile(rb"(?<![^\W_])" + re.escape(name.encode(errors="surrogateescape")) + rb"(?![^\W_])", re.IGNORECASE)
-        return any(word.search(self.project.raw(path)) is not None for path in self._texts)
+        plain = name.encode(errors="surrogateescape").lower()
+        word = re.compile(rb"(?<![^\W_])" + re.escape(plain) + rb"(?![^\W_])")
+        return any(plain in (text := self.project.raw(path).lower()) and word.search(text) is not None for path in self._texts)
 
     def _is_reached(self, path: str, near: str, known: dict[str, bool]) -> bool:
         """Whether a program of the project runs a file: it does something itself, or one that does imports it; so do files that import each other."""
@@ -235,6 +236,13 @@ def _used(tree: ast.Module) -> frozenset[str]:
     return frozenset(used)
 
 
+@lru_cache(maxsize=64)
+def _used_when_run(data: bytes) -> frozenset[str]:
+    """The same of a file that does something when it runs; nothing of any other."""
+    tree = _tree(data)
+    return _used(tree) if tree is not None and _acts(tree) else frozenset()
+
+
 def _ways(path: str) -> tuple[str, ...]:
     """By which modules the names of a file may be imported whole: its own, and the package that it is in."""
     folder, file = os.path.split(path)
@@ -262,35 +270,46 @@ def _names(path: str, data: bytes, name: str) -> str:
 @finder
 def _speaks(path: str, data: bytes, name: str) -> str:
     """Where a file speaks of a name, on a line each: how, and in which of its definitions; for an import the module, and the dots before it."""
-    word = re.compile(r"(?<!\w)" + re.escape(name) + r"(?!\w)")
-    if path.endswith(".ipynb") or (tree := _tree(data)) is None:
-        return f"{_NAMED} " if word.search(data.decode(errors="surrogateescape")) else ""
-    found: dict[str, None] = {}
+    spoken = None if path.endswith(".ipynb") else _spoken(data, package=os.path.basename(path) == "__init__.py")
+    if spoken is None:
+        return f"{_NAMED} " if re.search(r"(?<!\w)" + re.escape(name) + r"(?!\w)", data.decode(errors="surrogateescape")) else ""
+    return "\n".join(spoken.get(name, ()))
+
+
+@lru_cache(maxsize=256)
+def _spoken(data: bytes, *, package: bool) -> Mapping[str, Iterable[str]] | None:
+    """The same for all names, so that a file is gone through once; ``None`` where it cannot be parsed."""
+    tree = _tree(data)
+    if tree is None:
+        return None
+    found: dict[str, dict[str, None]] = {}
     for top in tree.body:
         inside = top.name if isinstance(top, _Definition) else ""
         for node in ast.walk(top):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
-                    if alias.name == name:
-                        plain = alias.asname in {None, name} and os.path.basename(path) != "__init__.py"
-                        found[f"{_IMPORTED} {node.level} {node.module or ''}" if plain else f"{_OTHERWISE} "] = None
-            elif isinstance(node, ast.Name) and node.id == name:
-                found[f"{_NAMED} {inside}" if isinstance(node.ctx, ast.Load) or inside else f"{_OWN} "] = None
-            elif (isinstance(node, ast.Attribute) and node.attr == name) or (isinstance(node, ast.Constant) and node.value == name):
-                found[f"{_TAKEN} {inside}"] = None
-        if inside == name:
-            found[f"{_OWN} "] = None
-    return "\n".join(found)
+                    plain = alias.asname in {None, alias.name} and not package
+                    told = f"{_IMPORTED} {node.level} {node.module or ''}" if plain else f"{_OTHERWISE} "
+                    found.setdefault(alias.name, {})[told] = None
+            elif isinstance(node, ast.Name):
+                found.setdefault(node.id, {})[f"{_NAMED} {inside}" if inside or isinstance(node.ctx, ast.Load) else f"{_OWN} "] = None
+            elif isinstance(node, ast.Attribute):
+                found.setdefault(node.attr, {})[f"{_TAKEN} {inside}"] = None
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+                found.setdefault(node.value, {})[f"{_TAKEN} {inside}"] = None
+        if inside:
+            found.setdefault(inside, {})[f"{_OWN} "] = None
+    return found
 
 
 @finder
 def _finds_by_text(path: str, data: bytes, own: str, *ways: str) -> str:
     """Whether a file finds classes by what is written somewhere else, those of the file ``own`` among them."""
     beside = own.startswith(os.path.join(os.path.dirname(path), ""))
-    if _MAY_FIND.search(data) is not None and _finds_among(data, own.replace("\\", "/").removesuffix(".py").split("/"), beside=beside):
+    calls, asked, by_own_name = _finding(data)
+    parts = own.replace("\\", "/").removesuffix(".py").split("/")
+    if calls is None or any(_may_find(call, parts, beside=beside) for call in calls):
         return FOUND
-    asked = {(found[1] or found[2]).decode(errors="surrogateescape") for found in _BY_ATTRIBUTE.finditer(data)}
-    by_own_name = _BY_OWN_NAME.search(data) is not None
     if by_own_name and path == own:
         return FOUND
     index = index_of(data) if asked or by_own_name else None
@@ -300,23 +319,43 @@ def _finds_by_text(path: str, data: bytes, own: str, *ways: str) -> str:
     return FOUND if not asked.isdisjoint(index.taken) or (by_own_name and bound) else ""
 
 
-def _finds_among(data: bytes, parts: list[str], *, beside: bool) -> bool:
-    """Whether a program finds modules by a text that may say ``parts`` of a path: what begins with ``models.`` is below such a folder."""
+class _Found(NamedTuple):
+    """A call that finds a module by a text."""
+
+    said: tuple[str, ...]  # what is written of the text, part by part
+    whole: bool  # whether that is all of it
+    own: bool  # whether it goes through the folder of its own file
+
+
+@lru_cache(maxsize=1024)
+def _finding(data: bytes) -> tuple[tuple[_Found, ...] | None, frozenset[str], bool]:
+    """The calls of a file that find modules by a text, ``None`` where it cannot be parsed; of what attributes are asked by one; whether its own names are."""
+    asked = frozenset((found[1] or found[2]).decode(errors="surrogateescape") for found in _BY_ATTRIBUTE.finditer(data))
+    by_own_name = _BY_OWN_NAME.search(data) is not None
+    if _MAY_FIND.search(data) is None:
+        return (), asked, by_own_name
     tree = _tree(data)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    for call in calls:
+    if tree is None:
+        return None, asked, by_own_name
+    calls = []
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
         if name in _FINDERS:
             text = call.args[0] if call.args else None
-            if name in {"walk_packages", "iter_modules"} and isinstance(text, ast.Name) and text.id == "__path__" and not beside:
-                continue  # it goes through the folder of its own file
+            own = name in {"walk_packages", "iter_modules"} and isinstance(text, ast.Name) and text.id == "__path__"
             whole = isinstance(text, ast.Constant)
             while isinstance(text, ast.BinOp | ast.JoinedStr):  # "models." + name, f"models.{name}"
                 text = text.left if isinstance(text, ast.BinOp) else text.values[0]
             said = text.value.strip(".").split(".") if isinstance(text, ast.Constant) and isinstance(text.value, str) else []
-            if not set(said) - {""} or (said[-1] == parts[-1] if whole else said[-1] in parts):
-                return True
-    return tree is None
+            calls.append(_Found(tuple(said), whole, own))
+    return tuple(calls), asked, by_own_name
+
+
+def _may_find(call: _Found, parts: list[str], *, beside: bool) -> bool:
+    """Whether the text may say ``parts`` of a path: what begins with ``models.`` is below such a folder."""
+    if call.own and not beside:
+        return False
+    return not set(call.said) - {""} or (call.said[-1] == parts[-1] if call.whole else call.said[-1] in parts)
 
 
 @finder
@@ -325,7 +364,7 @@ def _imports(path: str, data: bytes, *stems: str) -> str:
     if path.endswith(".ipynb"):  # whose commands may run a file, too
         words = {word.decode() for word in re.findall(rb"\w+", data)}
         return "\n".join(f"0 {stem}" for stem in stems if stem in words)
-    if not re.search(rb"^\s*(?:import\s|from\s)", data, re.MULTILINE):
+    if b"import" not in data:
         return ""
     return "\n".join(told for told in dict.fromkeys(_imported(data)) if told.replace(".", " ").rpartition(" ")[2] in stems)
 
