@@ -26,6 +26,7 @@ COPY = "a copy of it"
 GIVEN = "also set here"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
+_OF_HELD = frozenset({_COPIED, "OOM112", "OOM113", _SHARED})  # what workers do with what a dataset holds
 _CAN_FAIL = frozenset({"OOM101", "OOM102", "OOM103", "OOM104"})  # at loaders that have no workers where the command says so: the option is the cause of all
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
 _EVALUATES = "OOM204"  # loops that run the same function, which runs the model
@@ -65,12 +66,15 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
     for item in _given_once(findings, reached):
         at_place.setdefault((item.code, item.headline, item.place) if item.code else item, []).append(item)
     groups: dict[object, list[Finding]] = {}
+    inherited: dict[object, object] = {}  # an attribute that a class sets for all that derive from it is one container
     for item in (_with_containers(alike) for alike in at_place.values()):
-        groups.setdefault(_subject(item) or item, []).append(item)
-    copied = {_container(group[0]): group for group in groups.values() if group[0].code == _COPIED}
-    for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
+        subject = _subject(item) or item
+        held = copied(item)
+        groups.setdefault(subject if held is None else inherited.setdefault(held, subject), []).append(item)
+    by_workers = {_container(group[0]): group for group in groups.values() if group[0].code == _COPIED}
+    for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in by_workers]:
         made = groups.pop(key)
-        copied[_container(made[0])].extend(made)
+        by_workers[_container(made[0])].extend(made)
     handles = {_set_at(item): item.severity.rank for group in groups.values() for item in group if item.code in _HANDLES}
     told = {item.of_noun(LoaderFact)[0].place for group in groups.values() for item in group if item.code == _SHARED and item.of_noun(LoaderFact)}
     kept: list[Finding] = []
@@ -161,7 +165,7 @@ def _subject(finding: Finding) -> object:
         return finding.code, os.path.dirname(finding.place.path)
     if finding.code in _READS and finding.of_noun(ReadFact) and finding.of_noun(ReadFact)[0].within is not None:
         return finding.code, finding.of_noun(ReadFact)[0].within, finding.place.path
-    if not loaders or loaders[0].place != finding.place:
+    if not loaders or (loaders[0].place != finding.place and finding.code not in _OF_HELD):  # a class of loaders is made where it is called
         return None
     optional = finding.code in _CAN_FAIL and finding.severity is not Severity.ERROR
     by_number = optional or finding.code in {_SHARED, _MANY_WORKERS}

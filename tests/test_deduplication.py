@@ -265,3 +265,79 @@ def test_what_keeps_the_graph_of_an_evaluation_is_told_with_it(
     assert (11, "keeps its graph") in {(place["location"]["row"], place["message"]) for place in found["related"]}
     (alone,) = json.loads(runs(capsys, "check", "--isolated", "--no-cache", "--select", code)("--output-format", "json", "evaluate.py").out)
     assert (alone["code"], alone["location"]["row"]) == (code, 11)
+
+
+# Rows of the findings of a rule in a program that has one cause for several places.
+RECORDS = """\
+import json
+from torch.utils.data import DataLoader, Dataset
+
+class Turns(Dataset):
+    def __init__(self, path):
+        self.turns = json.load(open(path))
+
+    def __getitem__(self, index):
+        return self.turns[index]["words"]
+
+class LongTurns(Turns):
+    def __len__(self):
+        return len(self.turns)
+
+class Batches(DataLoader):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+
+"""
+BY_CLASS = "from records import Batches, Turns\none = Batches(Turns('a.json'), num_workers=8)\ntwo = Batches(Turns('b.json'), num_workers=8)\n"
+BY_HEIRS = BY_CLASS.replace("Batches", "DataLoader").replace("Turns('b", "LongTurns('b").replace(", Turns\n", ", LongTurns, Turns\n")
+BRANCHES = """\
+import torch
+
+def draw(model, loader, plain):
+    found = None
+    if plain:
+        for batch in loader:
+            found = model.sample(batch) if found is None else torch.cat((found, model.sample(batch)), dim=0)
+    else:
+        for batch in loader:
+            found = model.draw(batch) if found is None else torch.cat((found, model.draw(batch)), dim=0)
+    return found
+"""
+TWO_PASSES = """\
+import torch
+from torch import nn
+
+def fit(loader, steps, seen, unseen):
+    net = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3))
+    best = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(steps):
+        net.train()
+        for x, y in loader:
+            nn.functional.mse_loss(net(x), y).backward()
+            best.step()
+        net.eval()
+        guess = net(seen)
+        print(guess.mean().item())
+        guess = net(unseen)
+        print(guess.mean().item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "rows"),
+    [
+        pytest.param("OOM110", BY_CLASS, [2, 3], id="loaders of a class of the project"),
+        pytest.param("OOM110", BY_HEIRS, [2, 3], id="datasets that derive from the class that holds it"),
+        pytest.param("OOM209", BRANCHES, [7, 10], id="branches that grow the same array"),
+        pytest.param("OOM204", TWO_PASSES, [13, 15], id="passes behind one eval()"),
+    ],
+)
+def test_one_cause_is_told_once(
+    code: str, text: str, rows: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "records.py").write_text(RECORDS)
+    monkeypatch.chdir(tmp_path)
+    (found,) = json.loads(runs(capsys, "check", "--isolated", "--select", code)("--output-format", "json").out)
+    told = [found["location"]["row"], *(place["location"]["row"] for place in found["related"])]
+    assert set(rows) <= set(told)

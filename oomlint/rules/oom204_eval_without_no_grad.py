@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, LoopKind, Message, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, LoopKind, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.evaluation import Evaluations
 from oomlint.memory.buffers.growth_messages import over
@@ -169,6 +169,7 @@ class EvalWithoutNoGrad(Rule):
                 message = Message(f"A pass of `{one.forward.name}` that never goes backward runs without `torch.no_grad()`", _BESIDE)
             facts = [loop_fact(one.caller, one.loop)]
             place, related = module.place(one.forward.node), [one.call] if one.call is not None else []
+            related += [module.place(other.node).saying("so does this pass", Role.AGAIN) for other in one.others]
             yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=related, facts=facts, weighs=_EACH)
 
 

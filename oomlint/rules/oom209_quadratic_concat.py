@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
+from msgspec.structs import replace
+
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Role, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.concatenation import growths
 from oomlint.memory.buffers.rejoined import rejoined
@@ -117,12 +119,13 @@ class QuadraticConcat(Rule):
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.COPIED_BYTES,)), traits=frozenset({Trait.RETYPES, Trait.COPIES_BYTES}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield, for each loop, the first statement that copies what it grows."""
+        """Yield, for each loop, the first statement that copies what it grows; the branches of a function that grow the same array are told once."""
         if holds_tests(module):
             return  # the loops of tests are short
         loops: dict[cst.CSTNode, list[SelfConcatenation]] = {}
         for growth in growths(module, project):
             loops.setdefault(growth.loop, []).append(growth)
+        told: dict[object, Finding] = {}
         for found in loops.values():
             ordered = sorted(found, key=lambda one: module.place(one.statement))
             first = ordered[0]
@@ -135,7 +138,14 @@ class QuadraticConcat(Rule):
             fix, facts = as_list(ordered, module), concat_facts(module, ordered)
             small = any(one.few for one in found) and all(one.few or one.alike for one in found)
             severity = Severity.NOTE if small else None
-            yield self.finding(module.place(first.statement), message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
+            finding = self.finding(module.place(first.statement), message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
+            same = (first.scope, first.path) if first.site is None and (fix is None or not fix.edits) else finding
+            before = told.get(same)
+            if before is None or before.severity is not finding.severity:
+                told[finding if before is not None else same] = finding
+            else:
+                told[same] = replace(before, related=(*before.related, finding.place.saying("also here", Role.AGAIN)))
+        yield from told.values()
         yield from self._rejoined(module, project)
 
     def _rejoined(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -100,7 +100,8 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
             cost = f"for each sample in {keeper.words}, a number takes 8 to 36 bytes; a `range` takes 48 in all"
             message = Message(f"`{_short(module, call)}` lists numbers one by one", cost, "keep the `range` itself")
             there = (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),)
-            yield Inflation(module.place(call), message, related=there, facts=(allocation_fact(module, call),), node=call)
+            facts = (allocation_fact(module, call), *keeper_facts(keeper))
+            yield Inflation(module.place(call), message, related=there, facts=facts, node=call)
 
 
 def _is_shuffled(module: Module, scope: Scope, call: cst.Call) -> bool:

@@ -59,6 +59,7 @@ class Pass(Struct, frozen=True):
     loop: cst.For | cst.While
     confidence: Confidence
     training: bool = False  # the rounds train with what other passes give, while the graph of this one is alive
+    others: tuple[Forward, ...] = ()  # passes of the same module that the same call put into evaluation
 
 
 class Evaluations:
@@ -110,6 +111,7 @@ class Evaluations:
         if holds_tests(module):
             return
         seen: set[cst.CSTNode] = set()
+        told: dict[tuple[cst.CSTNode, str], Pass] = {}
         for record in self.runs.of(module):
             used = _needed(record)
             for event in record.forwards:
@@ -123,7 +125,11 @@ class Evaluations:
                 if turned is not None and not self._caller_switches_off(record):
                     seen.add(event.node)
                     confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
-                    yield Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
+                    one = Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
+                    before = told.setdefault((turned, event.name), one)
+                    if before is not one:
+                        told[turned, event.name] = replace(before, others=(*before.others, event))
+        yield from told.values()
 
     def beside_steps(self, module: Module) -> Iterator[Pass]:
         """Passes whose graph a training loop keeps under a name, and of which it only ever uses numbers: pseudo-labels, the output of a teacher."""
