@@ -29,6 +29,7 @@ _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, a
 _OF_HELD = frozenset({_COPIED, "OOM112", "OOM113", _SHARED})  # what workers do with what a dataset holds
 _CAN_FAIL = frozenset({"OOM101", "OOM102", "OOM103", "OOM104"})  # at loaders that have no workers where the command says so: the option is the cause of all
 _HANDLES, _PICKLED = frozenset({"OOM301", "OOM303", "OOM311"}), "OOM111"  # a handle that a dataset keeps, and a loader that sends it: the first says so
+_ALLOCATED = "OOM407"  # room for all of an attribute, perhaps in several branches
 _EVALUATES = "OOM204"  # loops that run the same function, which runs the model
 _OURS = "OOM"
 _LEFT_ON = "OOM224"  # a switch for the whole run: in the scripts of one folder it is one habit
@@ -66,11 +67,13 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
     for item in _given_once(findings, reached):
         at_place.setdefault((item.code, item.headline, item.place) if item.code else item, []).append(item)
     groups: dict[object, list[Finding]] = {}
-    inherited: dict[object, object] = {}  # an attribute that a class sets for all that derive from it is one container
+    same: dict[object, object] = {}  # an attribute that a class sets for all that derive from it is one container
     for item in (_with_containers(alike) for alike in at_place.values()):
         subject = _subject(item) or item
-        held = copied(item)
-        groups.setdefault(subject if held is None else inherited.setdefault(held, subject), []).append(item)
+        keys = (subject, *_containers(item))
+        known = next((same[key] for key in keys if key in same), subject)
+        same.update(dict.fromkeys(keys, known))
+        groups.setdefault(known, []).append(item)
     by_workers = {_container(group[0]): group for group in groups.values() if group[0].code == _COPIED}
     for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in by_workers]:
         made = groups.pop(key)
@@ -185,6 +188,17 @@ def _passes(finding: Finding) -> object:
     runs = loop.runs if loop is not None and finding.severity is not Severity.ERROR else ()
     outside = tuple(run for run in runs if loop is not None and not is_inside(run, loop.place))
     return (finding.code, outside) if outside and len(runs) == len(outside) + 1 else None
+
+
+def _containers(finding: Finding) -> Iterator[object]:
+    """The containers by which findings of a rule have one cause: what workers copy, and the attributes of a class that all of it is read into."""
+    place = copied(finding)
+    if place is not None:
+        yield finding.code, place
+    if finding.code in _READS or finding.code == _ALLOCATED:
+        for held in finding.of_noun(AttributeFact):
+            if held.owner and held.place is not None:
+                yield finding.code, finding.severity, held.place.path, held.owner, held.name
 
 
 def copied(finding: Finding) -> Place | None:

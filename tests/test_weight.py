@@ -1845,3 +1845,75 @@ def test_files_of_a_list_that_is_written_out_are_few_whatever_part_of_it_is_take
     names, numbers = ", ".join(f'"s{number}"' for number in range(sessions)), ", ".join(map(str, range(sessions)))
     text = JOINED_SESSIONS.replace("LISTED", listed).replace("NAMES", names).replace("NUMBERS", numbers)
     assert only(check(tmp_path, {"prepare.py": text}, "OOM209")).severity == severity
+
+
+JUDGED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Rates(nn.Module):
+    def __init__(self, inputs, width=128, depth=3):
+        super().__init__()
+        layers = [nn.Linear(inputs, width), nn.ReLU()]
+        for _ in range(depth - 1):
+            layers += [LAYER, nn.ReLU()]
+        self.net = nn.Sequential(*layers, nn.Linear(width, 1))
+
+    def forward(self, x):
+        return self.net(x)
+
+def judge(rows, truth, many):
+    loader = DataLoader(TensorDataset(rows, truth), batch_size=BATCH)
+    net = Rates(16)
+    net.eval()
+    total = 0
+    for x, y in loader:
+        total += nn.functional.mse_loss(net(x), y).item()
+    return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "batch", "severity"),
+    [
+        pytest.param("nn.Linear(width, width)", "64", "note", id="narrow layers"),
+        pytest.param("nn.Linear(width, width)", "65536", "warning", id="very many rows"),
+        pytest.param("nn.Linear(width, width)", "many", "warning", id="nobody knows how many rows"),
+        pytest.param("nn.Conv1d(width, width, 3)", "64", "warning", id="a layer that gives more for a longer sample"),
+    ],
+)
+def test_an_evaluation_of_a_few_narrow_layers_is_a_note(layer: str, batch: str, severity: str, tmp_path: Path) -> None:
+    text = JUDGED.replace("LAYER", layer).replace("BATCH", batch)
+    assert only(check(tmp_path, {"train.py": text}, "OOM204")).severity == severity
+
+
+@pytest.mark.parametrize(("width", "severity"), [("128", "note"), ("262144", "error")])
+def test_what_narrow_layers_give_for_one_row_at_a_time_is_a_note_with_its_graph(width: str, severity: str, tmp_path: Path) -> None:
+    text = JUDGED.partition("def judge")[0].replace("LAYER", "nn.Linear(width, width)").replace("128", width)
+    text += "def judge(rows):\n    net = Rates(16)\n    net.eval()\n    found = [net(row.unsqueeze(0)) for row in rows]\n    return len(found)\n"
+    assert only(check(tmp_path, {"train.py": text}, "OOM202")).severity == severity
+
+
+WRITES = """\
+import h5py
+
+def save(path, rows):
+    out = h5py.File(path, "w")
+    for name, row in rows.items():
+        out.create_dataset(name, data=row)
+    print("saved", path)
+MORE"""
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"), [("", "note"), ("    for row in rows:\n        train(row)\n\ndef train(row):\n    print(row)\n", "warning")], ids=["last", "trains"]
+)
+def test_a_new_file_that_a_function_lets_go_of_at_once_is_a_note(more: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"save.py": WRITES.replace("MORE", more)}, "OOM307")).severity == severity
+
+
+@pytest.mark.parametrize(("side", "severity"), [("128", "note"), ("512", "warning")])
+def test_a_second_copy_for_a_moment_is_a_warning_where_it_is_large(side: str, severity: str, tmp_path: Path) -> None:
+    text = f"import numpy as np\nimport torch\nnoise = torch.Tensor(np.random.standard_normal([1, {side}, 128, 1024]).astype(np.float32))\n"
+    assert only(check(tmp_path, {"export.py": text}, "OOM403")).severity == severity

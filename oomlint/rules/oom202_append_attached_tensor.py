@@ -103,7 +103,7 @@ class AppendAttachedTensor(Rule):
     code = "OOM202"
     slug = "append-attached-tensor"
     severity = Severity.ERROR
-    lower = (Severity.WARNING,)
+    lower = (Severity.WARNING, Severity.NOTE)
     fixable = Safety.SAFE
     help = "detach the tensor before it is stored, or store `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))

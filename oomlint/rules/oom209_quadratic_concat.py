@@ -139,7 +139,7 @@ class QuadraticConcat(Rule):
             small = any(one.few for one in found) and all(one.few or one.alike for one in found)
             severity = Severity.NOTE if small else None
             finding = self.finding(module.place(first.statement), message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
-            same = (first.scope, first.path) if first.site is None and (fix is None or not fix.edits) else finding
+            same = (first.scope, first.path) if first.site is None and not fix.edits else finding
             before = told.get(same)
             if before is None or before.severity is not finding.severity:
                 told[finding if before is not None else same] = finding

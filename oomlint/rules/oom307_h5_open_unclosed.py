@@ -15,7 +15,7 @@ from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import openings_of
 from oomlint.memory.handles.resource_state import End
-from oomlint.memory.handles.unclosed import closed_after_loop, opened_once, passed_by, runs_for_samples, unclosed
+from oomlint.memory.handles.unclosed import closed_after_loop, ends_with_function, opened_once, passed_by, runs_for_samples, unclosed
 from oomlint.model.test_suites import holds_tests
 from oomlint.rule import Rule
 
@@ -148,7 +148,9 @@ class H5OpenUnclosed(Rule):
             confidence = Confidence.MEDIUM if unsure else Confidence.HIGH
             once = opened_once(opening, project)
             rare = once or (opening.name not in PYTABLES and not runs_for_samples(opening, project))
-            harmless = opening.reads_only and End.HANDED_OUT not in trail.ends and rare
+            harmless = (opening.reads_only and End.HANDED_OUT not in trail.ends and rare) or (
+                not opening.reads_only and ends_with_function(opening, trail, project)
+            )
             severity = Severity.NOTE if harmless else Severity.WARNING
             fix = under_with(opening, trail) if opening.name not in PYTABLES else None  # a node that leaves is of use only while its file is open
             facts, place = [opening_fact(opening)], module.place(opening.call)

@@ -251,7 +251,8 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call, *
     facts = held_facts(module, call, keeper, size)
     fix = _typed(module, call, inner, name) if source is inner and last == "astype" else None
     # Nothing is kept of it: that matters where it is known to be large.
-    return Inflation(module.place(call), message, Severity.NOTE if size.exact is None else None, fix=fix, facts=facts, node=call)
+    little = size.exact is None or (keeper is None and size.exact < project.settings.array_bytes)
+    return Inflation(module.place(call), message, Severity.NOTE if little else None, fix=fix, facts=facts, node=call)
 
 
 def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str) -> Fix | None:

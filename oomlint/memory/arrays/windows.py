@@ -51,6 +51,7 @@ def parts(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds
         inner: list[cst.CSTNode] = []
         match here:
             case cst.Subscript():
+                other = other or _is_one_row(scope, here)
                 inner = [here.value]
             case cst.Call():
                 other = other or names.last_name(here.func) not in _WHOLE
@@ -65,6 +66,19 @@ def parts(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds
             case _:
                 inner = [child for child in here.children if isinstance(child, cst.BaseExpression | cst.Element)]
         todo += [(one, other) for one in inner]
+
+
+def _is_one_row(scope: Scope, node: cst.Subscript) -> bool:
+    """Whether an index is one number, by how it is computed: what is left of a window overlaps with nothing."""
+    index = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+    if isinstance(index, cst.Name):
+        bound = [effect for effect in scope.effects.get(index.value, ()) if not effect.path]
+        index = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and not bound[0].index else None
+    if isinstance(index, cst.UnaryOperation):
+        index = index.expression
+    return isinstance(index, cst.Integer) or (
+        isinstance(index, cst.BinaryOperation) and isinstance(index.operator, cst.FloorDivide) and not isinstance(index.left, cst.Call)
+    )
 
 
 def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscript, rounds: Rounds) -> bool:

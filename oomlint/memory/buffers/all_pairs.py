@@ -22,6 +22,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import arguments, names
+from oomlint.model.tensor_shapes import is_flat
 from oomlint.model.tensor_state import Graph
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import External
@@ -53,6 +54,8 @@ _AGAIN: Final = frozenset(
     "concatenate cat stack vstack hstack power pow exp sqrt square clip clamp argsort sort argpartition partition astype copy clone array tensor "
     "ascontiguousarray zeros_like ones_like empty_like full_like".split()
 )
+_SAME_AXES: Final = frozenset("detach cpu cuda to numpy float double half clone copy astype".split())
+_END_TO_END: Final = frozenset("cat concat concatenate hstack".split())
 _SORTS: Final = frozenset({"argsort", "argpartition", "sort"})
 _COMPUTES: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
 _SAYS: Final = re.compile(r"\.t\(\)|\.m?T\b|transpose|cdist|pairwise|cosine_similarity|_distances")
@@ -127,8 +130,20 @@ def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
             growing = growing_loops(store, record) if store.kind in _ADDS and store.value.carries is Graph.NO else ()
             if growing and growing[-1].batches and not bounded(store, growing[-1]) and not is_flushed(store, record, growing):
                 stores.setdefault(growing[-1], []).append(store)
-    joined = (call for loop, found in stores.items() for call in joins_of(found, loop))
+    each = ((store, loop) for loop, found in stores.items() for store in found)
+    joined = (call for store, loop in each for call in joins_of([store], loop) if not _is_one_row(project, call, store))
     yield from (call for call in dict.fromkeys((*joined, *(call for call, _ in rows_of_loaders(module, project)))) if not _each_round(module, call, project))
+
+
+def _is_one_row(project: Project, join: cst.Call, store: Store) -> bool:
+    """Whether what is stored has one axis, and a call puts it end to end: the product of two such rows is a number."""
+    node = store.expression
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_AXES:
+        node = node.func.value
+    if not isinstance(node, cst.Call) or names.last_name(join.func) not in _END_TO_END:
+        return False
+    function = any(isinstance(alt.value, External) for alt in evaluator_of(project).plainly(node.func, store.module, store.scope))
+    return is_flat(names.last_name(node.func), node, 1 if function else 0)
 
 
 def _read(module: Module, project: Project) -> Iterator[cst.Call]:

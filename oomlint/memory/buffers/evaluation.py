@@ -13,6 +13,7 @@ from oomlint.finding import Confidence
 from oomlint.memory.buffers.growing_loops import is_flushed
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.little_networks import keeps_little
 from oomlint.memory.shared.loop_kinds import LoaderLike, is_nth, loops_around
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.model import names
@@ -42,7 +43,7 @@ class GradEvaluation(Struct, frozen=True):
     forwards: tuple[Forward, ...]
     confidence: Confidence
     growths: tuple[Growth, ...] = ()  # what keeps the graph of its steps
-    few: bool = False  # it goes over a few things, each for itself: what somebody types into the command line, the best of a list that is cut as it grows
+    few: bool = False  # its passes are known to keep little, or it goes over a few things, each for itself: what somebody types, the best of a list
 
     @property
     def keeps_graph(self) -> bool:
@@ -210,7 +211,9 @@ class Evaluations:
         sure = loop.proven and all(event.evaluating for event in live)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
-        return GradEvaluation(loop, record, tuple(live), confidence, few=self._is_typed(loop, record) or _is_cut(loop, record))
+        loader = loop.loader if isinstance(loop.loader, LoaderLike) else None
+        few = self._is_typed(loop, record) or _is_cut(loop, record) or all(keeps_little(self.project, event, loader) for event in live)
+        return GradEvaluation(loop, record, tuple(live), confidence, few=few)
 
     def _is_typed(self, loop: Loop, record: Record) -> bool:
         """Whether a loop goes over what an option of the command line gives."""

@@ -46,6 +46,7 @@ from oomlint.memory.buffers.step_lists import step_lists, step_records
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.little_networks import keeps_little
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation, learns_nothing
 from oomlint.memory.shared.seen_axes import NONE, of_same
@@ -240,6 +241,8 @@ class Buffers:
         if freed and accumulates(store, record, loop):
             return None  # the nodes of a few steps, which is what such a sum is for
         severity = Severity.WARNING if freed else Severity.ERROR
+        if code == "OOM202" and not freed and loop.loader is None and made and all(keeps_little(self.project, event) for event in made):
+            severity = Severity.NOTE  # one sample a round through a few narrow layers
         confidence = Confidence.HIGH if loop.loader is not None and any(f.known for f in record.forwards if id(f.node) in sources) else Confidence.MEDIUM
         facts: dict[str, object] = {"given": dict(meter.given)} if meter is not None else {}
         return Growth(code, severity, confidence, node, loop, (store,), record, freed, facts=facts)

@@ -15,7 +15,7 @@ from oomlint.memory.handles.resource_state import SETTLES, End
 from oomlint.memory.handles.unclosed_paths import left_open
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
-from oomlint.model.values import ClassRef
+from oomlint.model.values import ClassRef, FunctionRef
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -67,6 +67,24 @@ def closed_after_loop(opening: Opening, trail: Trail) -> cst.CSTNode | None:
 def opened_once(opening: Opening, project: Project) -> bool:
     """Whether a program opens the file just once, as far as all callers are known, and no dataset does."""
     return not _repeats(opening.module, opening.scope, opening.call, project, _DEEPEST)
+
+
+def ends_with_function(opening: Opening, trail: Trail, project: Project) -> bool:
+    """Whether a function lets go of its one file where a ``with`` would close it: behind the last use nothing runs that takes long."""
+    module, scope = opening.module, opening.scope
+    inside = {*SETTLES, End.MAYBE_KEPT, End.HANDED_OUT, End.MAYBE_OUT, End.UNKNOWN} & trail.ends.keys()
+    if inside or trail.captured or not trail.uses or not isinstance(scope.node, cst.FunctionDef):
+        return False
+    if any(isinstance(here, cst.For | cst.While | cst.BaseComp | cst.With | cst.Try) for here in module.walk.between(opening.call, scope.node)):
+        return False
+    above = [set(module.walk.ancestors(use)) for use in trail.uses]
+    body = list(scope.node.body.body)
+    last = max((place for place, one in enumerate(body) if any(one in around for around in above)), default=len(body))
+    behind = [part for one in body[last + 1 :] for part in descend(one)]
+    calls = [part for part in behind if isinstance(part, cst.Call)]
+    evaluator = evaluator_of(project)
+    own = (alt.value for call in calls for alt in evaluator.plainly(call.func, module, scope))
+    return not any(isinstance(part, cst.For | cst.While | cst.BaseComp) for part in behind) and not any(isinstance(one, FunctionRef) for one in own)
 
 
 def runs_for_samples(opening: Opening, project: Project) -> bool:
