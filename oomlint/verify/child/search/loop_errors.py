@@ -4,46 +4,108 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
 
+    Shape = list[Any]  # sizes, or "B" for that of the batch
     Edit = dict[str, Spec | None]  # by path; ``None`` forgets what is known of it
     Change = Callable[[re.Match[str], dict[str, Spec], list[str]], Iterator[Edit]]
+    Way = Callable[[re.Match[str], Spec], Iterable[Spec]]  # what one spec may be instead
+    Fits = Callable[[str, Spec], bool]  # whether a path with its spec is meant
+
+FLOATING: Final = ("float32",)
+BIG: Final = (32, 64, 128, 224)
+LARGEST: Final = 4096  # a dimension beyond it would make the trial slow
+IMAGES: Final = {1: [8], 2: [3, 16], 3: [3, 16, 16], 4: [3, 8, 16, 16]}  # shapes of a sample, by the number of its dimensions
+
+
+# -- changes, made of what is done with one spec -------------------------------------------------------------------------------
+
+
+def each(fits: Fits, way: Way) -> Change:
+    """Every stand-in that fits, as the way has it."""
+
+    def change(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+        for path in paths:
+            if fits(path, specs[path]):
+                for made in way(found, specs[path]):
+                    yield {path: made}
+
+    return change
+
+
+def then(*changes: Change) -> Change:
+    """All of one change before the next."""
+
+    def change(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+        for one in changes:
+            yield from one(found, specs, paths)
+
+    return change
+
+
+def of(*kinds: str) -> Fits:
+    """Fits specs of these kinds."""
+    return lambda _, spec: spec["kind"] in kinds
+
+
+def becoming(fits: Fits, made: Callable[[Spec], Spec]) -> Change:
+    """Stand-ins that fit are something else."""
+    return each(fits, lambda _, spec: [made(spec)])
+
+
+def typed(dtype: str) -> Change:
+    """Tensors are of this type."""
+    return each(of("tensor"), lambda _, spec: [{**spec, "dtype": dtype}] if spec["dtype"] != dtype else [])
+
+
+def shaped(*ways: Callable[[list[int], Shape], Iterable[Shape]]) -> Change:
+    """Tensors have another shape, for one way after the other: it takes the numbers of the message and the shape that was."""
+    return then(*(each(of("tensor"), partial(_reshaped, way)) for way in ways))
+
+
+def _reshaped(way: Callable[[list[int], Shape], Iterable[Shape]], found: re.Match[str], spec: Spec) -> Iterator[Spec]:
+    given = [int(text) for text in found.groups() if text is not None and text.isdigit()]
+    return ({**spec, "shape": shape} for shape in way(given, spec["shape"]))
 
 
 # -- structure -----------------------------------------------------------------------------------------------------------------
 
 
-def _key(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    for path in paths:
-        if specs[path]["kind"] == "dict" and found[1] not in specs[path].get("keys", ()):
-            yield altered(specs, path, keys=[*specs[path].get("keys", ()), found[1]])
-    for path in paths:
-        if path.endswith("[*]") and specs[path]["kind"] != "dict":
-            yield {path: {"kind": "dict", "keys": [found[1]]}}
+def _more_keys(found: re.Match[str], spec: Spec) -> list[Spec]:
+    keys = spec.get("keys", ())
+    return [] if found[1] in keys else [{**spec, "keys": [*keys, found[1]]}]
 
 
-def _few(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+_key: Final = then(
+    each(of("dict"), _more_keys),
+    each(lambda path, spec: path.endswith("[*]") and spec["kind"] != "dict", lambda found, _: [{"kind": "dict", "keys": [found[1]]}]),
+)
+
+
+def _counted(found: re.Match[str], spec: Spec) -> list[Spec]:
+    """A sequence of another length, where it is the one that was too short or too long."""
     wanted, had = int(found[1]), int(found[2]) if found.lastindex and found.lastindex > 1 and found[2] else None
-    for path in paths:
-        if specs[path]["kind"] in ("tuple", "list") and (had is None or specs[path]["n"] == had) and specs[path]["n"] != wanted:
-            yield {path: {"kind": specs[path]["kind"], "n": wanted}}
-    for path in paths:
-        if specs[path]["kind"] in ("tensor", "dict", "const") and ("(" in path or "[*]" in path):
-            yield {path: {"kind": "tuple", "n": wanted}}
-    for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        if shape:
-            yield altered(specs, path, shape=[*shape[:-1], wanted])
-    for path in paths:
-        if specs[path]["kind"] in ("object", "const"):
-            yield {path: {"kind": "tuple", "n": wanted}}
+    return [{"kind": spec["kind"], "n": wanted}] if spec["n"] != wanted and had in (None, spec["n"]) else []
+
+
+def _tuple(found: re.Match[str], _: Spec) -> list[Spec]:
+    return [{"kind": "tuple", "n": int(found[1])}]
+
+
+_few: Final = then(
+    each(of("tuple", "list"), _counted),
+    each(lambda path, spec: spec["kind"] in ("tensor", "dict", "const") and ("(" in path or "[*]" in path), _tuple),
+    shaped(lambda given, shape: [[*shape[:-1], given[0]]] if shape else []),
+    each(of("object", "const"), _tuple),
+)
 
 
 def _lacks(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
@@ -68,22 +130,11 @@ def _lacks(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> It
                 yield {path: None}
 
 
-def _becoming(fits: Callable[[str, Spec], bool], made: Callable[[Spec], Spec]) -> Change:
-    """Stand-ins that fit are something else."""
-
-    def change(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-        for path in paths:
-            if fits(path, specs[path]):
-                yield {path: made(specs[path])}
-
-    return change
-
-
 # An attribute of a batch has the name of a method of tensors; what is gone through gives keys; a text is used as a path, a float where an integer has to be.
-_objects: Final = _becoming(lambda path, spec: path.endswith("[*]") and spec["kind"] == "tensor", lambda _: {"kind": "object", "keys": []})
-_mappings: Final = _becoming(lambda path, spec: "[*]" in path and spec["kind"] == "tensor", lambda _: {"kind": "dict", "keys": ["item"]})
-_pathlike: Final = _becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], str), lambda spec: {"kind": "path", "value": spec["value"]})
-_whole: Final = _becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], float), lambda _: {"kind": "const", "value": 2})
+_objects: Final = becoming(lambda path, spec: path.endswith("[*]") and spec["kind"] == "tensor", lambda _: {"kind": "object", "keys": []})
+_mappings: Final = becoming(lambda path, spec: "[*]" in path and spec["kind"] == "tensor", lambda _: {"kind": "dict", "keys": ["item"]})
+_pathlike: Final = becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], str), lambda spec: {"kind": "path", "value": spec["value"]})
+_whole: Final = becoming(lambda _, spec: spec["kind"] == "const" and isinstance(spec["value"], float), lambda _: {"kind": "const", "value": 2})
 
 
 def _named(found: re.Match[str], _specs: dict[str, Spec], _paths: list[str]) -> Iterator[Edit]:
@@ -99,53 +150,38 @@ def _named(found: re.Match[str], _specs: dict[str, Spec], _paths: list[str]) -> 
 
 def _constant(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """A number, a text or a flag is used as something else."""
-    types = {"int": int, "float": float, "str": str, "bool": bool}
-    kind = types.get(found[1])
+    kind = {"int": int, "float": float, "str": str, "bool": bool}[found[1]]
     for path in paths:
-        spec = specs[path]
-        if spec["kind"] == "const" and kind is not None and type(spec["value"]) is kind:
-            if "not callable" in found[0]:
-                yield {path: {"kind": "object"}}
-            for value in (2, 0.5, name_heuristics.last(path) or "text", True):
-                if type(value) is not kind:
-                    yield {path: {"kind": "const", "value": value}}
+        if specs[path]["kind"] != "const" or type(specs[path]["value"]) is not kind:
+            continue
+        if "not callable" in found[0]:
             yield {path: {"kind": "object"}}
-            yield {path: {"kind": "list", "n": 2}}
+        for value in (2, 0.5, name_heuristics.last(path) or "text", True):
+            if type(value) is not kind:
+                yield {path: {"kind": "const", "value": value}}
+        yield {path: {"kind": "object"}}
+        yield {path: {"kind": "list", "n": 2}}
 
 
-# -- numbers -------------------------------------------------------------------------------------------------------------------
+# -- types ---------------------------------------------------------------------------------------------------------------------
 
 
-def _dtypes(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    for path in tensors(specs, paths):
-        yield altered(specs, path, dtype="int64" if specs[path]["dtype"] in FLOATING else "float32")
-    for path in tensors(specs, paths):
-        if specs[path]["dtype"] != "bool":
-            yield altered(specs, path, dtype="bool")
+def _other_type(_: re.Match[str], spec: Spec) -> list[Spec]:
+    return [{**spec, "dtype": "int64" if spec["dtype"] in FLOATING else "float32"}]
 
 
-def _to(dtype: str) -> Change:
-    def change(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-        for path in tensors(specs, paths):
-            if specs[path]["dtype"] != dtype:
-                yield altered(specs, path, dtype=dtype)
-
-    return change
-
-
-def _high(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    for path in tensors(specs, paths):
-        if specs[path]["dtype"] == "int64" and specs[path].get("high", 2) > 1:
-            yield altered(specs, path, high=1)
+def _low(_: re.Match[str], spec: Spec) -> list[Spec]:
+    """Indices that are always there."""
+    return [{**spec, "high": 1}] if spec["dtype"] == "int64" and spec.get("high", 2) > 1 else []
 
 
 def _differentiable(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     for path in paths:
         spec = specs[path]
         if spec["kind"] == "tensor" and "(" in path and spec["dtype"] != "float32":
-            yield altered(specs, path, dtype="float32")
+            yield {path: {**spec, "dtype": "float32"}}
         elif spec["kind"] == "tensor" and "(" in path and not spec.get("learns"):
-            yield altered(specs, path, learns=True)
+            yield {path: {**spec, "learns": True}}
         if spec["kind"] == "const" and "loss" in path:
             yield {path: {"kind": "criterion"}}
 
@@ -157,192 +193,113 @@ def _optimizer(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) 
             yield {path: {"kind": "optimizer"}}
 
 
-FLOATING: Final = ("float32",)
-BIG: Final = (32, 64, 128, 224)
-LARGEST: Final = 4096  # a dimension beyond it would make the trial slow
+# -- shapes --------------------------------------------------------------------------------------------------------------------
 
 
-def tensors(specs: dict[str, Spec], paths: list[str]) -> list[str]:
-    """The paths that stand for tensors."""
-    return [path for path in paths if specs[path]["kind"] == "tensor"]
+def inner(shape: Shape) -> Shape:
+    """The dimensions of one sample."""
+    return [size for size in shape if size != "B"]
 
 
-def altered(specs: dict[str, Spec], path: str, **fields: Any) -> Edit:
-    """A spec with other fields."""
-    return {path: {**specs[path], **fields}}
+def batched(shape: Shape, sample: Shape) -> Shape:
+    """A shape with other dimensions of a sample; that of the batch stays where there is one."""
+    return [*(["B"] if "B" in shape else []), *sample]
 
 
-def sized(specs: dict[str, Spec], path: str, axis: int, size: int) -> Edit:
-    """A tensor with another size of one dimension."""
-    shape = specs[path]["shape"]
-    return altered(specs, path, shape=[*shape[:axis], size, *shape[axis + 1 :]])
+def sized(shape: Shape, axis: int, size: int) -> Shape:
+    """A shape with another size of one dimension."""
+    return [*shape[:axis], size, *shape[axis + 1 :]]
 
 
-def batched(specs: dict[str, Spec], path: str, inner: list[Any]) -> Edit:
-    """A tensor with other dimensions; that of the batch stays where there is one."""
-    return altered(specs, path, shape=[*(["B"] if "B" in specs[path]["shape"] else []), *inner])
+def resized(shape: Shape, old: int, new: int) -> Iterator[Shape]:
+    """Shapes in which one dimension of a size has another."""
+    return (sized(shape, axis, new) for axis in reversed(range(len(shape))) if shape[axis] == old and new <= LARGEST)
 
 
-def numbers(found: re.Match[str], count: int) -> list[int]:
-    """The numbers in a message, of the alternative that it matched; none where there are fewer."""
-    got = [int(text) for text in found.groups() if text is not None and text.isdigit()]
-    return got[:count] if len(got) >= count else []
+def _ending(given: list[int], shape: Shape) -> list[Shape]:
+    """The last dimension, or the only one, is that of a matrix."""
+    wanted = given[1]
+    return [[*shape[:-1], wanted], [*shape[:1], wanted] if shape[0] == "B" else [wanted]] if shape and wanted <= LARGEST else []
 
 
-def replaced(specs: dict[str, Spec], path: str, old: int, new: int) -> Iterator[Edit]:
-    """A dimension of one size gets another."""
-    shape = specs[path]["shape"]
-    for index in reversed(range(len(shape))) if new <= LARGEST else ():
-        if shape[index] == old:
-            yield sized(specs, path, index, new)
-
-
-def match(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """Two sizes have to be the same: each takes the other."""
-    one, other = numbers(found, 2) or (-1, -1)
-    for path in tensors(specs, paths):
-        yield from replaced(specs, path, one, other)
-        yield from replaced(specs, path, other, one)
-    yield from ranks(found, specs, paths)
-
-
-def matmul(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """The last dimension is that of a matrix."""
-    had, wanted = numbers(found, 2) or (-1, -1)
-    if wanted < 0:
-        return
-    for path in tensors(specs, paths):
-        yield from replaced(specs, path, had, wanted)
-    for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        if shape and wanted <= LARGEST:
-            yield altered(specs, path, shape=[*shape[:-1], wanted])
-            yield altered(specs, path, shape=[*shape[:1], wanted] if shape[0] == "B" else [wanted])
-    for path in tensors(specs, paths):
-        yield from replaced(specs, path, wanted, had)
-
-
-def channels(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """A layer wants so many channels."""
-    wanted, had = numbers(found, 2) or (-1, -1)
-    for path in tensors(specs, paths):
-        yield from (sized(specs, path, index, wanted) for index, size in enumerate(specs[path]["shape"]) if size == had)
-
-
-def rank(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+def _image(given: list[int], shape: Shape) -> list[Shape]:
     """A layer wants so many dimensions."""
-    rank = (numbers(found, 1) or [-1])[0]
-    for path in tensors(specs, paths):
-        shape = [size for size in specs[path]["shape"] if size != "B"]
-        image = {1: [8], 2: [3, 16], 3: [3, 16, 16], 4: [3, 8, 16, 16]}.get(rank - 1)
-        if image is not None and len(shape) != rank - 1:
-            yield batched(specs, path, image)
+    sample = IMAGES.get(given[0] - 1)
+    return [batched(shape, sample)] if sample is not None and len(inner(shape)) != len(sample) else []
+
+
+def _larger(size: int, _: list[int], shape: Shape) -> Iterator[Shape]:
+    """The largest dimension, then all inner ones but the first."""
+    dimensions = len(inner(shape))
+    if dimensions:
+        yield sized(shape, max(range(len(shape)), key=lambda axis: shape[axis] if isinstance(shape[axis], int) else 0), size)
+    if dimensions > 1:
+        yield [*shape[: 1 - dimensions], *[size] * (dimensions - 1)]
+
+
+deeper: Final = shaped(
+    lambda _, shape: [[*shape, 8 if len(shape) <= 1 else 3]],
+    lambda _, shape: [[*shape, *([8, 8] if len(shape) <= 1 else [3, 3])]],
+)
+flatter: Final = shaped(lambda _, shape: [shape[:-1]] if shape else [])
+scalar: Final = shaped(lambda _, shape: [[]] if shape else [], lambda _, shape: [["B"] if "B" in shape else [1]] if shape else [])
+ranks: Final = then(flatter, deeper)
+match: Final = then(shaped(lambda given, shape: [*resized(shape, *given), *resized(shape, *reversed(given))]), ranks)  # each size takes the other
+matmul: Final = shaped(lambda given, shape: resized(shape, *given), _ending, lambda given, shape: resized(shape, *reversed(given)))
+channels: Final = shaped(lambda given, shape: [sized(shape, axis, given[0]) for axis, size in enumerate(shape) if size == given[1]])
+larger: Final = shaped(*(partial(_larger, size) for size in BIG))
+beyond: Final = shaped(lambda given, shape: resized(shape, given[1], given[0] + 1))  # the index of an item that is not there
+square: Final = shaped(lambda _, shape: [batched(shape, [size, size]) for size in (3, 4)])
 
 
 def exactly(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """So many dimensions, the batch's among them."""
-    rank = (numbers(found, 1) or [-1])[0]
-    for path in tensors(specs, paths):
+    wanted = int(found[1])
+    for path in paths:
+        if specs[path]["kind"] != "tensor":
+            continue
         shape = specs[path]["shape"]
         outer = 0 if "B" in shape or "(" in path else 1
-        if len(shape) + outer != rank and rank - outer >= 0:
+        if len(shape) + outer != wanted and wanted >= outer:
             for filler in (3, 8):
-                yield altered(specs, path, shape=[*shape, *[filler] * rank][: rank - outer])
+                yield {path: {**specs[path], "shape": [*shape, *[filler] * wanted][: wanted - outer]}}
 
 
-def shaped(*ways: Callable[[list[Any]], list[Any] | None]) -> Change:
-    """For one way after the other each tensor in the shape that it gives; None leaves it as it is."""
-
-    def change(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-        for way in ways:
-            for path in tensors(specs, paths):
-                shape = way(specs[path]["shape"])
-                if shape is not None:
-                    yield altered(specs, path, shape=shape)
-
-    return change
-
-
-deeper: Final = shaped(lambda shape: [*shape, 8 if len(shape) <= 1 else 3], lambda shape: [*shape, *([8, 8] if len(shape) <= 1 else [3, 3])])
-flatter: Final = shaped(lambda shape: shape[:-1] if shape else None)
-scalar: Final = shaped(lambda shape: [] if shape else None, lambda shape: (["B"] if "B" in shape else [1]) if shape else None)
-
-
-def ranks(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """Fewer dimensions, then more."""
-    yield from flatter(found, specs, paths)
-    yield from deeper(found, specs, paths)
-
-
-def larger(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """Larger dimensions."""
-    for size in BIG:
-        for path in tensors(specs, paths):
-            shape = specs[path]["shape"]
-            rank = len(shape) - ("B" in shape)
-            if rank >= 1:
-                largest = max(range(len(shape)), key=lambda at: shape[at] if isinstance(shape[at], int) else 0)
-                yield sized(specs, path, largest, size)
-            if rank > 1:
-                keep = len(shape) - max(1, rank - 1)
-                yield altered(specs, path, shape=[*shape[:keep], *([size] * (len(shape) - keep))])
-
-
-def beyond(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """An index is beyond a dimension."""
-    index, size = numbers(found, 2) or (-1, -1)
-    for path in tensors(specs, paths):
-        yield from replaced(specs, path, size, index + 1)
-
-
-def square(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """Square matrices."""
-    for path in tensors(specs, paths):
-        for size in (3, 4):
-            yield batched(specs, path, [size, size])
-
-
-def targets(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+def _target(found: re.Match[str], spec: Spec) -> list[Spec]:
     """A loss wants its target in another shape."""
     sizes = [int(text) for text in re.findall(r"\d+", found[1])]
-    for path in tensors(specs, paths):
-        if sizes and specs[path]["dtype"] == "int64" and "B" not in specs[path]["shape"]:
-            yield altered(specs, path, shape=sizes[1:])
-    yield from ranks(found, specs, paths)
+    return [{**spec, "shape": sizes[1:]}] if sizes and spec["dtype"] == "int64" and "B" not in spec["shape"] else []
 
 
-def rows(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+def _rows(found: re.Match[str], spec: Spec) -> Iterator[Spec]:
     """A loss takes so many rows, and as many targets: a sample has more of them, such as one for each point."""
-    wanted, had = numbers(found, 2) or (-1, -1)
-    for path in tensors(specs, paths):
-        inner = [size for size in specs[path]["shape"] if size != "B"]
-        each = math.prod(inner)
-        if specs[path]["dtype"] == "int64" and each and had % each == 0 and wanted % (had // each or 1) == 0:
-            count = wanted // (had // each or 1)
-            if count != each and 0 < count <= LARGEST:
-                yield batched(specs, path, [count])
-    yield from match(found, specs, paths)
+    wanted, had = int(found[1]), int(found[2])
+    one = math.prod(inner(spec["shape"]))
+    if spec["dtype"] == "int64" and one and had % one == 0 and wanted % (had // one or 1) == 0:
+        count = wanted // (had // one or 1)
+        if count != one and 0 < count <= LARGEST:
+            yield {**spec, "shape": batched(spec["shape"], [count])}
 
 
-def agree(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+def _agreeing(found: re.Match[str], spec: Spec) -> Iterator[Spec]:
     """Two shapes have to be the same: each takes the other's."""
     one, other = ([int(text) for text in re.findall(r"\d+", group)] for group in (found[1], found[2]))
-    for path in tensors(specs, paths):
-        inner = [size for size in specs[path]["shape"] if size != "B"]
-        for mine, its in ((one, other), (other, one)):
-            if inner == mine[1:]:
-                yield batched(specs, path, its[1:])
-    yield from ranks(found, specs, paths)
+    for mine, its in ((one, other), (other, one)):
+        if inner(spec["shape"]) == mine[1:]:
+            yield {**spec, "shape": batched(spec["shape"], its[1:])}
+
+
+agree: Final = then(each(of("tensor"), _agreeing), ranks)
 
 
 def anything(specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """Small changes of what was used last, where the message is no help."""
-    for path in tensors(specs, paths)[:4]:
-        shape = specs[path]["shape"]
-        yield altered(specs, path, shape=[*shape, 8])
-        if shape:
-            yield altered(specs, path, shape=shape[:-1])
-        yield altered(specs, path, dtype="int64" if specs[path]["dtype"] in FLOATING else "float32")
+    for path in [path for path in paths if specs[path]["kind"] == "tensor"][:4]:
+        spec = specs[path]
+        yield {path: {**spec, "shape": [*spec["shape"], 8]}}
+        if spec["shape"]:
+            yield {path: {**spec, "shape": spec["shape"][:-1]}}
+        yield {path: {**spec, "dtype": "int64" if spec["dtype"] in FLOATING else "float32"}}
 
 
 RULES: Final[tuple[tuple[str, Change], ...]] = (
@@ -352,7 +309,7 @@ RULES: Final[tuple[tuple[str, Change], ...]] = (
     (r"'(\w+)' object has no attribute '(\w+)'", _lacks),
     (r"builtin_function_or_method|'method'", _objects),
     (r"tensors used as indices must be", _mappings),
-    (r"where expected condition to be a boolean|expected.*Bool", _to("bool")),
+    (r"where expected condition to be a boolean|expected.*Bool", typed("bool")),
     (r"stand-in:(\S+?)['\" ,)]", _named),
     (r"stand-in:(\S+)$", _named),
     (
@@ -369,17 +326,17 @@ RULES: Final[tuple[tuple[str, Change], ...]] = (
     (r"(?:must be Tensor|expected Tensor).*not '?(int|float|str|bool)", _constant),
     (
         r"(?i)expected (?:scalar type|target int64|.*scalar types: long)|must be long|to be of type.*long|\"nll_loss.*not implemented for '(?:Float|Int|Bool)'",
-        _to("int64"),
+        typed("int64"),
     ),
     (
         r"tensors used as indices must be|only integer tensors|Expected object of scalar type Long|index.* must be.* int64|one_hot is only applicable to index",
-        _to("int64"),
+        typed("int64"),
     ),
     (
         r"not implemented for 'Long'|floating point|expected scalar type Float|Found dtype Long|dtype Long|same dtype|result type Float",
-        _to("float32"),
+        typed("float32"),
     ),
-    (r"scalar type|dtype|not implemented for '", _dtypes),
+    (r"scalar type|dtype|not implemented for '", then(each(of("tensor"), _other_type), typed("bool"))),
     (r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", matmul),
     (r"size mismatch, got input \(\d+\), mat \(\d+x(\d+)\), vec \((\d+)\)", match),
     (r"input\.dim\(\) = \d is not equal to len\(dims\) = (\d)", exactly),
@@ -387,13 +344,13 @@ RULES: Final[tuple[tuple[str, Change], ...]] = (
     (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", match),
     (r"to have (\d+) channels, but got (\d+) channels", channels),
     (r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", match),
-    (r"Expected (?:\dD \(unbatched\) or )?(\d)D ?(?:\(batched\) )?(?:or \dD )?input", rank),
-    (r"expected (\d)D.*input", rank),
-    (r"input must have (\d) dimensions|must be at least (\d)-?D", rank),
+    (r"Expected (?:\dD \(unbatched\) or )?(\d)D ?(?:\(batched\) )?(?:or \dD )?input", shaped(_image)),
+    (r"expected (\d)D.*input", shaped(_image)),
+    (r"input must have (\d) dimensions|must be at least (\d)-?D", shaped(_image)),
     (r"Given normalized_shape=\[(?:\d+, )*(\d+)\].*size\[(?:\d+, )*(\d+)\]", channels),
     (r"running_mean should contain (\d+) elements not (\d+)", match),
-    (r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", rows),
-    (r"Expected target size \[([^\]]*)\]", targets),
+    (r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", then(each(of("tensor"), _rows), match)),
+    (r"Expected target size \[([^\]]*)\]", then(each(of("tensor"), _target), ranks)),
     (r"Target size \(torch\.Size\(\[([^\]]*)\]\)\) must be the same as input size \(torch\.Size\(\[([^\]]*)\]\)\)", agree),
     (r"target size \(torch\.Size\(\[([^\]]*)\]\)\) that is different to the input size \(torch\.Size\(\[([^\]]*)\]\)\)", agree),
     (r"Sizes of tensors must match except in dimension \d+\. Expected size (\d+) but got size (\d+)", match),
@@ -403,7 +360,7 @@ RULES: Final[tuple[tuple[str, Change], ...]] = (
     (r"selected index k out of range", larger),
     (r"index (\d+) is out of bounds for dimension \d+ with size (\d+)", beyond),
     (r"index (\d+) is out of bounds for axis \d+ with size (\d+)", beyond),
-    (r"index out of range in self|Target \d+ is out of bounds|out of bounds|device-side assert", _high),
+    (r"index out of range in self|Target \d+ is out of bounds|out of bounds|device-side assert", each(of("tensor"), _low)),
     (r"Dimension out of range|too many indices|invalid index|out of bounds for array of dimension", deeper),
     (
         r"Dimension out of range|too many indices|number of dim|dim\(\) = \d|input\.dim|IndexError|multi-target|must be \d+-?D|\dD tensor",

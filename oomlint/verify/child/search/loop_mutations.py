@@ -99,10 +99,10 @@ def _alike(specs: dict[str, Spec], edit: Edit, names: list[str]) -> Edit:
     for path, spec in edit.items():
         if spec is None or spec["kind"] != "tensor" or specs.get(path, {}).get("kind") != "tensor" or spec["shape"] == specs[path]["shape"]:
             continue
-        old, new = ([size for size in shape if size != "B"] for shape in (specs[path]["shape"], spec["shape"]))
+        old, new = (loop_errors.inner(shape) for shape in (specs[path]["shape"], spec["shape"]))
         for other, its in specs.items():
-            if other not in wider and its["kind"] == "tensor" and _variable(specs, other) in names and [size for size in its["shape"] if size != "B"] == old:
-                wider |= loop_errors.batched(specs, other, new)
+            if other not in wider and its["kind"] == "tensor" and _variable(specs, other) in names and loop_errors.inner(its["shape"]) == old:
+                wider[other] = {**its, "shape": loop_errors.batched(its["shape"], new)}
     return wider
 
 
