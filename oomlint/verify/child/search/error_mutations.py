@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.search.generic_mutations import folders, ranks, sized, structures, with_axes
 from oomlint.verify.child.synthesis import file_specs, file_specs_lmdb, file_specs_plain
-from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, called, changed, fresh, given, inside, ranked, recent, replaced
+from oomlint.verify.child.synthesis.spec_paths import arrays, at, called, changed, fresh, given, inside, ranked, recent, replaced, structured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,10 +114,9 @@ def _numeric(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
         for mark in (",", " ", "\t"):
             if mark != state["files"][key].get("delimiter"):
                 yield changed(state, ["files", key], delimiter=mark)
-    for key in recent(state, log, *STRUCTURED)[:2]:
-        for place in inside(state["files"][key]["value"], "str"):
-            for kind in ("int", "float"):
-                yield changed(state, ["files", key, "value", *place], t=kind)
+    for stands, value in structured(state, log, most=2):
+        for place, kind in itertools.product(inside(value, "str"), ("int", "float")):
+            yield changed(state, [*stands, *place], t=kind)
 
 
 def _arrays(most: int, *forms: dict[str, Any]) -> Changes:
@@ -184,10 +183,10 @@ def _width_of(clue: Clue, slots: list[list[Any]], width: int) -> Iterator[State]
         for mark in dict.fromkeys((own or " ", ",", " ", "\t")):
             if made != columns or mark != own:
                 yield changed(state, ["files", key], columns=made, delimiter=mark)
-    for key in recent(state, clue.log, *STRUCTURED)[:2]:
+    for stands, _ in structured(state, clue.log, most=2):
         for of in ({"t": "int"}, {"t": "str"}, {"t": "array", "shape": ["n", 8], "dtype": "f4"}, {"t": "list", "n": "n", "of": {"t": "int"}}):
             for shape in (_list("n", _list(width, of)), _list(width, _list("n", of)), _list(width, of)):
-                yield replaced(state, ["files", key, "value"], shape)
+                yield replaced(state, stands, shape)
     for place in slots:
         shape = at(state, place)["shape"]
         yield changed(state, place, shape=ranked(shape, width))

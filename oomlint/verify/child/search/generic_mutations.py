@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.synthesis import argument_guesses, file_specs_h5, file_specs_plain
-from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, changed, fresh, given, inside, ranked, recent, replaced
+from oomlint.verify.child.synthesis.spec_paths import arrays, at, changed, fresh, given, inside, ranked, recent, replaced, structured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,10 +48,8 @@ def general(state: State, result: State, options: dict[str, list[Any]], hints: H
 
 def structures(state: State, log: list[list[str]], hints: Hints) -> Iterator[State]:
     """Other structures in the files that were read last."""
-    for key in recent(state, log, *STRUCTURED)[:2]:
-        for shape in file_specs_plain.shapes(hints):
-            if shape != state["files"][key]["value"]:
-                yield replaced(state, ["files", key, "value"], shape)
+    for stands, value in structured(state, log, most=2):
+        yield from (replaced(state, stands, shape) for shape in file_specs_plain.shapes(hints) if shape != value)
 
 
 def ranks(state: State, slots: list[Place], wanted: Iterable[int]) -> Iterator[State]:
@@ -74,11 +72,10 @@ def _dtypes(state: State, log: list[list[str]], slots: list[Place]) -> Iterator[
         for dtype in ("i8", "u1", "S", "b1"):
             if dtype != at(state, place).get("dtype"):
                 yield changed(state, place, dtype=dtype)
-    for key in recent(state, log, *STRUCTURED)[:2]:
+    for stands, value in structured(state, log, most=2):
         for kind, other in itertools.product(("int", "float", "str", "floats"), ("str", "int", "float", "floats")):
             if kind != other:
-                for inner in inside(state["files"][key]["value"], kind)[:6]:
-                    yield changed(state, ["files", key, "value", *inner], t=other)
+                yield from (changed(state, [*stands, *inner], t=other) for inner in inside(value, kind)[:6])
 
 
 def _images(state: State, log: list[list[str]]) -> Iterator[State]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from oomlint.verify.child.loading import import_names
 from oomlint.verify.child.search.error_mutations import steered
 from oomlint.verify.child.search.generic_mutations import general, ranks, settings
 from oomlint.verify.child.synthesis import argument_specs, file_specs_plain, sizes
-from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, called, changed, fired, fresh, given, inside, recent, replaced
+from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, below, called, changed, fired, fresh, given, inside, recent, replaced, structured
 
 if TYPE_CHECKING:
     import types
@@ -53,9 +54,9 @@ def _exact(state: State, result: State, error: str) -> Iterator[State]:
     if match := re.search(r"KeyError: [\"']+([^'\"]+?)( is not a file in the archive)?[\"']", error):
         yield from _key(state, log, match.group(1))
     if re.search(r"KeyError: (-?\d+)$", error):
-        for key in recent(state, log, *STRUCTURED, "npy"):
-            for place in inside(state["files"][key].get("value", {"t": ""}), "map"):
-                yield changed(state, ["files", key, "value", *place], whole=True)
+        for stands, value in structured(state, log, "npy"):
+            for place in inside(value, "map"):
+                yield changed(state, [*stands, *place], whole=True)
     if match := re.search(r"KeyError: '(\w+)'$", error):
         for key in recent(state, log, "text")[:3]:
             yield changed(state, ["files", key], columns=[match.group(1), *state["files"][key]["columns"][1:]])
@@ -155,15 +156,10 @@ def _rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator
         {"t": "list", "n": "n", "of": {"t": "list", "n": 4, "of": {"t": "int"}}},
         {"t": "list", "n": "n", "of": arrayed},
     ]
-    for key in recent(state, log, *STRUCTURED, "npy")[:3]:
-        for place in _under(state["files"][key].get("value", {"t": ""}), said):
-            for kind in kinds:
-                yield replaced(state, ["files", key, "value", *place], kind)
-    for stands, spec in given(state):
-        if spec["is"] == "value":
-            for place in _under(spec["value"], said):
-                for kind in kinds:
-                    yield replaced(state, [*stands, "value", *place], kind)
+    arguments = (([*stands, "value"], spec["value"]) for stands, spec in given(state) if spec["is"] == "value")
+    for stands, value in (*structured(state, log, "npy", most=3), *arguments):
+        for place, kind in itertools.product(below(value, said), kinds):
+            yield replaced(state, [*stands, *place], kind)
 
 
 def _functions(state: State, spoken: list[str]) -> Iterator[State]:
@@ -181,22 +177,9 @@ def _parted(state: State, log: list[list[str]], mark: str) -> Iterator[State]:
         columns = state["files"][key]["columns"]
         for made in (form, f"a{mark}{{}}"):
             yield changed(state, ["files", key], columns=[made, *columns[1:]])
-    for key in recent(state, log, *STRUCTURED):
-        for place in inside(state["files"][key]["value"], "str"):
-            yield changed(state, ["files", key, "value", *place], form=form)
-
-
-def _under(value: Any, names: list[str]) -> list[list[Any]]:
-    """Where values stand whose key is one of some names."""
-    if value["t"] in ("list", "map"):
-        return [["of", *rest] for rest in _under(value["of"], names)]
-    if value["t"] == "row":
-        inner = [["of", place, *rest] for place, item in enumerate(value["of"]) for rest in _under(item, names)]
-        return [["of", place] for place, name in enumerate(value["names"]) if name in names] + inner
-    if value["t"] == "dict":
-        inner = [["keys", name, *rest] for name, item in value["keys"].items() for rest in _under(item, names)]
-        return [["keys", name] for name in value["keys"] if name in names] + inner
-    return []
+    for stands, value in structured(state, log):
+        for place in inside(value, "str"):
+            yield changed(state, [*stands, *place], form=form)
 
 
 def _spoken(state: State, result: State, options: dict[str, list[Any]], hints: Hints) -> Iterator[State]:

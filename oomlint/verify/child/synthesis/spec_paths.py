@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child.synthesis import file_specs_h5
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 State = dict[str, Any]
 STRUCTURED: Final = ("json", "pickle", "torch", "jsonl")
@@ -98,17 +98,35 @@ def arrays(state: State, log: list[list[str]]) -> list[list[Any]]:
     return found
 
 
+def parts(value: Any) -> list[tuple[list[Any], str, Any]]:
+    """What a value is made of: where in it each part stands, the name that it has there, and its specification."""
+    match value["t"]:
+        case "list" | "map":
+            return [(["of"], "", value["of"])]
+        case "row":
+            return [(["of", place], name, value["of"][place]) for place, name in enumerate(value["names"])]
+        case "dict":
+            return [(["keys", name], name, item) for name, item in value["keys"].items()]
+        case _:
+            return []
+
+
 def inside(value: Any, kind: str) -> list[list[Any]]:
     """Where in a value something of a kind stands."""
-    if value["t"] == kind:
-        return [[]]
-    if value["t"] in ("list", "map"):
-        return [["of", *rest] for rest in inside(value["of"], kind)]
-    if value["t"] == "row":
-        return [["of", place, *rest] for place, item in enumerate(value["of"]) for rest in inside(item, kind)]
-    if value["t"] == "dict":
-        return [["keys", name, *rest] for name, item in value["keys"].items() for rest in inside(item, kind)]
-    return []
+    return [[]] if value["t"] == kind else [[*where, *rest] for where, _, item in parts(value) for rest in inside(item, kind)]
+
+
+def below(value: Any, names: Collection[str]) -> list[list[Any]]:
+    """Where in a value something stands under one of some names."""
+    direct = [where for where, name, _ in parts(value) if name in names]
+    return direct + [[*where, *rest] for where, _, item in parts(value) for rest in below(item, names)]
+
+
+def structured(state: State, log: list[list[str]], *kinds: str, most: int | None = None) -> Iterator[tuple[list[Any], Any]]:
+    """The structured values in the files that were read last, and where they stand."""
+    for key in recent(state, log, *STRUCTURED, *kinds)[:most]:
+        if "value" in state["files"][key]:
+            yield ["files", key, "value"], state["files"][key]["value"]
 
 
 def recent(state: State, log: list[list[str]], *kinds: str) -> list[str]:
