@@ -6,14 +6,14 @@ import ast
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from oomlint import registry
 from oomlint.measurement import UNMEASURED
 from oomlint.source import SourceError, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from oomlint.finding import Finding, Place
     from oomlint.measurement import Measurement
@@ -118,6 +118,12 @@ class QuantityReading:
     before: tuple[Number, ...]
     after: tuple[Number, ...] = ()
     under: str = ""
+
+    @classmethod
+    def of(cls, name: str, unit: str, values: Iterable[float], under: str = "") -> Self:
+        """From one value of each part: there is but one where there is no fix."""
+        before, *after = map(float, values)
+        return cls(name, unit, (before,), tuple(after), under)
 
 
 @dataclass(frozen=True, slots=True)

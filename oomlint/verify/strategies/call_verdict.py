@@ -205,15 +205,9 @@ def cause(error: Mapping[str, str]) -> str:
 
 
 def _reading(before: Sequence[Run], after: Sequence[Run] | None) -> QuantityReading:
-    old = [float(bool(run.get("error"))) for run in before if run["reached"]]
-    new = [float(bool(run.get("error"))) for run in after or () if run["reached"]]
-    return QuantityReading(
-        "calls that fail",
-        "calls",
-        (sum(old),),
-        (sum(new),) if after is not None else (),
-        f"{len(old)} configuration{'' if len(old) == 1 else 's'}, two epochs each",
-    )
+    failed = [[bool(run.get("error")) for run in part if run["reached"]] for part in (before, after) if part is not None]
+    under = f"{len(failed[0])} configuration{'' if len(failed[0]) == 1 else 's'}, two epochs each"
+    return QuantityReading.of("calls that fail", "calls", map(sum, failed), under)
 
 
 # -- what workers cannot be sent -----------------------------------------------------------------------------------------
@@ -227,7 +221,7 @@ def unpicklable(before: Sequence[Run], after: Sequence[Run] | None) -> Verdict:
         return judged
     names = {name for run in started for name, item in run.get("functions", {}).items() if item["error"]}
     left = {name for run in after or () for name, item in run.get("functions", {}).items() if item["error"] and item["plain"]}
-    reading = QuantityReading("functions that cannot be pickled", "functions", (float(len(names)),), (float(len(left)),) if after is not None else ())
+    reading = QuantityReading.of("functions that cannot be pickled", "functions", map(len, [names] if after is None else [names, left]))
     return replace(judged, readings=(reading,))
 
 

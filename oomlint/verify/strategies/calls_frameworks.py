@@ -97,8 +97,7 @@ def _predicted(session: Session, part: Part, site: SliceSite) -> dict[str, Any]:
 
 def _of_predictions(answers: list[dict[str, Any]]) -> Verdict:
     growth = measured(Signal("bytes", "bytes of predictions", "bytes"), *(item["bytes"] for item in answers))
-    rates = [growth.before.a_step, *([growth.after.a_step] if growth.after else [])]
-    readings = (QuantityReading("bytes of predictions that a batch leaves", "bytes", (rates[0],), tuple(rates[1:]), "predict"),)
+    readings = (QuantityReading.of("bytes of predictions that a batch leaves", "bytes", growth.rates, "predict"),)
     if len(answers) == 1:
         return Verdict(Outcome.SHOWN if growth.shown else Outcome.NOT_SHOWN, growth.words, readings=readings, assumptions=(_SAID,))
     if answers[0]["given"] != answers[1]["given"]:

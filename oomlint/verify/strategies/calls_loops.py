@@ -35,7 +35,7 @@ def judge(session: Session) -> Verdict:
         raise Stopped(f"the expression cannot be run alone: {cause(before['error'])}")
     if not session.case.has_fix:
         kept = max(before["most"], *before["alive"])
-        reading = QuantityReading("batches alive at once", "batches", (float(kept),), (), f"an epoch of {EPOCH}")
+        reading = QuantityReading.of("batches alive at once", "batches", [kept], f"an epoch of {EPOCH}")
         words = f"{kept} of the {EPOCH} batches of an epoch are alive at once ({human(kept * before['bytes'])} here)"
         return Verdict(Outcome.SHOWN if kept >= EPOCH else Outcome.NOT_SHOWN, words, readings=(reading,), assumptions=_SAID)
     after = _measured(session, Part.AFTER, found[1])
@@ -50,13 +50,13 @@ def judge(session: Session) -> Verdict:
 def _readings(before: dict[str, Any], after: dict[str, Any]) -> tuple[QuantityReading, ...]:
     if not before["epochs"]:
         under = f"an epoch of {EPOCH}"
-        alive = QuantityReading("batches alive at once", "batches", (float(before["most"]),), (float(after["most"]),), under)
-        return alive, QuantityReading("batches read", "batches", (float(before["made"]),), (float(after["made"]),), under)
-    old, new, under = before["alive"][-1], after["alive"][-1], f"epochs of {EPOCH}"
+        alive = QuantityReading.of("batches alive at once", "batches", [before["most"], after["most"]], under)
+        return alive, QuantityReading.of("batches read", "batches", [before["made"], after["made"]], under)
+    parts, under = (before, after), f"epochs of {EPOCH}"
     return (
-        QuantityReading("batches kept after three epochs", "batches", (float(old),), (float(new),), under),
-        QuantityReading("bytes kept after three epochs", "bytes", (float(old * before["bytes"]),), (float(new * after["bytes"]),), under),
-        QuantityReading("different epochs of three", "epochs", (float(len(set(before["epochs"]))),), (float(len(set(after["epochs"]))),), "shuffled"),
+        QuantityReading.of("batches kept after three epochs", "batches", [item["alive"][-1] for item in parts], under),
+        QuantityReading.of("bytes kept after three epochs", "bytes", [item["alive"][-1] * item["bytes"] for item in parts], under),
+        QuantityReading.of("different epochs of three", "epochs", [len(set(item["epochs"])) for item in parts], "shuffled"),
     )
 
 

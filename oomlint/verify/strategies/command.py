@@ -165,13 +165,13 @@ def _after_failure(runs: CommandRuns, first: Done) -> Verdict:
         raise Stopped(f"your command fails before the fix: {_failure(first)}" if runs.session.case.has_fix else f"your command fails: {_failure(first)}")
     shown = f"your command fails with {_failure(first)}"
     if not runs.session.case.has_fix:
-        return Verdict(Outcome.SHOWN, shown, readings=(QuantityReading("failures", "failures", (1.0,)),))
+        return Verdict(Outcome.SHOWN, shown, readings=(QuantityReading.of("failures", "failures", [1]),))
     after = runs.run(Part.AFTER)
     if not _failed(after):
-        return Verdict(Outcome.CONFIRMED, f"{shown} before, and runs to its end after", readings=(QuantityReading("failures", "failures", (1.0,), (0.0,)),))
+        return Verdict(Outcome.CONFIRMED, f"{shown} before, and runs to its end after", readings=(QuantityReading.of("failures", "failures", [1, 0]),))
     other = after.answer["exception"] if after.answer is not None else None
     if other is not None and other["type"] == error["type"] and other["text"] == error["text"]:
-        return Verdict(Outcome.NO_EFFECT, f"{shown} before and after", readings=(QuantityReading("failures", "failures", (1.0,), (1.0,)),))
+        return Verdict(Outcome.NO_EFFECT, f"{shown} before and after", readings=(QuantityReading.of("failures", "failures", [1, 1]),))
     raise Stopped(f"{shown} before, and after the fix with {_failure(after)}")
 
 

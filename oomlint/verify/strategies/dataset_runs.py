@@ -294,12 +294,12 @@ def quantity(name: str, values: Sequence[float], *, shown: bool, gone: bool, uni
     """One number for each part."""
     words = f"{verb or name}: {thresholds.amount(values[0], unit)}" + (f" before, {thresholds.amount(values[1], unit)} after" if len(values) > 1 else "")
     worse = len(values) > 1 and values[1] > max(values[0], 0)
-    return Sign(shown, gone, words, QuantityReading(name, unit, (values[0],), tuple(values[1:])), strict=strict, worse=worse)
+    return Sign(shown, gone, words, QuantityReading.of(name, unit, values), strict=strict, worse=worse)
 
 
 def failure(title: str, name: str, errors: Sequence[str], under: str) -> Sign:
     """Whether something fails, and with what."""
-    reading = QuantityReading(name, "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), under)
+    reading = QuantityReading.of(name, "errors", map(bool, errors), under)
     words = f"{title}: {errors[0] or 'works'}" + (f" before, {errors[1] or 'works'} after" if len(errors) > 1 else "")
     fixed = len(errors) > 1
     return Sign(bool(errors[0]), fixed and not errors[1], words, reading, strict=True, worse=fixed and bool(errors[1]) and not errors[0])
@@ -309,7 +309,7 @@ def left_open(answers: Sequence[dict[str, Any]], of: str, under: str, told: str 
     """What each sample or call leaves open. ``told`` is added to the words."""
     for key, name in HANDLES:
         found = measured(Signal(key, name, name, MetricKind.LEVEL), *(answer[key] for answer in answers))
-        rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
-        reading = QuantityReading(f"{name} that a {of} leaves open", name, (rates[0],), tuple(rates[1:]), under)
+        rates = found.rates
+        reading = QuantityReading.of(f"{name} that a {of} leaves open", name, rates, under)
         line = Timeline(f"{name} open{told}", name, "step", *(tuple(enumerate(map(float, answer[key]))) for answer in answers))
         yield Sign(found.shown, found.ended, f"{found.words}{told}", reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0))

@@ -110,6 +110,11 @@ class Seen:
     per: str = "step"
 
     @property
+    def rates(self) -> list[float]:
+        """Growth a step, of each part."""
+        return [self.before.a_step, *([self.after.a_step] if self.after is not None else [])]
+
+    @property
     def limit(self) -> float:
         """As much is no growth."""
         return self.after.a_step if self.after is not None and self.signal.kind is MetricKind.REST else self.signal.limit
@@ -182,10 +187,9 @@ def readings(found: Sequence[Seen], under: str) -> tuple[QuantityReading, ...]:
     shown = any(item.shows for item in found)
     told = []
     for item in found:
-        after = () if item.after is None else (item.after.a_step,)
-        if not shown or item.shows or any((item.before.a_step, *after)):
+        if not shown or item.shows or any(item.rates):
             name = item.signal.name if item.signal.kind is MetricKind.REST else f"{item.signal.name} a {item.per}"
-            told.append(QuantityReading(name, item.signal.unit, (item.before.a_step,), after, under))
+            told.append(QuantityReading.of(name, item.signal.unit, item.rates, under))
     return tuple(told)
 
 

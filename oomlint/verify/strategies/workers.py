@@ -45,6 +45,16 @@ class _Told:
         """The verdict, with each assumption once."""
         return Verdict(outcome, reason, fidelity, readings, (), tuple(dict.fromkeys(self.assumptions)), tuple(dict.fromkeys(self.left_out)))
 
+    def fewer(self, counts: list[int], words: str, *readings: QuantityReading, excess: bool, same: str = "") -> Verdict:
+        """The verdict on a number of each part. ``excess`` says that it was too high before, ``same`` what else is the same after."""
+        if len(counts) == 1:
+            return self.verdict(Outcome.SHOWN if excess else Outcome.NOT_SHOWN, words, *readings)
+        if counts[1] > counts[0]:
+            return self.verdict(Outcome.REGRESSED, f"{words}: more than before", *readings)
+        if not excess or counts[1] == counts[0]:
+            return self.verdict(Outcome.NO_EFFECT, words, *readings)
+        return self.verdict(Outcome.CONFIRMED, f"{words}; {same}", *readings)
+
 
 def verify(session: Session) -> Verdict:
     """Verify one finding about workers."""
@@ -103,18 +113,17 @@ def _ignored(session: Session, told: _Told) -> Verdict:
         raise Stopped("the loader could not be made with `worker_init_fn` and without workers")
     if session.case.has_fix:
         called.append(_called(session, Part.AFTER, target, told))
-    under = "two epochs without workers"
     words = "`worker_init_fn` is not called in an epoch without workers"
-    later = called[1] if session.case.has_fix else None
-    reading = QuantityReading("worker functions that are ignored", "functions", (1.0,), () if later is None else (float(later == 0),), under)
-    for subject in locate_subject.datasets(session)[:1]:
-        verdict = _dataset_alone(session, subject, told, words, reading, runs_after=bool(later and later > 0))
+    later = called[1] if session.case.has_fix else 0
+    reading = QuantityReading.of("worker functions that are ignored", "functions", [count == 0 for count in called], "two epochs without workers")
+    for subject in locate_subject.datasets(session)[:1] if later <= 0 else ():  # else it may well need its workers
+        verdict = _dataset_alone(session, subject, told, words, reading)
         if verdict is not None:
             return verdict
     if not session.case.has_fix:
         told.assumptions.append("that samples cannot be read without it is what the finding says; the dataset itself was not run")
         return told.verdict(Outcome.SHOWN, words, reading)
-    if later is not None and later > 0:
+    if later > 0:
         return told.verdict(Outcome.CONFIRMED, f"{words} before; after the fix it is called by the workers", reading)
     raise Stopped("whether the dataset can be read without `worker_init_fn` could not be shown, since no data was found that it reads")
 
@@ -129,10 +138,8 @@ def _called(session: Session, part: Part, target: LoaderTarget, told: _Told) -> 
     return min((run["calls"] for run in runs), default=-1)
 
 
-def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, reading: QuantityReading, *, runs_after: bool) -> Verdict | None:
+def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, reading: QuantityReading) -> Verdict | None:
     """The user's own dataset, read without workers. ``None`` where no data can be found for it."""
-    if runs_after:
-        return None  # it may well need its workers then
     if not session.case.has_fix:
         runs = found(session, subject, at_row=False)
         if isinstance(runs, str):
@@ -175,36 +182,27 @@ def _failure(runs: DatasetRuns, part: Part) -> str | None:
 def _oversized(session: Session, told: _Told) -> Verdict:
     target = _target(session)
     told.assumptions += [f"the program runs on {_NODE}", _STAND_IN, f"the order of the batches is compared with {WORKERS} workers"]
-    values = domain(target, processors=HOST)
-    before = _runs(session, Part.BEFORE, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
-    asked = max(run["given"].get("num_workers", 0) for run in before)
-    one = _worker_bytes(session, before[0]["settings"]["multiprocessing_context"] or "")
+    runs: list[list[Run]] = []
+    asked: list[int] = []
+    for part in session.case.parts:
+        values = domain(target if part is Part.BEFORE else after_fix(session, target), processors=HOST)
+        runs.append(_runs(session, part, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE))
+        asked.append(max(run["given"].get("num_workers", 0) for run in runs[-1]))
+        if part is Part.AFTER or asked[0] <= ALLOWED:
+            _settled(values, runs[-1], "num_workers")
+    one = _worker_bytes(session, runs[0][0]["settings"]["multiprocessing_context"] or "")
     taken = f"a worker takes {human(one)} without any data"
-    under = f"{_NODE}; {taken}"
-    if asked <= ALLOWED:
-        _settled(values, before, "num_workers")
-    words = f"{asked} workers are asked for on {_NODE}"
+    excess = asked[0] > ALLOWED
+    reading = QuantityReading.of("workers", "workers", asked, f"{_NODE}; {taken}")
     if not session.case.has_fix:
-        reading = QuantityReading("workers", "workers", (float(asked),), (), under)
-        if asked <= ALLOWED:
-            return told.verdict(Outcome.NOT_SHOWN, words, reading)
-        return told.verdict(Outcome.SHOWN, f"{words}; {taken}, all of them {human(one * asked)}", reading)
-    values = domain(after_fix(session, target), processors=HOST)
-    after = _runs(session, Part.AFTER, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
-    _settled(values, after, "num_workers")
-    later = max(run["given"].get("num_workers", 0) for run in after)
-    readings = (
-        QuantityReading("workers", "workers", (float(asked),), (float(later),), under),
-        QuantityReading("memory of all workers", "bytes", (one * asked,), (one * later,), "the number of workers times what one takes without any data"),
-    )
-    if any(old["epochs"] != new["epochs"] for old, new in pairs(before, after) or [(before[0], after[0])]):
+        words = f"{asked[0]} workers are asked for on {_NODE}"
+        return told.fewer(asked, f"{words}; {taken}, all of them {human(one * asked[0])}" if excess else words, reading, excess=excess)
+    total = [one * count for count in asked]
+    readings = reading, QuantityReading.of("memory of all workers", "bytes", total, "the number of workers times what one takes without any data")
+    if any(old["epochs"] != new["epochs"] for old, new in pairs(*runs) or [(runs[0][0], runs[1][0])]):
         return told.verdict(Outcome.REGRESSED, "the batches differ between before and after", *readings)
-    words = f"{asked} workers before, {later} after, on {_NODE}: {human(one * asked)} before, {human(one * later)} after"
-    if later > asked:
-        return told.verdict(Outcome.REGRESSED, f"{words}: more than before", *readings)
-    if later == asked or asked <= ALLOWED:
-        return told.verdict(Outcome.NO_EFFECT, words, *readings)
-    return told.verdict(Outcome.CONFIRMED, f"{words}; the order of the batches is the same", *readings)
+    words = f"{asked[0]} workers before, {asked[1]} after, on {_NODE}: {human(total[0])} before, {human(total[1])} after"
+    return told.fewer(asked, words, *readings, excess=excess, same="the order of the batches is the same")
 
 
 def _worker_bytes(session: Session, method: str) -> float:
@@ -239,10 +237,10 @@ def _in_flight(session: Session, told: _Told) -> Verdict:
     first, said = _flying(session, Part.BEFORE, target, runs, told)
     words = f"up to {human(first)} wait between the workers and the training ({said})"
     if not session.case.has_fix:
-        reading = QuantityReading("batches in flight", "bytes", (first,), (), said)
+        reading = QuantityReading.of("batches in flight", "bytes", [first], said)
         return told.verdict(Outcome.SHOWN if first > budget else Outcome.NOT_SHOWN, words, reading, fidelity=runs.fidelity)
     last, then = _flying(session, Part.AFTER, target, runs, told)
-    reading = QuantityReading("batches in flight", "bytes", (first,), (last,), f"{said} before, {then} after")
+    reading = QuantityReading.of("batches in flight", "bytes", [first, last], f"{said} before, {then} after")
     words = f"{words} before, {human(last)} after ({then})"
     if first <= budget:
         outcome = Outcome.NO_EFFECT if last <= first else Outcome.REGRESSED
@@ -299,28 +297,24 @@ def _together(session: Session, told: _Told) -> Verdict:
     told.assumptions += [_STAND_IN, f"each loader has {WORKERS} workers", "the loaders are used one after the other, and none is dropped in between"]
     domains = [domain(one, "persistent_workers", least=1) for one in chosen]
     before = _alive(session, Part.BEFORE, chosen, domains)
-    count, under = before["processes"], f"after an epoch of each of {len(chosen)} loaders, {WORKERS} workers each"
-    words = f"{count} {'worker is' if count == 1 else 'workers are'} alive after an epoch of each of {len(chosen)} loaders"
-    excess = count > WORKERS
-    if not session.case.has_fix:
-        reading = QuantityReading("workers alive at once", "workers", (float(count),), (), under)
-        return told.verdict(Outcome.SHOWN if excess else Outcome.NOT_SHOWN, words, reading)
-    ways = [
-        _way(domain(after_fix(session, one), "persistent_workers", least=1), loader["values"]) for one, loader in zip(chosen, before["loaders"], strict=True)
-    ]
-    after = _alive(session, Part.AFTER, chosen, ways)
-    later = after["processes"]
-    reading = QuantityReading("workers alive at once", "workers", (float(count),), (float(later),), under)
-    words = f"{words} before, {later} after"
-    for number, (old, new) in enumerate(zip(before["loaders"], after["loaders"], strict=True)):
-        for epoch, (one, other) in enumerate(zip(old["epochs"], new["epochs"], strict=True)):
-            if one != other:
-                return told.verdict(Outcome.REGRESSED, f"the batches of loader {number + 1} differ from epoch {epoch + 1} on; {words}", reading)
-    if later > count:
-        return told.verdict(Outcome.REGRESSED, f"{words}: more than before", reading)
-    if not excess or later == count:
-        return told.verdict(Outcome.NO_EFFECT, words, reading)
-    return told.verdict(Outcome.CONFIRMED, f"{words}; the batches of two epochs of each are the same", reading)
+    counts = [before["processes"]]
+    words = f"{counts[0]} {'worker is' if counts[0] == 1 else 'workers are'} alive after an epoch of each of {len(chosen)} loaders"
+    different = ""
+    if session.case.has_fix:
+        ways = [
+            _way(domain(after_fix(session, one), "persistent_workers", least=1), loader["values"])
+            for one, loader in zip(chosen, before["loaders"], strict=True)
+        ]
+        after = _alive(session, Part.AFTER, chosen, ways)
+        counts.append(after["processes"])
+        words = f"{words} before, {counts[1]} after"
+        for number, (old, new) in enumerate(zip(before["loaders"], after["loaders"], strict=True), 1):
+            epoch = next((epoch for epoch, pair in enumerate(zip(old["epochs"], new["epochs"], strict=True), 1) if pair[0] != pair[1]), 0)
+            different = different or (f"the batches of loader {number} differ from epoch {epoch} on; {words}" if epoch else "")
+    reading = QuantityReading.of("workers alive at once", "workers", counts, f"after an epoch of each of {len(chosen)} loaders, {WORKERS} workers each")
+    if different:
+        return told.verdict(Outcome.REGRESSED, different, reading)
+    return told.fewer(counts, words, reading, excess=counts[0] > WORKERS, same="the batches of two epochs of each are the same")
 
 
 def _way(values: Domain, chosen: dict[str, object]) -> Domain:
