@@ -133,10 +133,6 @@ def test_subclasses_of_containers_tell_their_attributes() -> None:
     assert digest(one) != digest(other)
 
 
-def test_the_device_may_be_left_out() -> None:
-    assert digest(T, devices=False) == digest(T.clone(), devices=False) != digest(T)
-
-
 def test_generators_of_random_numbers() -> None:
     before = generators()
     assert before == generators()

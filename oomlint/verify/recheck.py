@@ -12,6 +12,7 @@ from oomlint import engine, registry
 from oomlint.finding import Severity
 from oomlint.fixing import added
 from oomlint.source import SourceError
+from oomlint.verify.ast_names import spot
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.session import nearest
 
@@ -73,10 +74,8 @@ def _measured(session: Session, finding: Finding) -> bool:
     for place in finding.places:
         with suppress(SourceError, SyntaxError, ValueError, RecursionError):
             source = session.case.source(Part.AFTER, place.path)
-            row = source.program_row(place)
-            for node in ast.walk(ast.parse(source.text)):
-                if isinstance(node, ast.ClassDef) and node.name == session.eased.rpartition(".")[2] and node.lineno <= row <= (node.end_lineno or row):
-                    return True
+            if session.eased.rpartition(".")[2] in spot(ast.parse(source.text), source.program_row(place)).cls.split("."):
+                return True
     return False
 
 

@@ -7,7 +7,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.ast_names import FILLING, callee, named, scopes
+from oomlint.verify.ast_names import FILLING, callee, defaults, named, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
@@ -227,8 +227,7 @@ def _passed(session: Session, subject: Subject) -> dict[str, tuple[str, bool]]:
     if init is None:
         return {}
     positions = [item.arg for item in (*init.args.posonlyargs, *init.args.args)]
-    optional = set(positions[len(positions) - len(init.args.defaults) :]) if init.args.defaults else set()
-    optional |= {item.arg for item, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True) if default is not None}
+    optional = defaults(init.args)
     found: dict[str, tuple[str, bool]] = {}
     every = list(trees(session))
     defined = {item.name for _, tree in every for item in tree.body if isinstance(item, (ast.FunctionDef, ast.ClassDef))}

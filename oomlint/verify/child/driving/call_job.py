@@ -167,7 +167,9 @@ class CallSession:
         exec(self.code, scope)  # noqa: S102 -- the user's own program, in a child that is fenced in
         arguments = {name: known.get(name, Opaque(name, known)) for name in plan["parameters"]}
         if plan["me"] and plan["me"] in arguments:
-            cls = _attribute(self.module, plan["cls"])
+            cls: Any = self.module
+            for part in plan["cls"].split("."):
+                cls = getattr(cls, part, None)
             if isinstance(cls, type):
                 arguments[plan["me"]] = myself(cls, plan["me"], known)
         return functools.partial(_with_devices, scope[plan["name"]], arguments, known, stage, asks="cuda.is_available" in plan["source"])
@@ -252,13 +254,6 @@ def _sent(function: Any) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 -- whatever a class of the user's raises
         answer["error"] = loader_runs.words(error)
     return answer
-
-
-def _attribute(module: ModuleType, dotted: str) -> Any:
-    found: Any = module if dotted else None
-    for part in dotted.split(".") if dotted else ():
-        found = getattr(found, part, None)
-    return found
 
 
 _MOST: Final = 8  # configurations of one loader

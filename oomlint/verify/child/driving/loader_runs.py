@@ -30,33 +30,14 @@ SEED: Final = 1234
 class Samples:
     """A map-style dataset whose samples tell their index. Anything else that is asked of it is unknown."""
 
-    def __init__(self, kind: str, length: int = SAMPLES) -> None:
+    def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.length = length
 
     def __len__(self) -> int:
-        return self.length
+        return SAMPLES
 
     def __getitem__(self, index: int) -> Any:
-        index = range(self.length)[int(index)]
-        image = torch.full((3, 8, 8), float(index))
-        match self.kind:
-            case "number":
-                return torch.tensor(float(index))
-            case "pair":
-                return image, index
-            case "triple":
-                return image, torch.full((4,), float(index)), index
-            case "dict":
-                return {"image": image, "label": index, "id": str(index)}
-            case "vector":
-                return torch.full((5,), float(index))
-            case "boxes":
-                return image, {"boxes": torch.full((2, 4), float(index)), "labels": torch.tensor([index, index])}
-            case "texts":
-                return f"text {index}", index
-            case _:
-                return f"text {index}"
+        return KINDS[self.kind](range(SAMPLES)[int(index)])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -64,7 +45,20 @@ class Samples:
         return Opaque(f"dataset.{name}", {})
 
 
-KINDS: Final = ("number", "pair", "triple", "dict", "vector", "boxes", "texts", "text")
+def _full(index: int, *shape: int) -> torch.Tensor:
+    return torch.full(shape, float(index))
+
+
+KINDS: Final[dict[str, Callable[[int], Any]]] = {  # the likeliest first
+    "number": lambda index: torch.tensor(float(index)),
+    "pair": lambda index: (_full(index, 3, 8, 8), index),
+    "triple": lambda index: (_full(index, 3, 8, 8), _full(index, 4), index),
+    "dict": lambda index: {"image": _full(index, 3, 8, 8), "label": index, "id": str(index)},
+    "vector": lambda index: _full(index, 5),
+    "boxes": lambda index: (_full(index, 3, 8, 8), {"boxes": _full(index, 2, 4), "labels": torch.tensor([index, index])}),
+    "texts": lambda index: (f"text {index}", index),
+    "text": lambda index: f"text {index}",
+}
 
 
 class Stage:

@@ -99,7 +99,6 @@ def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     row: int,
     state: dict[str, Any],
     steps: int = 12,
-    batch: int = 4,
     simulate_device: bool = False,  # noqa: FBT001, FBT002 -- from JSON, by its name
     workers: int = 0,
     epochs: int = 1,
@@ -123,9 +122,7 @@ def measure(  # noqa: PLR0913, PLR0917 - from JSON, each by its name
     meter = Meter(steps * epochs + 1)
     with Printed() as printed:
         with _device(simulate_device), _releasing(release), contextlib.redirect_stdout(printed), meter.growth:
-            outcome = run(
-                program, state, steps=steps, batch=batch, workers=workers, epochs=epochs, device=simulate_device, reading=meter.read, counts=meter.counts
-            )
+            outcome = run(program, state, steps=steps, workers=workers, epochs=epochs, device=simulate_device, reading=meter.read, counts=meter.counts)
         text = printed.text()
     generators = digests.generators()
     result, numbers = results(outcome)

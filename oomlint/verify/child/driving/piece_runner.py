@@ -46,6 +46,7 @@ def {name}({names}):
         nodes.append(loss.grad_fn)
     return [item.detach() for item in parts], [getattr(item, "grad", None) for item in leaves]
 """
+SIZE: Final = 4  # samples of a batch
 BATCH: Final = frozenset("batch data batch_data inputs input x sample samples".split())
 
 
@@ -172,12 +173,11 @@ class Outcome:
     key: str = ""  # of the statement of the piece that raised
 
 
-def run(  # noqa: PLR0913 - how a piece is run, each by its name
+def run(
     program: Program,
     state: State,
     *,
     steps: int,
-    batch: int,
     workers: int = 0,
     epochs: int = 1,
     device: bool = False,
@@ -190,7 +190,7 @@ def run(  # noqa: PLR0913 - how a piece is run, each by its name
     module = program.loaded.module
     # Batches wait in the queues of workers: one of another size would look like something kept or let go.
     uneven = state.get("uneven", False) and not workers
-    book = Stubs(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options, uneven=uneven)
+    book = Stubs(state.get("specs", {}), batch=SIZE, steps=steps, workers=workers, options=program.options, uneven=uneven)
     book.owners.update(stub_optimizer.owners(program.text))
     if device:
         book.device = "cuda"
@@ -357,9 +357,8 @@ def _construct(program: Program, cls: type, instance: Any, state: State, outcome
     owner = next((base for base in cls.__mro__ if "__init__" in vars(base)), None)
     if owner is None or owner.__module__ in ("builtins", "torch.nn.modules.module") or owner.__module__ != program.loaded.module.__name__:
         return
-    node = next((item for item in ast.walk(program.tree) if isinstance(item, ast.ClassDef) and item.name == owner.__name__), None)
-    init = next((item for item in (node.body if node else []) if isinstance(item, ast.FunctionDef) and item.name == "__init__"), None)
-    if init is None or len(init.args.args) == 0:
+    init = ast_names.named(program.tree, f"{owner.__qualname__}.__init__")
+    if not isinstance(init, ast.FunctionDef) or not init.args.args:
         return
     names = program.loaded.module.__dict__
     exec(slicer.compiled(slicer.tolerant_function(init, owner.__name__, state.get("skips", ())), program.path, program.flags), names)  # noqa: S102 -- as above

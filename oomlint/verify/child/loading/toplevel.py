@@ -9,7 +9,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.ast_names import is_main, root
+from oomlint.verify.ast_names import is_main, root, stored
 from oomlint.verify.child.loading import stubs
 
 if TYPE_CHECKING:
@@ -101,11 +101,8 @@ def _blocks(tree: ast.Module, missing: set[str]) -> Iterator[list[ast.stmt]]:
 
 
 def _assigned(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.If, ast.With, ast.Try)):
-        names = [item.id for item in ast.walk(statement) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)]
-        imports = [alias for item in ast.walk(statement) if isinstance(item, (ast.Import, ast.ImportFrom)) for alias in item.names]
-        return names + [alias.asname or alias.name.partition(".")[0] for alias in imports]
-    return []
+    simple = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.If, ast.With, ast.Try))
+    return stored(statement) if simple else []
 
 
 def _slice(block: list[ast.stmt], missing: set[str]) -> list[ast.stmt]:

@@ -84,14 +84,14 @@ class Written:
         return hashed("\n".join(self.lines))
 
 
-def digest(value: Any, *, devices: bool = True) -> str:
+def digest(value: Any) -> str:
     """A hash of a value, exact to the last bit."""
-    return write(value, devices=devices).hash
+    return write(value).hash
 
 
-def write(value: Any, name: str = "", *, devices: bool = True) -> Written:
-    """All that a value holds, line by line. ``devices`` says whether the device of a tensor is part of what it is."""
-    writer = _Writer(devices=devices)
+def write(value: Any, name: str = "") -> Written:
+    """All that a value holds, line by line."""
+    writer = _Writer()
     writer.add(value, name, ())
     return Written(tuple(writer.lines), tuple(writer.opaque))
 
@@ -104,15 +104,14 @@ def generators() -> str:
         states.append(("numpy", numpy.random.get_state()))
     if torch is not None:
         states.append(("torch", torch.get_rng_state()))
-    return " ".join(f"{name}:{digest(state, devices=False)}" for name, state in states)
+    return " ".join(f"{name}:{digest(state)}" for name, state in states)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 class _Writer:
-    def __init__(self, *, devices: bool) -> None:
-        self.devices = devices
+    def __init__(self) -> None:
         self.lines: list[str] = []
         self.opaque: list[str] = []
 
@@ -157,7 +156,7 @@ class _Writer:
             self._sequence(value, kind, path, around)
         elif isinstance(value, (set, frozenset)):
             self.say(path, f"{kind} of {len(value)}")
-            parts = [write(item, devices=self.devices) for item in value]
+            parts = [write(item) for item in value]
             self.opaque += [path for part in parts if part.opaque]
             for number_, lines in enumerate(sorted(part.lines for part in parts)):
                 self.lines += [f"{path}{{{number_}}}{line}" for line in lines]
@@ -176,7 +175,7 @@ class _Writer:
     def _key(self, key: Any) -> str:
         if type(key) in (str, int, bool, type(None)):
             return repr(key)
-        return " ".join(write(key, devices=self.devices).lines).replace(TAB, "")
+        return " ".join(write(key).lines).replace(TAB, "")
 
     def _sequence(self, value: Any, kind: str, path: str, around: tuple[int, ...]) -> None:
         of = {type(item) for item in value} if len(value) >= RUN else set()
@@ -236,9 +235,7 @@ class _Writer:
         self.say(path, f"{kind} {value.dtype} {value.shape} {hashed(value.tobytes())} [{first}]{mask}")
 
     def _tensor(self, torch: Any, value: Any) -> str:
-        kind = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
-        if self.devices:
-            kind += f" {value.device}"
+        kind = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)} {value.device}"
         if value.is_meta:
             return kind
         plain = value.detach().cpu()

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     State = dict[str, Any]
 
 STEPS: Final = 4  # of a trial
-BATCH: Final = 4
 LIMIT: Final = 1.5  # seconds of processor time of a trial
 WALL: Final = 2  # times as long may it take on a machine that others use too
 PATIENCE: Final = 1.5  # times as long as its processor time may a search take by the clock
@@ -78,7 +77,7 @@ def _beat(descriptor: int, key: str) -> None:
 def _report(program: Program, state: State, steps: int, epochs: int, rows: Rows, pulse: Callable[[str], None]) -> dict[str, Any]:
     sys.settrace(rows.trace)
     try:
-        outcome = run(program, state, steps=steps, batch=BATCH, epochs=epochs, pulse=pulse)
+        outcome = run(program, state, steps=steps, epochs=epochs, pulse=pulse)
     finally:
         sys.settrace(None)
     guide, book = outcome.guide, outcome.book
@@ -162,14 +161,10 @@ def _names(node: ast.AST) -> list[str]:
 def _makers(program: Program, outcome: Outcome, names: list[str]) -> list[list[str]]:
     """For each name that the failing statement uses: the statements before the loop, and of the constructor, that make it."""
     makers = dict(outcome.piece.makers)
-    cls = outcome.piece.cls.rpartition(".")[2]
-    for node in ast.walk(program.tree):
-        if isinstance(node, ast.ClassDef) and node.name == cls:
-            for function in node.body:
-                if isinstance(function, ast.FunctionDef) and function.name == "__init__":
-                    for statement in function.body:
-                        for name in ast_names.bound(statement):
-                            makers.setdefault(name, []).append(ast_names.key_of(statement))
+    constructor = ast_names.named(program.tree, f"{outcome.piece.cls}.__init__")
+    for statement in constructor.body if constructor is not None else ():
+        for name in ast_names.bound(statement):
+            makers.setdefault(name, []).append(ast_names.key_of(statement))
     groups = [list(dict.fromkeys(makers[name])) for name in names if name in makers]
     return sorted(groups, key=lambda keys: not any(_computes(outcome, key) for key in keys))
 

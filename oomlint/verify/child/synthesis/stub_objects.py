@@ -148,12 +148,32 @@ class StubLayer(nn.Module):
         return value * 1
 
 
-class StubModel(nn.Module):
-    """A module with one parameter, whose output is what the code makes of it."""
+class StubModule(nn.Module):
+    """A module that has whatever is asked of it."""
 
     def __init__(self, book: Book, path: str) -> None:
         self.__dict__["_stand_in"] = book, path  # before all else: torch asks for attributes
         super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+        book, path = self.__dict__["_stand_in"]
+        return self._asked(book, f"{path}.{name}", name)
+
+    def _asked(self, book: Book, path: str, _name: str) -> Any:
+        """What is there under a name that torch does not know."""
+        return book.value(path)
+
+
+class StubModel(StubModule):
+    """A module with one parameter, whose output is what the code makes of it."""
+
+    def __init__(self, book: Book, path: str) -> None:
+        super().__init__(book, path)
         self._parameters["weight"] = book.weight(f"{path}()")
 
     def forward(self, *args: Any, **keywords: Any) -> Any:
@@ -164,21 +184,15 @@ class StubModel(nn.Module):
         passed = [layer(book.output(f"{name}()", spec, inputs)).mean() for name, layer in book.layers.items() if name.startswith(f"{path}.")]
         return deferred_value.call(book, path, "output", (*args, *passed), keywords)
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("__"):
-                raise
+    def _asked(self, book: Book, path: str, name: str) -> Any:
         if name == "module":
             return self
-        book, path = self.__dict__["_stand_in"]
-        spec = book.specs.get(f"{path}.{name}") or name_heuristics.scalar(name)
+        spec = book.specs.get(path) or name_heuristics.scalar(name)
         if spec is None or spec["kind"] != "const" or not isinstance(spec["value"], (int, float)):
-            value = Thing(book, f"{path}.{name}", "member") if spec is None or spec["kind"] == "const" else book.value(f"{path}.{name}", "any")
+            value = Thing(book, path, "member") if spec is None or spec["kind"] == "const" else book.value(path, "any")
         else:
             value = spec["value"]
-            book.learn(f"{path}.{name}", spec)
+            book.learn(path, spec)
         self.__dict__[name] = value
         return value
 
@@ -187,12 +201,8 @@ class StubModel(nn.Module):
         return super().load_state_dict(self.state_dict())
 
 
-class Criterion(nn.Module):
+class Criterion(StubModule):
     """A scalar that depends on all tensors that go in."""
-
-    def __init__(self, book: Book, path: str) -> None:
-        self.__dict__["_stand_in"] = book, path
-        super().__init__()
 
     def forward(self, *args: Any, **keywords: Any) -> torch.Tensor:
         """The mean of their squares."""
@@ -201,15 +211,6 @@ class Criterion(nn.Module):
         for item in tensors([deferred_value.as_tensor(item) for item in (*args, *keywords.values())]):
             total = total + (item.float() ** 2).mean() if item.numel() else total
         return total
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("__"):
-                raise
-        book, path = self.__dict__["_stand_in"]
-        return book.value(f"{path}.{name}")
 
 
 # -- loaders -------------------------------------------------------------------------------------------------------------------
