@@ -31,6 +31,9 @@ EMPTY_CONTAINERS: Final = frozenset(
     "builtins.list builtins.dict builtins.set collections.defaultdict collections.OrderedDict collections.Counter collections.deque".split(),
 )
 SCALARS: Final = frozenset({"int", "float", "bool", "str"})
+PLAIN_TYPES: Final = SCALARS | {"complex", "bytes", "numbers.Number"}  # of a number or a text
+CONSTANTS: Final = frozenset({"True", "False", "None"})
+RANGES: Final = frozenset({"range", "trange"})
 
 # Containers: methods that put something in, and methods that take something out.
 PUTS_IN: Final = frozenset("append appendleft extend add insert update setdefault put push".split())
@@ -59,15 +62,22 @@ DRAWS: Final = frozenset("random random_sample standard_normal normal uniform in
 WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())  # an array, to a file
 SIZES: Final = frozenset({"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"})
 AS_ARRAY: Final = SHARES | {"array", "tensor"}
-STACKS: Final = frozenset("cat concat concatenate stack hstack vstack dstack column_stack row_stack".split())
+JOINS: Final = frozenset({"cat", "concat", "concatenate"})  # along an axis that is there
+STACKS: Final = JOINS | frozenset("stack hstack vstack dstack column_stack row_stack".split())
+OF_LISTS: Final = STACKS | AS_ARRAY | TENSOR_TYPES  # make one array or tensor of a list of them
 SELECTS: Final = frozenset({"max", "min", "median", "mode"})  # with an axis: one element of each row
-REDUCTIONS: Final = frozenset("sum mean min max std var median norm prod any all".split())  # to one number, where no axis is given
+REDUCTIONS: Final = frozenset("sum mean min max amin amax std var median norm prod any all".split())  # to one number, where no axis is given
 
-# Models: methods that give back the model itself.
+# Models: methods that give all parameters, and those that give back the model itself.
+PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 CASTS_MODEL: Final = frozenset({"half", "double", "bfloat16", "type"})  # to numbers of another size
 MOVES_MODEL: Final = CASTS_MODEL | frozenset("to cuda cpu float apply compile share_memory".split())
 SAME_MODEL: Final = MOVES_MODEL | {"eval", "train", "requires_grad_"}
 MODEL_BASES: Final = ("torch.nn.", "lightning.", "pytorch_lightning.", "transformers.", "timm.", "torchvision.models.")  # what their names begin with
+
+# Datasets: methods that read one sample, and those that read samples.
+READS_ONE: Final = frozenset({"__getitem__", "__getitems__"})
+READS_SAMPLES: Final = READS_ONE | {"__iter__"}
 
 # Datasets of graphs: the bases whose methods and slices give a view of the same data.
 GRAPH_BASES: Final = ("torch_geometric.data.",)

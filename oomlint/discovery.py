@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from oomlint.config import Settings
 
 SUFFIXES: Final = (".py", ".pyi", ".ipynb")
+METADATA: Final = ("pyproject.toml", "setup.cfg", "setup.py")  # of a project
 ENVIRONMENT_MARKS: Final = frozenset({"pyvenv.cfg", "conda-meta"})  # a folder that holds one is an environment, whatever its name
 
 _ROWS: Final = re.compile(r"(?::\d+)+\Z")  # as compilers write them behind a path

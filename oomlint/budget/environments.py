@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Place
+from oomlint.memory.loaders.job_limits import ENGINES
 from oomlint.model.command_texts import TOLD_BY_JOB, CommandText
 from oomlint.model.environments import UNKNOWN_SETTING, UNSAID, UNSET, Environment, Setting
 from oomlint.model.shell_runs import ShellRun, ShellState, rows_of
@@ -27,7 +28,6 @@ _SETS: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _INTERPOLATED: Final = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)(?:(:?[-=+?])([^{}]*))?\}|\$([A-Za-z_]\w*)")
 _OF_POD: Final = re.compile(r"\$\(([A-Za-z_]\w*)\)")
-_CONTAINERS: Final = frozenset({"docker", "podman", "nvidia-docker"})
 _IMAGES: Final = frozenset({"singularity", "apptainer"})
 _BY_MPI: Final = frozenset({"mpirun", "mpiexec", "orterun"})
 _OF_MPI: Final = ("OMPI_", "PMI", "MV2_", "I_MPI_")
@@ -162,7 +162,7 @@ def through(words: Sequence[str], found: Environment, folder: str, place: Place)
             found = found.having({sets[1]: _given(sets[2], place)})
         elif base == "env":
             found, at = _by_env(words, at, program, found)
-        elif base in _CONTAINERS and words[at : at + 1] in (["run"], ["exec"]):
+        elif base in ENGINES and words[at : at + 1] in (["run"], ["exec"]):
             found = _by_container(words[at:program], found, folder, place)
         elif base in _IMAGES:
             found = _by_image(words[at:program], found, folder, place)

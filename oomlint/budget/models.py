@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import CASTS_MODEL
+from oomlint.api_names import CASTS_MODEL, PARAMETERS
 from oomlint.budget import trainers
 from oomlint.budget.copies import Copies
 from oomlint.budget.costs import FLOAT
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _MOST_CHOSEN: Final = 4  # optimizers, one of which a setting takes
 _MOST_NAMED: Final = 4  # layers; who has to fill in more of them counts the model
 _TRAINS: Final = (b"optim", b"deepspeed", b"parameters(", b"Trainer")
-_PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _MOVES: Final = frozenset({"cuda", "to"})
 _DEFAULTS: Final = frozenset({"set_default_dtype", "set_default_tensor_type"})
 _FREEZES: Final = re.compile(r"requires_grad_?\s*[=(]\s*False")
@@ -208,7 +207,7 @@ class Models:
     def _models(given: cst.BaseExpression) -> list[cst.BaseExpression]:
         """The ``model`` of each ``model.parameters()``; of several parts of one, each."""
         calls = [node for node in descend(given) if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)]
-        return [one.func.value for one in calls if isinstance(one.func, cst.Attribute) and one.func.attr.value in _PARAMETERS]
+        return [one.func.value for one in calls if isinstance(one.func, cst.Attribute) and one.func.attr.value in PARAMETERS]
 
     @staticmethod
     def _cast(reached: Sequence[Module], name: str) -> bool:

@@ -37,7 +37,7 @@ from oomlint.model.values import (
     meet,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
-from oomlint.syntax.scopes import DEFINES, REBINDS, Effect
+from oomlint.syntax.scopes import BINDS, Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 
-_BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
 _MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
 _ROUNDS = 3  # of a loop, as in `node = node[key]`, that are followed backwards
@@ -235,7 +234,7 @@ class Definitions(CalleeChanges):
         """What an effect means for the value asked for: ``None`` (nothing) or (its alternatives, whether it settles the question)."""
         path, kind = effect.path, effect.kind
         depth = len(path)
-        if kind in _BINDING or kind == "delete":
+        if kind in BINDS or kind == "delete":
             if depth > len(accessors) or not _matches(path, accessors[:depth]):
                 return None
             certain = not any(key is UNKNOWN_KEY for _, key in path)
@@ -393,7 +392,7 @@ def _other_name(effect: Effect, frame: Frame) -> str | None:
         names_.append(effect.value.value)
     for name in names_:
         effects = frame.scope.effects.get(name, ())
-        if name != effect.root and sum(not e.path for e in effects if e.kind in _BINDING) == 1 and any(e.path and e.kind == "assign" for e in effects):
+        if name != effect.root and sum(not e.path for e in effects if e.kind in BINDS) == 1 and any(e.path and e.kind == "assign" for e in effects):
             return name
     return None
 

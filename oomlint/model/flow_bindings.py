@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import JOINS
 from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import FunctionRef
 
 
-_JOINS: Final = frozenset({"cat", "concat", "concatenate", "hstack"})  # put tensors one behind the other
+_JOINS: Final = JOINS | {"hstack"}  # put tensors one behind the other
 
 
 class FlowBindings(FlowCalls):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import CONSTANTS, PLAIN_TYPES
 from oomlint.model import names
 from oomlint.model.flow_functions import FlowFunctions
 from oomlint.model.flow_state import instance_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
-_PLAIN_TYPES: Final = frozenset({"int", "float", "bool", "str"})
 _DEEPEST_PARTS: Final = 6  # modules inside modules
 
 
@@ -156,6 +156,6 @@ def _made_before(module: Module, scope: Scope, effect: Effect, stored: Sequence[
 def _is_setting(parameter: cst.Param) -> bool:
     """Whether its default, or its annotation, says that a parameter takes a number, a text or a switch."""
     default, annotation = parameter.default, parameter.annotation
-    if annotation is not None and isinstance(annotation.annotation, cst.Name) and annotation.annotation.value in _PLAIN_TYPES:
+    if annotation is not None and isinstance(annotation.annotation, cst.Name) and annotation.annotation.value in PLAIN_TYPES:
         return True
-    return isinstance(default, cst.BaseNumber | cst.BaseString) or (isinstance(default, cst.Name) and default.value in {"True", "False"})
+    return isinstance(default, cst.BaseNumber | cst.BaseString) or (isinstance(default, cst.Name) and default.value in CONSTANTS - {"None"})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, COLLECTIONS, ITERATORS, STACKS
+from oomlint.api_names import AS_ARRAY, COLLECTIONS, ITERATORS, RANGES, STACKS
 from oomlint.model import names
 from oomlint.model.events import Loop
 from oomlint.model.flow_bindings import FlowBindings
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _COMPREHENSION: Final = 4  # steps that a comprehension costs: a loop with one statement, run twice
 _KEEPS_ALL: Final = STACKS | COLLECTIONS | AS_ARRAY  # calls that keep all of what they are given, or make one array of it
-_RANGES: Final = frozenset({"range", "trange"})
 _METHODS: Final = frozenset({"join", "extend", "update", "writelines"})  # of strings, containers and files, which go through what they are given
 
 
@@ -66,7 +65,7 @@ class FlowLoops(FlowBindings):
         if iterable.exact and iterable.kind in {ValueKind.PACK, ValueKind.ITERABLE}:
             return len(iterable.items) <= FEW
         while isinstance(node, cst.Call) and node.args:
-            if names.last_name(node.func) in _RANGES:
+            if names.last_name(node.func) in RANGES:
                 ends = [self._number(arg.value) for arg in node.args[:2] if arg.keyword is None]
                 return all(end is not None for end in ends) and ends[-1] - (ends[0] if len(ends) > 1 else 0) <= FEW  # type: ignore[operator] # no None is left
             node = node.args[0].value
@@ -84,7 +83,7 @@ class FlowLoops(FlowBindings):
 
     def _ends_with_length(self, node: cst.BaseExpression) -> bool:
         """Whether a range ends with how much something holds, also by a name or attribute for that: ``range(len(layers))``."""
-        if not isinstance(node, cst.Call) or names.last_name(node.func) not in _RANGES or not node.args:
+        if not isinstance(node, cst.Call) or names.last_name(node.func) not in RANGES or not node.args:
             return False
         found = self.evaluator.values(node.args[:2][-1].value, self.act.frame)
         lengths = (alt.value.node for alt in found if isinstance(alt.value, SourceExpression))

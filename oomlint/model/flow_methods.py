@@ -49,15 +49,15 @@ from oomlint.model.torch_tables import (
     VIEWS,
 )
 from oomlint.model.values import ExternalCall, Instance
-from oomlint.scout.telling_names import IN_PLACE
+from oomlint.scout.telling_names import ADDS, IN_PLACE
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
     from oomlint.model.tensor_state import Path
 
-_APPENDS: Final = frozenset({"append", "appendleft", "insert"})
-_ADDS: Final = _APPENDS | {"add", "put"}
+APPENDS: Final = frozenset({"append", "appendleft", "insert"})
+_ADDS: Final = APPENDS | {"add", "put"}
 # A gradient scaler, and the scalers of scikit-learn, give as much as they are given.
 _AS_LARGE: Final = frozenset({"scale", "inverse_transform"})
 _EMPTIES: Final = frozenset({"clear", "reset"})
@@ -106,7 +106,7 @@ class FlowMethods(FlowModules):
         done = self._done_to_graph(node, method, base, args, state)
         if done is not None:
             return done
-        if method not in OF_DICTS | {"append", "extend"} and isinstance(node.func, cst.Attribute):
+        if method not in OF_DICTS | ADDS and isinstance(node.func, cst.Attribute):
             self.note_tensor(node.func.value, base)
         if base.kind is ValueKind.OPAQUE and method in OF_DICTS:
             return self._of_batch(method, base, args, state)
@@ -119,7 +119,7 @@ class FlowMethods(FlowModules):
             return computed
         if method.endswith("_") and not method.startswith("_"):
             return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)
-        if method in {"append", "extend"} and base.kind is ValueKind.OPAQUE:
+        if method in ADDS and base.kind is ValueKind.OPAQUE:
             return PLAIN
         return mixed([proven, *args]).having(kind=proven.kind, home=(), sure=proven.sure)
 
@@ -382,9 +382,9 @@ class FlowMethods(FlowModules):
 
     def _kept_by_unknown(self, node: cst.Call, method: str, base: TensorState, args: list[TensorState], state: State) -> TensorState | None:
         """What a method of containers gives and does, as its name says."""
-        if method in _APPENDS and args and base.home and base.kind is ValueKind.OBJECT and base.value is not None:
+        if method in APPENDS and args and base.home and base.kind is ValueKind.OBJECT and base.value is not None:
             return UNKNOWN  # an object with an `append` of its own: a writer, a file
-        if method in _APPENDS and args and base.home:
+        if method in APPENDS and args and base.home:
             self.stored(node, state, "append", base.home, args[-1], node.args[-1].value, base)
             if base.kind is not ValueKind.OBJECT:
                 self._grow(base.home, base, args[-1], node, state)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import VIEW_ATTRIBUTES
+from oomlint.api_names import CONSTANTS, VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import State, instance_of, module_of, part_of
@@ -208,7 +208,7 @@ class FlowValues(FlowDefinitions):
         if isinstance(test, cst.Comparison):
             return self._decidable(test.left) and all(self._decidable(part.comparator) for part in test.comparisons)
         if isinstance(test, cst.Name):
-            if test.value in {"True", "False", "None"}:
+            if test.value in CONSTANTS:
                 return True
             return self.act.scope.parent is not None and test.value in names.takes(self.act.scope)
         return isinstance(test, cst.SimpleString | cst.Integer)
@@ -224,7 +224,7 @@ class FlowValues(FlowDefinitions):
             return self._by_name(known, node, path) if known.kind is ValueKind.UNKNOWN else known
         if node.value in self.act.params:
             return self.act.params[node.value]
-        if node.value in {"True", "False", "None"}:
+        if node.value in CONSTANTS:
             return PLAIN
         local = self.is_local(node.value)
         found = UNKNOWN if local else self.static(node, self.act.frame)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import SAME_MODEL, SCALARS
+from oomlint.api_names import PARAMETERS, SAME_MODEL, SCALARS
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, Const, Display, ExternalCall, FunctionRef
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 ALL = ""  # in place of an attribute's name: the whole object
 _DEEPEST: Final = 4  # methods that a constructor calls, one inside the other
-_PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _MOST_RUNS: Final = 2  # of one method: what it makes once more is the same, but may come behind a freeze
 ADDS_MODULE: Final = frozenset({"add_module", "register_module"})
 # Methods of a module that make nothing in it learn.
-_LEAVES: Final = SAME_MODEL | _PARAMETERS | frozenset("load_state_dict state_dict children named_children modules named_modules".split())
+_LEAVES: Final = SAME_MODEL | PARAMETERS | frozenset("load_state_dict state_dict children named_children modules named_modules".split())
 _NUMBERS: Final = SCALARS | {"len", "max", "min", "round"}
 _NO_MODULES: Final = (  # whose calls make no network
     *("builtins.", "numpy.", "os.", "math.", "torchvision.transforms.", "torch.device", "torch.optim.", "torch.utils."),
@@ -79,7 +78,7 @@ def _whose_parameters(node: cst.BaseExpression) -> cst.BaseExpression | None:
     func = node.func if isinstance(node, cst.Call) else None
     if isinstance(node, cst.Call) and names.last_name(node.func) == "chain":  # of its parameters and its buffers
         return next((whose for arg in node.args if (whose := _whose_parameters(arg.value)) is not None), None)
-    return func.value if isinstance(func, cst.Attribute) and func.attr.value in _PARAMETERS else None
+    return func.value if isinstance(func, cst.Attribute) and func.attr.value in PARAMETERS else None
 
 
 def frozen_parts(cls: ClassRef, evaluator: Evaluator) -> frozenset[str]:

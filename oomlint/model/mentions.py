@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.discovery import METADATA
 from oomlint.model import names
 from oomlint.model.index import index_of
 from oomlint.model.readings import FOUND, finder
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 BY_TEXT: Final = re.compile(r"(?<![.\w])eval\s*\(|\b(?:globals|locals|getattr|Fire|sys\.modules|__dict__|ScriptModule)\b")
 _RUNS_TEXT: Final = re.compile(rb"(?<![.\w])(?:eval|exec)\s*\(|\b(?:Fire|sys\.modules|__dict__)\b")
 _GETS: Final = re.compile(rb"\bgetattr\(\s*(?:\w+\.)*(\w+)\s*,\s*[^'\"\s]|\b(?:import_module|__import__)\b")
-_METADATA: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _MOST_DERIVED: Final = 4  # classes, one of another
 _MOST_FILES: Final = 24  # that speak of a name
 
@@ -175,7 +175,7 @@ class Mentions:
     def _is_entry(self, name: str) -> bool:
         """Whether the metadata of the project make a command of a function."""
         spoken = re.compile(rf":\s*{re.escape(name)}\b".encode())
-        return any(spoken.search(self.project.raw(os.path.join(folder, one))) for folder in {self.project.root, self.project.top} for one in _METADATA)
+        return any(spoken.search(self.project.raw(os.path.join(folder, one))) for folder in {self.project.root, self.project.top} for one in METADATA)
 
 
 def _may_be(value: Value, function: FunctionRef) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import PLAIN_TYPES
 from oomlint.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_PLAIN: Final = frozenset({"bool", "int", "float", "complex", "str", "bytes", "numbers.Number"})
 
 
 def plain_names(test: cst.BaseExpression, *, came_out: bool) -> Iterator[str]:
@@ -24,5 +23,5 @@ def plain_names(test: cst.BaseExpression, *, came_out: bool) -> Iterator[str]:
     elif came_out and isinstance(test, cst.Call) and names.dotted(test.func) == "isinstance" and len(test.args) == 2:  # noqa: PLR2004 - what, and of which type
         told, types = (arg.value for arg in test.args)
         wanted = {names.dotted(part.value) for part in types.elements} if isinstance(types, cst.Tuple) else {names.dotted(types)}
-        if isinstance(told, cst.Name) and wanted <= _PLAIN:
+        if isinstance(told, cst.Name) and wanted <= PLAIN_TYPES:
             yield told.value

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.api_names import SAME_PATH
 from oomlint.ast_trees import tree_of
+from oomlint.discovery import METADATA
+from oomlint.scout.telling_names import ADDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SPEAKS: Final = (b"sys.path", b"addsitedir")  # a file without these words changes nothing
-_METADATA: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _SAME_METHODS: Final = frozenset({"resolve", "absolute", "as_posix", "expanduser", "__str__"})
 _DIRECTORIES: Final = re.compile(r"^package_dir[ \t]*=[ \t]*([^\n]*\n(?:[ \t]+[^\n]*\n?)*)", re.MULTILINE)
 _ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+)?(\w+)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;&]*)", re.MULTILINE)
@@ -96,7 +97,7 @@ def _change(node: ast.AST) -> tuple[ast.expr, bool] | None:
         if name == "addsitedir":
             return node.args[0], False
         if isinstance(node.func, ast.Attribute) and _is_search_path(node.func.value):
-            if name in {"append", "extend"}:
+            if name in ADDS:
                 return node.args[0], False
             if name == "insert" and len(node.args) > 1:
                 return node.args[1], True
@@ -285,7 +286,7 @@ def laid_out(folder: str) -> Iterator[tuple[str, str]]:
 
     Read are the ``package-dir`` and ``where`` of setuptools, also in ``setup.cfg`` and ``setup.py``, and what Poetry, PDM and Hatch have for the same.
     """
-    for name in _METADATA:
+    for name in METADATA:
         path = os.path.join(folder, name)
         if os.path.isfile(path):
             try:

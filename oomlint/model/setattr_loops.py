@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import COLLECTIONS
 from oomlint.model import names
 from oomlint.syntax.nodes import path_of
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Walk
 
 _SETTER: Final = 3  # arguments of `setattr`
-_SAME_ENTRIES: Final = frozenset({"list", "sorted", "tuple"})
 
 
 def entries_of(effect: Effect, walk: Walk) -> tuple[cst.BaseExpression, ...] | None:
@@ -80,7 +80,7 @@ def _loops_around(effect: Effect, walk: Walk) -> Iterator[cst.For]:
 def _gone_over(loop: cst.For) -> tuple[cst.BaseExpression | None, str, str]:
     """The mapping that a loop goes over, and its names for a key and a value; empty where it has none."""
     over, target = names.gone_through(loop)
-    over = names.iterated(over, _SAME_ENTRIES)
+    over = names.iterated(over, COLLECTIONS)
     method = over.func.attr.value if isinstance(over, cst.Call) and isinstance(over.func, cst.Attribute) and not over.args else ""
     mapping = over.func.value if method in {"items", "keys", "values"} and isinstance(over, cst.Call) and isinstance(over.func, cst.Attribute) else over
     if isinstance(target, cst.Tuple) and method == "items":

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import libcst as cst
 
+from oomlint.api_names import CONSTANTS
 from oomlint.model import arguments, names
 from oomlint.model.fitting import PLAIN_BASES
 from oomlint.model.mentions import BY_TEXT, Mentions
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
-from oomlint.model.unbound import BINDING, Unbound, binds, may_bring
+from oomlint.model.unbound import Unbound, binds, may_bring
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
 from oomlint.syntax.nodes import block_of, descend, names_in
+from oomlint.syntax.scopes import BINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -281,7 +283,7 @@ class Stops:
         root = module.root
         if word in module.walk.shared or "*" in root.effects or self._is_given_names(module):
             return False
-        bound = [effect.statement for effect in root.effects[word] if not effect.path and effect.kind in BINDING and effect.kind != "augment"]
+        bound = [effect.statement for effect in root.effects[word] if not effect.path and effect.kind in BINDS]
         # What reads the name itself has it from another one: `model = model.to(device)`.
         first = [one for one in bound if not any(isinstance(part, cst.Name) and part.value == word for head in headers(one) for part in evaluated(head))]
         return bool(first) and all(Way.ON not in self.ways(module, one) or self.never(module, one) for one in first)
@@ -522,7 +524,7 @@ def _by_literals(test: cst.BaseExpression, frame: Frame) -> bool:
     for name in names_in(test):
         given = arguments.given_to(frame.scope, name, frame.bound or ())
         value = given.node.value if given is not None else params.get(name)
-        if not isinstance(value, cst.SimpleString | cst.Integer) and names.dotted(value) not in {"True", "False", "None"}:
+        if not isinstance(value, cst.SimpleString | cst.Integer) and names.dotted(value) not in CONSTANTS:
             return False
     return True
 

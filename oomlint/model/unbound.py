@@ -10,13 +10,12 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.readings import FOUND, AnswerMemory, finder
-from oomlint.syntax.scopes import DEFINES, REBINDS
+from oomlint.syntax.scopes import BINDS
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-BINDING: Final = DEFINES | REBINDS | {"unknown", "declare"}
 # What gives a file names that no statement of it binds, and files that another program runs with names of its own.
 _GIVEN: Final = re.compile(
     r"\b(?:exec|execfile|globals|locals|vars|__builtin__|__builtins__|builtins|get_ipython|pylab)\b|\bsys\.modules\b|^# Databricks notebook|^# ?%%|^# In\[",
@@ -114,7 +113,7 @@ def may_bring(project: Project, path: str, word: str) -> bool:
 
 def binds(scope: Scope, word: str) -> bool:
     """Whether a scope gives a name a value."""
-    if any(not effect.path and effect.kind in BINDING for effect in scope.effects.get(word, ())):
+    if any(not effect.path and effect.kind in BINDS for effect in scope.effects.get(word, ())):
         return True
     node = scope.node
     if not isinstance(node, cst.FunctionDef | cst.Lambda):

@@ -18,7 +18,7 @@ _PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map"
 _DICTS = frozenset({"dict", "OrderedDict", "defaultdict"})
 FILLERS = frozenset({"__init__", "__setstate__", "__setitem__"})
 KEEPS = frozenset({"append", "add", "appendleft"})
-_SMALL = SCALARS | {"Path"}
+SMALL_RETURNS = SCALARS | {"Path", "None"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -228,7 +228,7 @@ def may_keep_much(node: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool)
     """Whether a function whose results are all kept has many of them, and does not say that each is small."""
     params = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][method:]
     returns = node.returns
-    return bool(params) and name_of(returns) not in _SMALL if returns is not None else bool(params)
+    return bool(params) and name_of(returns) not in SMALL_RETURNS if returns is not None else bool(params)
 
 
 def _is_small(maker: ast.Call) -> bool:

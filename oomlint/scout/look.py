@@ -7,7 +7,7 @@ import builtins
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.api_names import COLLECTIONS, HANDS_ON
+from oomlint.api_names import COLLECTIONS, HANDS_ON, PARAMETERS, READS_SAMPLES
 from oomlint.frameworks import BACKWARDS, STEPS
 from oomlint.scout.forms import (
     FILLERS,
@@ -46,6 +46,7 @@ from oomlint.scout.telling_names import (
     DENSE,
     DRIVES,
     ELEMENTWISE,
+    FIGURES,
     LARGE_NUMBER,
     MODES,
     MOVES,
@@ -71,7 +72,6 @@ READS = frozenset(
     "read_csv read_table read_excel rdsamp rdrecord read_edf read_direct load_dataset load_from_disk concatenate_datasets".split(),
 )
 DRAWS = re.compile(r"matplotlib|pylab")
-_FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
 _JOINS = re.compile(r"\b(v?stack|array|asarray|concat\w*|cat|\w*[tT]ensor)\s*\(")
 _SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
@@ -83,7 +83,6 @@ _LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_fac
 _REPEATS = frozenset({"cycle", "tee"})
 _ITERATES = COLLECTIONS | {"next"}
 _COPIES = frozenset({"deepcopy", "state_dict", "parameters", "named_parameters"})
-_OPTIMIZED = frozenset({"parameters", "named_parameters"})
 _OPENERS = frozenset({"lmdb", "zarr", "Image", "PIL", "tarfile", "rasterio"})  # modules whose `open` opens what a rule knows
 _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
@@ -234,7 +233,7 @@ class Look:
         self._many(node.decorator_list)
         self._many(node.bases)
         self._many(node.keywords)
-        if any(isinstance(item, FUNCTIONS) and item.name in {"__getitem__", "__getitems__", "__iter__"} for item in node.body) and caches(node):
+        if any(isinstance(item, FUNCTIONS) and item.name in READS_SAMPLES for item in node.body) and caches(node):
             raise TriggerFound
         above, self.here = self.here, ScoutPlace(node, self.here)
         self._many(node.body)
@@ -512,7 +511,7 @@ class Look:
             self.here.helpers.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise TriggerFound
-        if (name in _FIGURES and self._says(DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)) or converts(node):
+        if (name in FIGURES and self._says(DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)) or converts(node):
             raise TriggerFound
         here = self.here
         if name == "register_buffer":
@@ -606,7 +605,7 @@ class Look:
         if not self.here.loops and (not isinstance(self.here.node, FUNCTIONS) or self.here.node.name in {"__init__", "configure_optimizers"}):
             return False
         given = [*node.args, *(k.value for k in node.keywords if k.arg == "params")]
-        return any(isinstance(part, ast.Call) and name_of(part.func) in _OPTIMIZED for value in given for part in ast.walk(value))
+        return any(isinstance(part, ast.Call) and name_of(part.func) in PARAMETERS for value in given for part in ast.walk(value))
 
 
 _HANDLERS: dict[type, Callable[[Look, Any], None]] = {

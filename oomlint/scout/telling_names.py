@@ -54,6 +54,7 @@ MOVES: Final = frozenset({"cuda", "cpu", "to", "detach"})  # what a round does t
 READY: Final = frozenset({"eval", "load_state_dict"})  # what makes a model ready for an evaluation
 DRIVES: Final = frozenset({"eval", "backward"})  # what a method does that goes through batches itself, also one of a module: `forward` does neither
 ADDS: Final = frozenset({"append", "extend"})
+FIGURES: Final = frozenset({"figure", "subplots", "subplot_mosaic"})  # make one
 # Methods that are run by others, or for each sample: not looked at by themselves.
 NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
 _WORD = re.compile(r"[^\W\d]\w*")

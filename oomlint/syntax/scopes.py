@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # Kinds of effects: what gives a name its only value as a rule, and what gives it another one.
 DEFINES: Final = frozenset({"import", "from", "def", "class"})
 REBINDS: Final = frozenset({"assign", "augment", "for", "with"})
-CHANGES: Final = frozenset({"append", "extend", "augment", "update", "setdefault", "pop", "clear"})  # of a container that is there
+BINDS: Final = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
+LENGTHENS: Final = frozenset({"append", "extend", "augment"})  # a container that is there
+CHANGES: Final = LENGTHENS | {"update", "setdefault", "pop", "clear"}
 
 
 class Effect(Struct, eq=False):

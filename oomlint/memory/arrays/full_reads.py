@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
+from oomlint.api_names import OF_LISTS, STACKS
 from oomlint.memory.arrays.stored_arrays import ArrayPlace, H5Object, StoredArrays, is_full
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
@@ -68,7 +68,6 @@ _LISTS: Final = frozenset({"builtins.list", "builtins.tuple"})
 _CALLED: Final = frozenset(name.rpartition(".")[2] for name in (*_ARRAYS, *_TENSORS, *_LISTS))
 _OF_MAPS: Final = frozenset({"tolist", "copy", "astype", "clone"})  # methods that read a memory map
 _METHODS: Final = frozenset({"__array__", "read", "read_direct"}) | _OF_MAPS
-_OF_ROWS: Final = STACKS | AS_ARRAY | TENSOR_TYPES
 
 
 class WholeReads(StoredArrays):
@@ -136,7 +135,7 @@ class WholeReads(StoredArrays):
         module = frame.module
         holder = module.walk.parents.get(node)
         call = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
-        if isinstance(call, cst.Call) and names.last_name(call.func) in _OF_ROWS:
+        if isinstance(call, cst.Call) and names.last_name(call.func) in OF_LISTS:
             return True
         key = what.keys[-1] or "" if what.keys else ""
         return bool(key) and re.search(rf"""\[["']{re.escape(key)}["']\](\.(shape|dtype|ndim|value)\b|\[[:.(\d-])""", module.tree.source.text) is not None

@@ -36,6 +36,7 @@ from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import ClassRef, Display, External, ExternalCall, FunctionRef
 from oomlint.scout.telling_names import MAKERS
 from oomlint.syntax.nodes import descend, names_in
+from oomlint.syntax.scopes import LENGTHENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -292,7 +293,7 @@ def _puts(module: Module, scope: Scope, call: cst.Call) -> Iterator[Effect]:
     """What rounds of a loop put into the list that a call joins."""
     rows = call.args[0].value
     for effect in scope.effects.get(rows.value, ()) if isinstance(rows, cst.Name) else ():
-        if effect.kind in {"append", "extend", "augment"} and not effect.path and kept_of(module.project).gathering(module, effect.node) is not None:
+        if effect.kind in LENGTHENS and not effect.path and kept_of(module.project).gathering(module, effect.node) is not None:
             yield effect
 
 

@@ -72,7 +72,6 @@ _ARRAY_LIBRARIES: Final = (
 )
 # What makes `float64` of bytes, and leaves `float32` as it is (scikit-image 0.26).
 _WIDENS: Final = re.compile(r"skimage\.(transform\.(resize|rescale|rotate)|(util\.)?img_as_float(64)?|color\.rgb2(lab|hsv|luv|xyz|ycbcr|gray))$")
-_REDUCES: Final = REDUCTIONS | {"amax", "amin"}
 _OF_SHAPES: Final = frozenset({"zeros_like", "ones_like", "empty_like", "full_like"})
 
 
@@ -90,7 +89,7 @@ def _own_place(module: Module, call: cst.Call, arg: cst.Arg) -> int | None:
 
 def keeps_axes(call: cst.Call, *, of: int) -> bool:
     """Whether a reduction leaves some axes of an array: which it reduces is said behind the ``of`` arguments that are the array."""
-    return names.last_name(call.func) in _REDUCES and len(call.args) > of and names.dotted(call.func) not in _REDUCES
+    return names.last_name(call.func) in REDUCTIONS and len(call.args) > of and names.dotted(call.func) not in REDUCTIONS
 
 
 def keeps_size(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import HANDS_ON, PUTS_IN, SAME_PATH
+from oomlint.api_names import CONSTANTS, HANDS_ON, PUTS_IN, SAME_PATH
 from oomlint.finding import Resource
 from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -374,7 +374,7 @@ def _path_given(call: cst.Call) -> cst.BaseExpression | None:
 
 def _may_be_file(arg: cst.Arg) -> bool:
     """Whether an argument of a reader may say what file it is to read."""
-    return not isinstance(arg.value, cst.BaseNumber) and (arg.keyword is None or names.last_name(arg.value) not in {"None", "True", "False"})
+    return not isinstance(arg.value, cst.BaseNumber) and (arg.keyword is None or names.last_name(arg.value) not in CONSTANTS)
 
 
 def _is_named(arg: cst.Arg) -> bool:
@@ -415,7 +415,7 @@ def _as_it_is(module: Module, call: cst.Call) -> bool:
 
 
 def _plain(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.SimpleString | cst.Integer | cst.Float) or (isinstance(node, cst.Name) and node.value in {"None", "True", "False"})
+    return isinstance(node, cst.SimpleString | cst.Integer | cst.Float) or (isinstance(node, cst.Name) and node.value in CONSTANTS)
 
 
 def _writes(call: cst.Call) -> bool:

@@ -11,7 +11,7 @@ from oomlint.api_names import AS_ARRAY, FACTS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import is_full
 from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions
 from oomlint.memory.shared.attribute_names import small_key, small_name
-from oomlint.memory.shared.seen_axes import of_use
+from oomlint.memory.shared.seen_axes import SAME_AXES, of_use
 from oomlint.model import names
 from oomlint.model.counters import counts_rounds
 from oomlint.model.loops import set_in
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # Calls and methods whose result has the same elements: an index behind them is an index of what they were given.
 _SAME_CALLS: Final = AS_ARRAY | TENSOR_TYPES | {"float32", "float64"}
-_SAME_METHODS: Final = frozenset("astype float double half long int to cpu cuda numpy copy clone contiguous".split())
 _ARRAY_MAKERS: Final = frozenset(
     "arange linspace permutation array asarray where nonzero argsort unique choice concatenate randperm argwhere flatnonzero sample".split(),
 )
@@ -232,7 +231,7 @@ class ItemReads(ItemContexts):
         call = where.module.walk.parents.get(holder)
         if holder.attr.value in FACTS:
             uses.measured.append(holder)
-        elif holder.attr.value in _SAME_METHODS and isinstance(call, cst.Call) and call.func is holder:
+        elif holder.attr.value in SAME_AXES and isinstance(call, cst.Call) and call.func is holder:
             uses.converted = True
             self._follow(call, where, uses, read, depth + 1)
         else:

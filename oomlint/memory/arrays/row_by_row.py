@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
+from oomlint.api_names import AS_ARRAY, OF_LISTS
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.full_reads import ArrayPlace, FullReadForm, whole_reads_of
 from oomlint.memory.arrays.loads import arrays_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.full_reads import WholeRead
     from oomlint.model.project import Module, Project
 
-_STACKS: Final = STACKS | AS_ARRAY | TENSOR_TYPES
 _SAME_ROW: Final = AS_ARRAY | {"float32"}
 # What a tensor class converts to.
 _TO: Final = {
@@ -63,7 +62,7 @@ def _case(module: Module, read: WholeRead) -> RowRead | None:
         return None
     holder = module.walk.parents.get(read.node)
     call = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
-    if isinstance(call, cst.Call) and call.args[0] is holder and names.last_name(call.func) in _STACKS:
+    if isinstance(call, cst.Call) and call.args[0] is holder and names.last_name(call.func) in OF_LISTS:
         return RowRead(read, call)
     return None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
+from oomlint.api_names import AS_ARRAY, OF_LISTS
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs, in_own_rows
 from oomlint.memory.arrays.inflation import Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
@@ -40,7 +40,7 @@ _FROM_MEMORY: Final = frozenset({"from_dict", "from_list", "from_pandas", "from_
 _DEEPEST: Final = 3
 _SHORT: Final = 60
 _LONGEST: Final = 4  # names on the way of a list
-_OF_LISTS: Final = STACKS | AS_ARRAY | TENSOR_TYPES | {"fromiter", "cumsum"}
+_OF_LISTS: Final = OF_LISTS | {"fromiter", "cumsum"}
 
 
 def listed(module: Module, project: Project) -> Iterator[Inflation]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES
+from oomlint.api_names import AS_ARRAY, JOINS, SHARES, TENSOR_TYPES
 from oomlint.memory.arrays.cut_bounds import ends_before_next
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_calls import KEEPS
@@ -32,7 +32,6 @@ Rounds = cst.For | cst.While | cst.ListComp
 _WHOLE: Final = KEEPS | SHARES | TENSOR_TYPES | {"tensor", "expand_dims", "nan_to_num", "detach"}
 
 _PUTS: Final = frozenset({"assign", "augment"})
-_ALONG: Final = frozenset({"concatenate", "concat", "cat"})  # functions that make no axis of their own
 _ROWS: Final = AS_ARRAY | frozenset("arange linspace sort unique concatenate".split())
 
 
@@ -196,7 +195,7 @@ def gathered(module: Module, project: Project) -> Iterator[tuple[cst.Call, cst.S
 
 def _as_columns(window: cst.Subscript, join: cst.Call) -> bool:
     """Whether windows of columns are joined to columns again: ``np.concatenate(parts, 1)`` of ``table[:, a:b]`` gives each sample some of its own numbers."""
-    if names.last_name(join.func) not in _ALONG:
+    if names.last_name(join.func) not in JOINS:
         return False
     cut = next((place for place, one in enumerate(window.slice) if not _is_all(one.slice)), 0)
     axis = arguments.argument_for(join, "axis", place=1) or arguments.named(join, "dim")

@@ -27,6 +27,7 @@ from oomlint.model.tensor_state import Graph
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import External
 from oomlint.syntax.nodes import descend, names_in, uses_name
+from oomlint.syntax.scopes import LENGTHENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,6 @@ _DISTANCES: Final = frozenset(
 )  # fmt: skip
 _ALONE: Final = "sklearn."  # where one argument is enough: it meets itself
 _LAST: Final = _PRODUCT_METHODS | {name.rpartition(".")[2] for name in (*_PRODUCTS, *_DISTANCES)}
-_ADDS: Final = frozenset({"append", "extend", "augment"})
 # What makes another array, as large as the one that it is given or larger: of a matrix of all pairs, for a moment or for good.
 _AGAIN: Final = frozenset(
     "concatenate cat stack vstack hstack power pow exp sqrt square clip clamp argsort sort argpartition partition astype copy clone array tensor "
@@ -127,7 +127,7 @@ def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
     stores: dict[Loop, list[Store]] = {}
     for record in runs_of(project).of(module):
         for store in record.stores:
-            growing = growing_loops(store, record) if store.kind in _ADDS and store.value.carries is Graph.NO else ()
+            growing = growing_loops(store, record) if store.kind in LENGTHENS and store.value.carries is Graph.NO else ()
             if growing and growing[-1].batches and not bounded(store, growing[-1]) and not is_flushed(store, record, growing):
                 stores.setdefault(growing[-1], []).append(store)
     each = ((store, loop) for loop, found in stores.items() for store in found)

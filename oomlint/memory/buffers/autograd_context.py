@@ -36,7 +36,7 @@ _NOT_TENSORS: Final = frozenset(
     "size dim ndimension numel nelement item tolist numpy stride get_device data_ptr element_size is_contiguous storage_offset is_floating_point is_complex "
     "shape dtype device requires_grad is_cuda ndim layout grad_fn is_leaf itemsize names type".split(),
 )
-_REDUCTIONS: Final = REDUCTIONS | frozenset("amax amin argmax argmin count_nonzero logsumexp".split())
+_REDUCTIONS: Final = REDUCTIONS | {"argmax", "argmin", "count_nonzero", "logsumexp"}
 _CREATED: Final = frozenset("empty zeros ones full new_empty new_zeros new_ones new_full tensor new_tensor scalar_tensor".split())
 # What they are given first is a size, a bound, or data of any kind; the empty name is no function of torch that gives a tensor.
 _OF_NUMBERS: Final = {""} | frozenset(

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import RANGES
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
-from oomlint.memory.shared.training_loops import RANGES
 from oomlint.model import names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.counters import TestSpot, counts, spots_of, switched

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import STACKS, WRITES
+from oomlint.api_names import OF_LISTS, STACKS, WRITES
 from oomlint.memory.shared.seen_axes import of_use
 from oomlint.model import arguments, names
 from oomlint.model.tensor_shapes import goes_along_first
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _METRICS: Final = ("sklearn.", "pyhealth.metrics.", "torcheval.metrics.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.
-_STACKS: Final = frozenset({"stack", "array", "asarray"})
 _ADDS_AXIS: Final = frozenset({"stack"})
 AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = WRITES | {"array", "asarray", "concatenate"}
@@ -264,7 +263,7 @@ def averaged(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     if not loop.counts or loop.loader is not None:
         return False
     for scope, _, words in _readers(store, loop, evaluator):
-        stacked = [call for call in scope.calls if names.last_name(call.func) in _STACKS and any(mentions(arg.value, words) for arg in call.args)]
+        stacked = [call for call in scope.calls if names.last_name(call.func) in OF_LISTS and any(mentions(arg.value, words) for arg in call.args)]
         if not stacked:
             continue
         derived = _spread(scope, words, 2)

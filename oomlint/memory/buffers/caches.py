@@ -20,6 +20,7 @@ from oomlint.model import arguments, names
 from oomlint.model.lifetime import How, endings, is_first_only, length_tests, runs_once, says_first
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
+from oomlint.scout.forms import FILLERS
 from oomlint.syntax.nodes import UNKNOWN_KEY, descend, orders
 from oomlint.syntax.scopes import CHANGES
 
@@ -69,7 +70,7 @@ def facts_of(cache: SampleCache) -> tuple[Fact, ...]:
 def caches(module: Module, project: Project) -> Iterator[SampleCache]:
     """Unbounded caches that a module fills while samples are read."""
     for scope in module.walk.scopes:
-        if isinstance(scope.node, cst.FunctionDef) and scope.name not in {"__init__", "__setstate__", "__setitem__"}:
+        if isinstance(scope.node, cst.FunctionDef) and scope.name not in FILLERS:
             yield from _stores(module, project, scope)
 
 

@@ -12,6 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model.rounds import is_chained
 from oomlint.model.tensor_state import MAP, Device, Graph, Mode, SampleSize
+from oomlint.scout.telling_names import ADDS
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Store
@@ -24,7 +25,7 @@ MANY: Final = 64  # rounds of which somebody would rather keep the last, or some
 def keeps_each_state(store: Store, record: Record) -> Loop | None:
     """The loop in which a statement keeps the state of each round on the device; it records no graph, and a module makes each state of the one before."""
     loop = store.loops[-1]
-    if not isinstance(loop.node, cst.For) or loop.batches or store.kind not in {"append", "extend"} or store.mode is not Mode.OFF:
+    if not isinstance(loop.node, cst.For) or loop.batches or store.kind not in ADDS or store.mode is not Mode.OFF:
         return None
     large = [
         leaf for leaf in store.value.leaves() if leaf.tensorlike and leaf.device is Device.ACCELERATOR and leaf.size is SampleSize.DENSE and leaf.dims >= MAP

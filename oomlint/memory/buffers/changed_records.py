@@ -15,6 +15,8 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import names
 from oomlint.model.lifetime import How, endings
 from oomlint.model.values import Display, ExternalCall
+from oomlint.scout.forms import FILLERS
+from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.nodes import UNKNOWN_KEY, is_attribute_of
 
 if TYPE_CHECKING:
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Effect, Scope
 
-_ONCE: Final = frozenset({"__init__", "__setstate__", "__setitem__"})
 _RECORDS: Final = frozenset({PayloadKind.OBJECTS, PayloadKind.PATHS, PayloadKind.BLOB})  # containers whose elements are Python objects, or files' names
-_LENGTHENS: Final = frozenset({"append", "extend"})
 _WRITES: Final = frozenset({"update", "setdefault"})  # entries of a dictionary
 _LISTS: Final = frozenset({"builtins.list", "builtins.sorted", "glob.glob"})
 
@@ -34,7 +34,7 @@ _LISTS: Final = frozenset({"builtins.list", "builtins.sorted", "glob.glob"})
 def written_records(module: Module, project: Project) -> Iterator[SampleCache]:
     """Statements of a module that leave in a dataset's own records what a sample needed, one for each attribute and method."""
     for scope in module.walk.scopes:
-        own = names.self_name(scope) if isinstance(scope.node, cst.FunctionDef) and names.is_method(scope) and scope.name not in _ONCE else None
+        own = names.self_name(scope) if isinstance(scope.node, cst.FunctionDef) and names.is_method(scope) and scope.name not in FILLERS else None
         seen: set[str] = set()
         for root, effects in list(scope.effects.items()) if own is not None else ():
             for effect in effects:
@@ -60,7 +60,7 @@ def _held(effect: Effect, root: str, own: str, scope: Scope) -> tuple[str, cst.B
         element = _alias(root, own, scope) if len(effect.path) == 1 and effect.path[0][0] == "item" else None
         return (element.value.attr.value, element.value, True) if element is not None and isinstance(element.value, cst.Attribute) else None
     call = effect.call
-    if effect.kind in _LENGTHENS | _WRITES and call is not None and isinstance(call.func, cst.Attribute):
+    if effect.kind in ADDS | _WRITES and call is not None and isinstance(call.func, cst.Attribute):
         # `self.rows[i].extend(x)`, `row.append(x)`, `row.update({"image": x})`
         element = call.func.value if isinstance(call.func.value, cst.Subscript) else _alias(root, own, scope) if not effect.path else None
         if element is not None and _is_element(element, own) and isinstance(element.value, cst.Attribute):
@@ -81,7 +81,7 @@ def _is_element(node: cst.BaseExpression, own: str) -> bool:
 
 def _alias(root: str, own: str, scope: Scope) -> cst.Subscript | None:
     """The element of an attribute that a name stands for, where it stands for nothing else."""
-    bound = [effect for effect in scope.effects.get(root, ()) if not effect.path and effect.kind not in _LENGTHENS | _WRITES]
+    bound = [effect for effect in scope.effects.get(root, ()) if not effect.path and effect.kind not in ADDS | _WRITES]
     value = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and not bound[0].index else None
     return value if isinstance(value, cst.Subscript) and _is_element(value, own) else None
 
@@ -95,7 +95,7 @@ def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module:
         return None
     frame = evaluator.calls.plain_frame(module, scope)
     content = datasets_of(project).contents.of(container, frame)
-    longer = effect.kind in _LENGTHENS
+    longer = effect.kind in ADDS
     known = content.kind in _RECORDS and not (content.kind is PayloadKind.PATHS and inside) and not content.doubt
     if not known and (not _is_list(container, frame, project) or (inside and not longer)):
         return None

@@ -21,6 +21,7 @@ from oomlint.model.events import AS_ARRAY
 from oomlint.model.tensor_state import Graph, Mode
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import is_typed
+from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.nodes import descend, parts_of, path_of
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _is_cut(loop: Loop, record: Record) -> bool:
     """Whether a loop goes over a list that is cut, or made shorter, in the rounds that fill it: the five best."""
     over = names.iterated(loop.node.iter) if isinstance(loop.node, cst.For) else None
     name = over.value if isinstance(over, cst.Name) else ""
-    roots = ((store, store.path[0]) for store in record.stores if name and len(store.path) == 1 and store.kind in {"append", "extend"})
+    roots = ((store, store.path[0]) for store in record.stores if name and len(store.path) == 1 and store.kind in ADDS)
     filled = [store for store, root in roots if isinstance(root, tuple) and root[1] == name and loop not in store.loops]
     apart = all(set(loop.around).isdisjoint(store.loops) for store in filled)  # else it goes over each of many such lists
     return bool(filled) and apart and all(is_flushed(store, record, list(store.loops)) for store in filled)

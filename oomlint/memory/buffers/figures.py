@@ -21,6 +21,7 @@ from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import arguments, names
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Bound, ClassRef, Const, External, Frame, FunctionRef
+from oomlint.scout.telling_names import FIGURES
 from oomlint.syntax.nodes import descend, names_in, parts_of, uses_name
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _LIBRARY: Final = re.compile(r"^(matplotlib\.pyplot|pylab|matplotlib\.pylab)\.(\w+)$")
-_MAKERS: Final = frozenset({"figure", "subplots", "subplot_mosaic"})
 _ENDS: Final = frozenset({"close", "show"})  # a window that is shown takes its figure with it when it is closed
 _READERS: Final = re.compile(r"^(matplotlib\.|seaborn\.|mpl_toolkits\.|wandb\.Image$|wandb\.log$)")  # they draw it, or copy its picture
 _DEEPEST: Final = 3  # calls between the loop and the figure
@@ -63,7 +63,7 @@ class UnclosedFigures:
             return  # the cells of a notebook close what they have drawn
         groups: dict[Loop, list[list[_Way]]] = {}
         for call, scope in module.walk.calls:
-            if names.last_name(call.func) in _MAKERS and self._pyplot(call, module, scope) in _MAKERS and not self._reuses(call, module, scope):
+            if names.last_name(call.func) in FIGURES and self._pyplot(call, module, scope) in FIGURES and not self._reuses(call, module, scope):
                 found = self._repeated([_Way(module, scope, call)])
                 if found is not None:
                     groups.setdefault(found[0], []).append(found[1])

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.api_names import SCALARS
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import SampleCache
 from oomlint.memory.datasets.sample_callers import readers
@@ -14,6 +13,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.known_libraries import uses_torch
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External, FunctionRef
+from oomlint.scout.forms import SMALL_RETURNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
-
-_SMALL_RETURNS = SCALARS | {"Path", "None"}
 
 
 def cached_functions(module: Module, project: Project) -> Iterator[SampleCache]:
@@ -73,7 +71,7 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
     if not isinstance(node, cst.FunctionDef) or names.is_property(scope):
         return None
     own = [p for p in names.parameters(scope) if p.name.value != names.self_name(scope)]
-    if not own or (node.returns is not None and names.last_name(node.returns.annotation) in _SMALL_RETURNS):
+    if not own or (node.returns is not None and names.last_name(node.returns.annotation) in SMALL_RETURNS):
         return None
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(home, scope)

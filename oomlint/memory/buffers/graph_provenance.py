@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import GOES_OVER
+from oomlint.api_names import CONSTANTS, GOES_OVER, RANGES
 from oomlint.frameworks import TRAINING_STEP
 from oomlint.memory.buffers.backward_regions import regions_of
 from oomlint.memory.buffers.recurrent_state import bodies_of, callees, forward_of, modules_of
@@ -128,7 +128,7 @@ class _Tracer:
     def _data(self, used: cst.Name | cst.Attribute, region: Region, depth: int) -> bool:
         name, scope = names.dotted(used).partition(".")[0], region.scope
         key = (name, scope, id(used))
-        if key in self.seen or name in {"True", "False", "None"}:
+        if key in self.seen or name in CONSTANTS:
             return True
         self.seen.add(key)
         effects = [e for e in scope.effects.get(name, ()) if e.kind not in DEFINES | {"append", "extend", "pop", "update"}]
@@ -166,7 +166,7 @@ class _Tracer:
         """What a loop goes over: batches of a loader, numbers; or data of the round itself."""
         node = effect.value
         while isinstance(node, cst.Call) and names.last_name(node.func) in _WRAPPERS and node.args:
-            if names.last_name(node.func) in {"range", "trange"}:
+            if names.last_name(node.func) in RANGES:
                 return True
             if names.last_name(node.func) == "zip":
                 return all(self._source(arg.value, effect, region, depth) for arg in node.args)

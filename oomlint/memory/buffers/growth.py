@@ -9,6 +9,7 @@ import libcst as cst
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from oomlint.api_names import JOINS
 from oomlint.finding import Confidence, Severity
 from oomlint.frameworks import DIFFERENTIATES, TRAINING_STEP
 from oomlint.memory.buffers.bounds import (
@@ -57,6 +58,8 @@ from oomlint.model.rounds import dependents
 from oomlint.model.tensor_state import MAP, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import Absent, Const
+from oomlint.scout.telling_names import ADDS
+from oomlint.syntax.scopes import LENGTHENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-_OUTPUTS: Final = frozenset({"OOM219", "OOM220"})  # what a loop keeps of each batch
+OF_OUTPUTS: Final = frozenset({"OOM219", "OOM220"})  # what a loop keeps of each batch, whatever else that is
 _FEW_ROUNDS: Final = 16
 _CALLERS: Final = 2  # calls that are followed from a method outwards
 _MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
@@ -125,7 +128,7 @@ class Buffers:
                     continue
                 if growth is None:
                     number = all(leaf.size is SampleSize.SCALAR for leaf in store.value.leaves())
-                    if store.kind in {"append", "extend"} and store.module is module and not store.via:
+                    if store.kind in ADDS and store.module is module and not store.via:
                         for loop in growing_loops(store, record)[-1:]:
                             if not number or store.loops[-1] is not loop:  # one of a batch is none of a sample
                                 beside.setdefault(loop.node, {})[store.node] = store
@@ -135,7 +138,7 @@ class Buffers:
                 if known is None or (growth.code, growth.severity.rank) < (known.code, known.severity.rank):
                     best[key] = growth
         groups: dict[tuple[str, Severity, cst.CSTNode], list[Growth]] = {}
-        grave = {(growth.code, growth.loop.node) for growth in best.values() if growth.code in _OUTPUTS and growth.severity is Severity.WARNING}
+        grave = {(growth.code, growth.loop.node) for growth in best.values() if growth.code in OF_OUTPUTS and growth.severity is Severity.WARNING}
         for key, growth in list(best.items()):
             lighter = growth.severity is Severity.NOTE and (growth.code, growth.loop.node) in grave
             anywhere = growth.code == "OOM219" and not growth.facts.get("host") and ("OOM220", growth.loop.node) in grave
@@ -148,7 +151,7 @@ class Buffers:
         for group in groups.values():
             group.sort(key=lambda growth: module.tree.span(growth.node))
             first = group[0]
-            if first.code in _OUTPUTS:
+            if first.code in OF_OUTPUTS:
                 others = [store for node, store in beside.get(first.loop.node, {}).items() if (node, node) not in best]
                 first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
             if any(g.store.node in numbers for g in group):
@@ -219,7 +222,7 @@ class Buffers:
             return None  # one pass in front of the loop made the graph: rounds take parts of it
         passes = [event for event in record.backwards if event.sources & sources and loop in event.loops]
         # What the same round differentiates cannot be differentiated once more, whoever is given the list.
-        later = store.kind in {"append", "extend", "item", "augment"} and all(event.retain for event in passes)
+        later = store.kind in LENGTHENS | {"item"} and all(event.retain for event in passes)
         if later and any(tag in use.value.all_tags and _may_train(use.what) for use in record.uses):
             return None
         evaluation = is_evaluation(record, loop)
@@ -346,7 +349,7 @@ class Buffers:
             return True
         arguments_of = (store.module.walk.parents.get(read) for read in latest)
         calls = (store.module.walk.parents.get(arg) for arg in arguments_of if isinstance(arg, cst.Arg))
-        return any(isinstance(call, cst.Call) and names.last_name(call.func) in {"cat", "concat", "concatenate"} for call in calls)
+        return any(isinstance(call, cst.Call) and names.last_name(call.func) in JOINS for call in calls)
 
     def _each_state(self, store: Store, record: Record, node: cst.CSTNode) -> Growth | None:
         """What a loop keeps that carries a state from round to round, by the number of its rounds."""

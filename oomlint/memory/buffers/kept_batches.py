@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from oomlint.memory.buffers.bounds import bounded, stops
 from oomlint.memory.buffers.collated import is_whole, parts_given
 from oomlint.memory.buffers.growing_loops import growing_loops, is_flushed
-from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.buffers.growth import OF_OUTPUTS, buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.seen_axes import of_same
@@ -18,15 +18,13 @@ from oomlint.memory.shared.shaped import ShapedArray
 from oomlint.model import names
 from oomlint.model.tensor_state import MAP, Device, Storage
 from oomlint.model.test_suites import holds_tests
+from oomlint.syntax.scopes import LENGTHENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.events import Loop, Record, Store
     from oomlint.model.project import Module, Project
-
-_KINDS: Final = frozenset({"append", "extend", "item", "augment"})
-_OF_OUTPUTS: Final = frozenset({"OOM219", "OOM220"})  # they tell what else the loop keeps
 
 
 class KeptBatches(Struct, frozen=True):
@@ -65,10 +63,10 @@ def kept_batches(module: Module, project: Project) -> Iterator[KeptBatches]:
         return  # what a test keeps lives as long as the test
     growths = buffers_of(project).of(module)
     seen = {store.node for growth in growths for store in growth.stores}
-    outputs = {growth.loop.node for growth in growths if growth.code in _OF_OUTPUTS}
+    outputs = {growth.loop.node for growth in growths if growth.code in OF_OUTPUTS}
     for record in runs_of(project).of(module):
         for store in record.stores:
-            loop = _loop_of(store, record) if store.module is module and store.kind in _KINDS and store.node not in seen else None
+            loop = _loop_of(store, record) if store.module is module and store.kind in LENGTHENS | {"item"} and store.node not in seen else None
             if loop is None or store.expression is None or not isinstance(loop.loader, LoaderLike):
                 continue
             whole = is_whole(loop, store.expression)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import JOINS
 from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
 from oomlint.memory.shared.training_loops import SHORT, rounds, trains
 from oomlint.model import names
+from oomlint.model.flow_methods import APPENDS
 from oomlint.model.lifetime import ended_in, is_capped, length_tests
 from oomlint.model.loops import set_in
 from oomlint.model.values import Const, External, ExternalCall, Instance
@@ -34,7 +36,6 @@ _MODEL = re.compile(
 )
 _SMALL_STATE = re.compile(r"sched|scaler|sampler|metric|meter", re.IGNORECASE)
 _COPIES = frozenset({"clone", "copy", "deepcopy", "cpu", "numpy"})
-_KEEPS = frozenset({"append", "insert", "appendleft"})
 _CYCLES = re.compile(r"cycle|//|swa|ensemble|milestone|checkpoint_epochs|save_epochs", re.IGNORECASE)
 _DEEPEST = 3
 _COUNTS = frozenset({"range", "trange", "count", "tqdm", "track"})
@@ -98,7 +99,7 @@ def _kept(effect: Effect) -> tuple[cst.BaseExpression, Path] | None:
     """What an effect puts into a container, and the container."""
     if effect.value is None:
         return None
-    if effect.kind == "append" and effect.call is not None and names.last_name(effect.call.func) in _KEEPS:
+    if effect.kind == "append" and effect.call is not None and names.last_name(effect.call.func) in APPENDS:
         return effect.value, (effect.root, effect.path)
     if effect.kind == "augment" and isinstance(effect.value, cst.List) and isinstance(effect.node, cst.AugAssign):
         return effect.value, (effect.root, effect.path)
@@ -146,7 +147,7 @@ class _Copies:
             return self.of(node.args[0].value, depth + 1) if isinstance(node.args[0].value, cst.DictComp) else None
         if name == "parameters_to_vector" and node.args and self._is("torch.nn.utils.parameters_to_vector", node.func):
             return self._state(node.args[0].value)
-        rows = node.args[0].value if name in {"cat", "concat"} and node.args else None
+        rows = node.args[0].value if name in JOINS and node.args else None
         if isinstance(rows, cst.ListComp):
             return self._state(rows.for_in.iter)  # all of the parameters in one vector
         if name in {"cpu", "to", "eval", "half", "clone", "detach", "numpy"} and isinstance(node.func, cst.Attribute):

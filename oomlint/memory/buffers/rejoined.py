@@ -16,6 +16,7 @@ from oomlint.model import names
 from oomlint.model.displays import is_empty_list, unpacked
 from oomlint.model.lifetime import ended_in, says_first
 from oomlint.scout.forms import JOINS
+from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _around(module: Module, scope: Scope, call: cst.Call) -> Iterator[Loop]:
 def _longer(scope: Scope, path: Path) -> Iterator[Effect]:
     """What makes a list longer: ``append``, ``extend``, ``+=``."""
     for effect in scope.effects.get(path[0], ()):
-        if effect.path == path[1] and (effect.kind in {"append", "extend"} or (effect.kind == "augment" and isinstance(effect.value, cst.List))):
+        if effect.path == path[1] and (effect.kind in ADDS or (effect.kind == "augment" and isinstance(effect.value, cst.List))):
             yield effect
 
 

@@ -18,6 +18,7 @@ from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
 from oomlint.model.lifetime import ended_in
 from oomlint.model.values import ExternalCall, FunctionRef, Instance
+from oomlint.scout.forms import KEEPS
 from oomlint.source import FileKind as Source
 from oomlint.syntax.nodes import block_of, descend, path_of
 
@@ -93,7 +94,7 @@ def _stored(statement: cst.CSTNode, name: str) -> cst.BaseExpression | None:
     holder: cst.BaseExpression | None = None
     if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call) and isinstance(statement.value.func, cst.Attribute):
         method = statement.value.func
-        if method.attr.value in {"append", "add", "appendleft"} and len(statement.value.args) == 1:
+        if method.attr.value in KEEPS and len(statement.value.args) == 1:
             value, holder = statement.value.args[0].value, method.value
     elif isinstance(statement, cst.Assign) and isinstance(statement.targets[0].target, cst.Subscript):
         value, holder = statement.value, statement.targets[0].target.value

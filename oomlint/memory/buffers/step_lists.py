@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
@@ -19,6 +19,7 @@ from oomlint.model.reach import path_conditions
 from oomlint.model.tensor_state import Graph, Mode, SampleSize, ValueKind
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External
+from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.nodes import is_attribute_of, names_in
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from oomlint.model.events import Record
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
-
-_ADDS: Final = frozenset({"append", "extend"})
 
 
 class StepList(Struct, frozen=True):
@@ -70,7 +69,7 @@ def _forwards_of(project: Project, module: Module) -> Iterator[tuple[ClassRef, S
     for scope in module.walk.scopes:
         forward = scope.child("forward") if scope.is_class else None
         this = names.self_name(forward) if forward is not None else None
-        if forward is None or not any(effect.kind in _ADDS and effect.path for effect in forward.effects.get(this or "", ())):
+        if forward is None or not any(effect.kind in ADDS and effect.path for effect in forward.effects.get(this or "", ())):
             continue
         cls = ClassRef(module, scope)
         if isinstance(forward.node, cst.FunctionDef) and evaluator.derives(cls, "torch.nn.Module") and not _is_lightning(project, cls):
@@ -154,7 +153,7 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
     for cls, step in (*steps_of(project, module), *_forwards_of(project, module)):
         record = runs.step(module, step)
         for store in record.stores:
-            if store.kind not in {"append", "extend"} or len(store.path) < 2 or store.module is not module:  # noqa: PLR2004 - self and an attribute
+            if store.kind not in ADDS or len(store.path) < 2 or store.module is not module:  # noqa: PLR2004 - self and an attribute
                 continue
             root, name = store.path[0], store.path[1]
             if root != (0, names.self_name(step)) or not isinstance(name, str):

@@ -7,23 +7,20 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import CONSTANTS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
+from oomlint.model.fitting import PLAIN_BASES
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import ClassRef, Const, External, Frame
 from oomlint.syntax.nodes import descend, is_attribute_of
+from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import FunctionRef, Instance
     from oomlint.syntax.scopes import Effect, Scope
-
-_CONSTANTS = frozenset({"True", "False", "None"})
-_BARE = frozenset(
-    {"torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "abc.ABC", "builtins.object", "typing.Generic"}
-)  # they have no attributes to speak of
-_GIVES = frozenset({"assign", "augment", "for", "with"})
 
 
 class Flags:
@@ -52,7 +49,7 @@ class Flags:
         given = [part.attr.value for part in parts if is_attribute_of(part, this)]
         attributes = {part for part in parts if isinstance(part, cst.Attribute)}
         inside = {id(one) for part in attributes for one in (part.value, part.attr)}
-        others = any(isinstance(part, cst.Name) and id(part) not in inside and part.value not in _CONSTANTS for part in parts)
+        others = any(isinstance(part, cst.Name) and id(part) not in inside and part.value not in CONSTANTS for part in parts)
         if not given or len(given) != len(attributes) or others or any(isinstance(part, cst.Call | cst.Subscript) for part in parts):
             return False
         return all(self._keeps(instance, name) for name in given)
@@ -76,7 +73,7 @@ class Flags:
 
     def _has_nowhere(self, cls: ClassRef, name: str) -> bool:
         for base in (*self._evaluator.lineage(cls), *self._evaluator.calls.subclasses(cls)):
-            if base.name not in _BARE if isinstance(base, External) else self._may_give(base, name):
+            if base.name not in PLAIN_BASES if isinstance(base, External) else self._may_give(base, name):
                 return False
         return True
 
@@ -117,7 +114,7 @@ def _sets(module: Module, name: str, own: set[Scope]) -> bool:
 
 
 def _gives(effect: Effect, name: str) -> bool:
-    return effect.kind in _GIVES and bool(effect.path) and effect.path[-1] == ("attr", name)
+    return effect.kind in REBINDS and bool(effect.path) and effect.path[-1] == ("attr", name)
 
 
 def _is_other(node: cst.BaseExpression, name: str) -> bool:

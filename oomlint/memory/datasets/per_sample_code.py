@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import READS_ONE
 from oomlint.memory.arrays.full_reads import own_code, whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-_ITEM: Final = frozenset({"__getitem__", "__getitems__"})
 _CACHES: Final = re.compile(r"cache|memoi[sz]e|lazy", re.IGNORECASE)
 _DEEPEST: Final = 3
 _MOST: Final = 8
@@ -85,7 +85,7 @@ class ItemContexts:
     def _is_item(self, module: Module, scope: Scope) -> bool:
         if scope.parent is None or not scope.parent.is_class:
             return False
-        if scope.name in _ITEM:
+        if scope.name in READS_ONE:
             return True
         return scope.name == "get" and self.evaluator.derives(ClassRef(module, scope.parent), "torch_geometric.data.Dataset")
 

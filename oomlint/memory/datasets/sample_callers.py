@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.api_names import READS_ONE
 from oomlint.memory.datasets.dataset_classes import Dataset, datasets_of
 from oomlint.memory.loaders.loader_calls import Loader, evaluator_of, is_zero, loaders_of
 from oomlint.memory.shared.construction import constructions_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _DEEPEST = 4
 _MOST_SITES = 8
-_PER_ITEM = frozenset({"__getitem__", "__getitems__"})
 
 
 class SampleReader(Struct, frozen=True):
@@ -61,11 +61,11 @@ def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[
     seen.add(scope)
     owner = scope.parent
     evaluator = evaluator_of(project)
-    if owner is not None and owner.is_class and (scope.name in _PER_ITEM or constructions_of(project).per_item(module, scope)):
+    if owner is not None and owner.is_class and (scope.name in READS_ONE or constructions_of(project).per_item(module, scope)):
         # A method that the `__getitem__` of a base calls on the object is found in the class alone.
         if datasets_of(project).is_dataset(ClassRef(module, owner)):
             yield SampleReader(module, owner)
-        if scope.name in _PER_ITEM:
+        if scope.name in READS_ONE:
             return
     if owner is not None and owner.is_class and scope.name == "__iter__":
         if evaluator.derives(ClassRef(module, owner), "torch.utils.data.IterableDataset"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import CONSTANTS
 from oomlint.finding import Fix, Safety
 from oomlint.model import names
 from oomlint.model.lifetime import says_first
@@ -94,7 +95,7 @@ def _plan(growth: SelfConcatenation, module: Module) -> _Plan | None:
 
 
 def _names_in(node: cst.CSTNode) -> set[str]:
-    return names_in(node) - {"True", "False", "None"}
+    return names_in(node) - CONSTANTS
 
 
 def _is_labels(growth: SelfConcatenation, module: Module) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import libcst as cst
 
+from oomlint.api_names import CONSTANTS
 from oomlint.finding import Safety
 from oomlint.memory.fixes.class_family import Family
 from oomlint.memory.fixes.path_stability import PATH_CALLS, in_doubt, no_file
@@ -237,7 +238,7 @@ class _Reader:
             case cst.Integer() | cst.Float() | cst.SimpleString():
                 return True
             case cst.Name():
-                return node.value in {"True", "False", "None"} or (node.value in _TYPES and node.value not in self.module.root.effects) or self._global(node)
+                return node.value in CONSTANTS or (node.value in _TYPES and node.value not in self.module.root.effects) or self._global(node)
             case cst.Attribute():
                 return self._global(node)
             case cst.UnaryOperation():

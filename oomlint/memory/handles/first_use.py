@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import READS_SAMPLES
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.lazy_open import closes
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-_READ_BY_INDEX = frozenset({"__getitem__", "__iter__", "__getitems__"})
-
 
 class FirstUse(Struct, frozen=True):
     """A first use outside the workers: in words, and where it is."""
@@ -36,7 +35,7 @@ class FirstUse(Struct, frozen=True):
 def touched(handle: Handle, project: Project) -> FirstUse | None:
     """The first use that the main process is seen to make; ``None`` where it makes none, or where samples are read without the handle."""
     same = [one.scope for one in handles_in(handle, project)]
-    if not any(scope.name in _READ_BY_INDEX for scope in _opening_methods(handle, project, same)):
+    if not any(scope.name in READS_SAMPLES for scope in _opening_methods(handle, project, same)):
         return None
     opening = _opening_methods(handle, project, [handle.scope])
     ending = _ending_methods(handle, opening)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import COLLECTIONS, GOES_OVER
+from oomlint.api_names import COLLECTIONS, ITERATORS
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, SourceExpression
 
@@ -45,7 +45,6 @@ _SLICERS: Final = frozenset("int len randint arange where argsort unique nonzero
 _WITHOUT: Final = frozenset(
     "len int float str bool repr isinstance type hasattr print sum any all id round abs format bytes min max vars dir callable issubclass".split(),
 )
-_LAZY: Final = GOES_OVER | {"map", "filter"}
 
 
 def after_attribute(node: cst.Attribute, grip: Grip, walk: Walk) -> Grip | None:
@@ -108,7 +107,7 @@ def after_call(name: str, grip: Grip) -> Grip | None:
         return grip if grip in {Grip.VIEW, Grip.ITEMS} else None
     if last == "dict":
         return None if grip is Grip.KEYS else Grip.OBJECT
-    if last in _LAZY:
+    if last in ITERATORS:
         return grip
     if last == "next":
         return iterated(grip)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternative
 
 DEFAULT_SHARED: Final = 64 * 1024 * 1024  # bytes of `/dev/shm`, where a container of Docker or Podman is told nothing
-_ENGINES: Final = frozenset({"docker", "podman", "nvidia-docker"})
+ENGINES: Final = frozenset({"docker", "podman", "nvidia-docker"})
 _SHARED_FOLDER: Final = "/dev/shm"  # noqa: S108 - what is mounted there
 _TASKS: Final = frozenset({"--ntasks-per-node", "--ntasks", "-n"})
 _BATCH_MEMORY: Final = re.compile(r"(\d{1,12}(?:\.\d+)?[KMGT]?)B?", re.IGNORECASE)
@@ -215,7 +215,7 @@ def _engine_words(command: Command) -> tuple[Word, ...] | None:
     """The words of ``docker run`` in front of what it runs; ``None`` where no container is started."""
     words = (*command.outer, *command.parts)
     for number, word in enumerate(words[:-1]):
-        if os.path.basename(word.text) in _ENGINES and words[number + 1].text == "run":
+        if os.path.basename(word.text) in ENGINES and words[number + 1].text == "run":
             end = next((n for n, each in enumerate(words) if n > number and (os.path.basename(each.text).startswith("python") or each.text.endswith(".py"))), 0)
             return words[number : end or len(command.outer) or len(words)]
     return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import READS_SAMPLES
 from oomlint.finding import Consequence, Message, Multiplier, Resource, Told, Weighs
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _CONTEXTS: Final = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,))  # of CUDA
-_PER_SAMPLE: Final = ("__getitem__", "__getitems__", "__iter__")
 _DEEPEST: Final = 3  # calls from a method that reads a sample to one that moves it
 _MOST_RELATED: Final = 5
 
@@ -91,7 +91,7 @@ def _in_dataset(dataset: Dataset, evaluator: Evaluator) -> tuple[str, Place | No
         if spot is not None:
             return by, spot
     instance = dataset.instance
-    for name in _PER_SAMPLE if instance is not None else ():
+    for name in sorted(READS_SAMPLES) if instance is not None else ():
         method = evaluator.method(instance, name) if instance is not None else None
         spot = _in_function(method, evaluator) if method is not None else None
         if spot is not None and instance is not None:

@@ -16,6 +16,7 @@ from oomlint.model import arguments, names
 from oomlint.model.displays import unpacked
 from oomlint.model.tensor_state import SampleSize, ValueKind
 from oomlint.model.values import FunctionRef
+from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
@@ -162,7 +163,7 @@ class Gathers:
         for method in owner.children:
             this = names.self_name(method) if method.is_function else None
             for effect in method.effects.get(this, ()) if this is not None and method.name != "__init__" else ():
-                if effect.kind in {"append", "extend"} and effect.path == path and effect.value is not None and not _is_scalar(effect.value):
+                if effect.kind in ADDS and effect.path == path and effect.value is not None and not _is_scalar(effect.value):
                     return module, effect.node
         return None
 

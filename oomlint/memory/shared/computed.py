@@ -13,7 +13,7 @@ from oomlint.syntax.nodes import constant_key
 
 _LIBRARIES: Final = frozenset("torch torch.nn.functional torch.fft torch.linalg torch.special numpy numpy.fft numpy.linalg cupy cupy.fft cupy.linalg".split())
 _BY_NAME: Final = frozenset("norm vector_norm matrix_norm percentile nanpercentile quantile nanquantile".split())  # no axis stands behind the array
-_REDUCES: Final = REDUCTIONS | torch_tables.REDUCTIONS | torch_tables.PICKS | _BY_NAME | frozenset("amax amin nanmax nanmin average".split())
+_REDUCES: Final = REDUCTIONS | torch_tables.REDUCTIONS | torch_tables.PICKS | _BY_NAME | {"nanmax", "nanmin", "average"}
 # What gives no array, several of them, or few numbers of many.
 _OTHERS: Final = torch_tables.PLAIN_METHODS | frozenset(
     "split array_split chunk unbind tensor_split unique unique_consecutive nonzero argwhere flatnonzero bincount histogram histogramdd histogram2d histc topk "

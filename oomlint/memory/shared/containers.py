@@ -15,7 +15,9 @@ from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Conte
 from oomlint.model import arguments, names
 from oomlint.model.uses import NameUses
 from oomlint.model.values import Bound, ClassRef, Display, ExternalCall, Frame, FunctionRef, SourceExpression, Value, greatest
+from oomlint.scout.forms import KEEPS
 from oomlint.syntax.nodes import UNKNOWN_KEY, block_of, names_in, path_of
+from oomlint.syntax.scopes import LENGTHENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +29,9 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect
 
 
-_GROWING = frozenset({"append", "extend", "augment"})
 _SETTING = frozenset({"assign", "setdefault", "update"})
 _MANY_AT_ONCE = frozenset({"extend", "augment", "update"})
 _FORMS: dict[str, Form] = {"list": Form.LIST, "tuple": Form.TUPLE, "dict": Form.DICT}
-_PUTS_ONE = frozenset({"append", "add", "appendleft"})
 
 
 _WORDS: dict[type, str] = {
@@ -189,7 +189,7 @@ class Containers:
                 if effect.path[: len(path)] != path or any(kind != "item" for kind, _ in deeper):
                     continue
                 keyed = effect.kind in _SETTING and (deeper or effect.kind != "assign") and _looped(effect, around)
-                if (effect.kind in _GROWING or keyed) and not self._is_ruled_out(effect, around):
+                if (effect.kind in LENGTHENS or keyed) and not self._is_ruled_out(effect, around):
                     found.append((effect, around))
         return found
 
@@ -224,7 +224,7 @@ class Containers:
         """What an effect adds to a container, or to one of many that it has: ``x[key].append(one)``."""
         if effect.value is None:
             return NOTHING
-        if effect.kind in _GROWING and deeper and deeper[0][1] is UNKNOWN_KEY and _looped(effect, frame):
+        if effect.kind in LENGTHENS and deeper and deeper[0][1] is UNKNOWN_KEY and _looped(effect, frame):
             one = self._added(effect, frame, ())
             if one.form is Form.FIELD and len(deeper) > 1:
                 return NOTHING  # one of several containers under names: which of them is taken out, nobody follows
@@ -404,7 +404,7 @@ def _put_at_once(effect: Effect, frame: Frame) -> cst.Call | None:
     """The call that puts something into the container that a key has by then: ``x.setdefault(key, []).append(one)``."""
     parents = frame.module.walk.parents
     method = parents.get(effect.node)
-    call = parents.get(method) if isinstance(method, cst.Attribute) and method.attr.value in _PUTS_ONE else None
+    call = parents.get(method) if isinstance(method, cst.Attribute) and method.attr.value in KEEPS else None
     return call if isinstance(call, cst.Call) and call.func is method and len(call.args) == 1 else None
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.ast_trees import tree_of
-from oomlint.discovery import discover
+from oomlint.discovery import METADATA, discover
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model.index import imports_of, index_of
@@ -38,7 +38,6 @@ _MAY_FIND: Final = re.compile(rb"\b(?:" + "|".join(sorted(_FINDERS)).encode() + 
 _BY_ATTRIBUTE: Final = re.compile(rb"\bgetattr\(\s*(?:\w+\.)*(\w+)\s*,\s*[^'\"\s]|\b(\w+)\.__dict__\[")
 _BY_OWN_NAME: Final = re.compile(rb"\bglobals\(\)|\blocals\(\)|(?<![.\w])(?:eval|exec)\s*\(")  # of what the file itself binds
 _TESTS: Final = re.compile(rb"^\s*(?:async )?def test|\bunittest\b|\bpytest\b", re.MULTILINE)
-_PACKAGING: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _WRITTEN: Final = re.compile(r"\.(?:ya?ml|json|toml|cfg|ini|gin|conf|txt|md|rst|sh|slurm|sbatch)$|[/\\](?:Makefile|Dockerfile)$")
 _MOST_ENTRIES: Final = 20_000
 _MOST_TEXTS: Final = 500
@@ -205,7 +204,7 @@ class IdleCode:
         word = re.compile(rb"\b" + re.escape(stem) + rb"\b")
         package = os.path.join(os.path.dirname(path), "__init__.py")
         return stem in {b"__init__", b"__main__", b"conftest"} or any(
-            word.search(self.project.raw(one)) is not None for one in (*(os.path.join(self.project.root, name) for name in _PACKAGING), package)
+            word.search(self.project.raw(one)) is not None for one in (*(os.path.join(self.project.root, name) for name in METADATA), package)
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import PARAMETERS
 from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
@@ -23,7 +24,6 @@ MODULES = frozenset({"torch.nn.Module", LIGHTNING_MODULE, "transformers.PreTrain
 _ASKED = frozenset("load collect empty_cache init_process_group initialize spawn fully_shard all_gather_object all_gather".split())
 _ALIAS = re.compile(rb"(?:\.|[=:] ?)(?:load|collect|empty_cache|init_process_group|initialize)\b(?! *[(=])")
 _BOUND = re.compile(rb"(\w+)[\"']? *[=:]")
-_BUILDERS = frozenset({"parameters", "named_parameters"})
 
 
 def library_name(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> str:
@@ -47,7 +47,7 @@ def _may_be_asked_for(project: Project, node: cst.BaseExpression, module: Module
     # The class of an optimizer has any name: `self.kind(model.parameters())`.
     call = module.walk.parents.get(node)
     return isinstance(call, cst.Call) and any(
-        isinstance(part, cst.Call) and names.last_name(part.func) in _BUILDERS for arg in call.args for part in descend(arg.value)
+        isinstance(part, cst.Call) and names.last_name(part.func) in PARAMETERS for arg in call.args for part in descend(arg.value)
     )
 
 

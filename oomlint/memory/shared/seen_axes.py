@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.api_names import PICTURE_OF_ARRAY
+from oomlint.api_names import JOINS, PICTURE_OF_ARRAY
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
@@ -32,7 +32,6 @@ _VIEWS: Final = frozenset({"view", "reshape"})
 _TAKES_ONE: Final = frozenset({"squeeze", "select", "diagonal"})
 _FLATTENS: Final = frozenset({"flatten", "ravel"})
 _ALL: Final = 9  # axes: more than any tensor has
-_JOINS: Final = frozenset({"cat", "concat", "concatenate"})
 _PADS: Final = frozenset({"pad", "pad_sequence"})
 _ONE: Final = frozenset({"int", "float"})
 _COUNTS: Final = frozenset({"range"})
@@ -291,7 +290,7 @@ def _in_list(module: Module, node: cst.Element) -> Axes:
     parents = module.walk.parents
     above = parents.get(parents[node])
     call = parents.get(above) if isinstance(above, cst.Arg) else None
-    if not isinstance(call, cst.Call) or names.last_name(call.func) not in _JOINS or call.args[0] is not above:
+    if not isinstance(call, cst.Call) or names.last_name(call.func) not in JOINS or call.args[0] is not above:
         return NONE
     axis = next((one for key in ("dim", "axis") if (one := arguments.named(call, key)) is not None), call.args[1].value if len(call.args) > 1 else None)
     return _counted([axis]) if axis is not None else NONE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.api_names import SAMPLES, WRAPPERS
+from oomlint.api_names import RANGES, SAMPLES, WRAPPERS
 from oomlint.frameworks import BACKWARDS, STEPPED
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 SHORT = 10  # rounds that are few enough
-RANGES = frozenset({"range", "trange"})
 _MOST_FRAMES = 4  # calls of a function
 
 
