@@ -79,7 +79,7 @@ class FlowCalls(FlowMethods):
             if isinstance(value, ClassRef):
                 return self.construct(value, node, args)
             if isinstance(value, Instance):
-                held = self.object_of(value)
+                held = self.as_frozen(self.object_of(value), func)
                 if held.kind is ValueKind.MODULE:
                     return self.forward(node, held, state, args)
                 method = self.evaluator.method(value, "__call__")
@@ -89,7 +89,7 @@ class FlowCalls(FlowMethods):
                     return tensor(size=SampleSize.DENSE, device=Device.HOST, dims=MAP)
                 if value.name == "collections.namedtuple":
                     return record_of(value.call, node, args)
-                held = self.made_outside(names.canonical(value.name), value.call, value.frame)
+                held = self.as_frozen(self.made_outside(names.canonical(value.name), value.call, value.frame), func)
                 if held.kind is ValueKind.MODULE:
                     return self.forward(node, held, state, args)
         held = self.member(base, written) if isinstance(func, cst.Attribute) else self.value(func, state) if isinstance(func, cst.Name) else UNKNOWN

@@ -145,6 +145,7 @@ class SharedRuns:
         self.statics: AnswerMemory[object, TensorState] = AnswerMemory(readings)
         self.trainable: AnswerMemory[Scope, bool] = AnswerMemory(readings)  # classes that may have parameters
         self.frozen: AnswerMemory[Scope, frozenset[str]] = AnswerMemory(readings)  # attributes that constructors freeze
+        self.frozen_names: AnswerMemory[str, frozenset[str]] = AnswerMemory(readings)  # of files, outside of functions
         self.fast: AnswerMemory[Scope, bool] = AnswerMemory(readings)  # classes that hold layers with another path for inference
         self.asking: dict[Scope, frozenset[str]] = {}  # what `forward` methods ask for themselves: gradients, or to be told should there be some
 

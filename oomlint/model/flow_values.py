@@ -10,6 +10,7 @@ from oomlint.api_names import CONSTANTS, VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import State, instance_of, module_of, part_of
+from oomlint.model.freezing import frozen_names
 from oomlint.model.narrowing import plain_names
 from oomlint.model.tensor_parts import names_axes, part, picks_places
 from oomlint.model.tensor_state import (
@@ -230,7 +231,15 @@ class FlowValues(FlowDefinitions):
         found = UNKNOWN if local else self.static(node, self.act.frame)
         own = local or node.value in names.takes(self.act.scope)
         home = path if own else (("global", node.value),)
-        return self._by_name(found, node, home)
+        return self.as_frozen(self._by_name(found, node, home), node)
+
+    def as_frozen(self, held: TensorState, node: cst.BaseExpression) -> TensorState:
+        """A module that goes by a name of the file, frozen where the file freezes it."""
+        module = self.act.module
+        if held.kind is not ValueKind.MODULE or held.frozen or not isinstance(node, cst.Name) or self.is_local(node.value) or node.value in self.act.params:
+            return held
+        frozen = node.value in self.known.frozen_names.answer(module.path, lambda: frozen_names(module))
+        return held.having(frozen=True, sure=True) if frozen else held
 
     def is_local(self, name: str) -> bool:
         """Whether the scope itself binds the name to data: then only the run tells what it holds."""

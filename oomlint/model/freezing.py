@@ -68,6 +68,16 @@ def frozen_by(node: cst.CSTNode, given: Mapping[str, str] = _NOTHING) -> cst.Bas
     return None
 
 
+def frozen_names(module: Module) -> frozenset[str]:
+    """The names of a file that the file itself freezes, outside of functions, for who reads them: ``for p in net.parameters(): p.requires_grad = False``."""
+    if "requires_grad" not in module.source.text and "detach_" not in module.source.text:
+        return frozenset()
+    if any(switches_gradients(node, on=True) for node in module.walk.root.nodes()):
+        return frozenset()
+    frozen = (frozen_by(node) for node in module.walk.root.nodes(inner=False))
+    return frozenset(node.value for node in frozen if isinstance(node, cst.Name))
+
+
 def _leaves_graph(node: cst.CSTNode, target: cst.BaseExpression) -> bool:
     """``p.detach_()`` of what a loop goes through: a parameter asks for no gradients from then on."""
     func = node.func if isinstance(node, cst.Call) else None

@@ -260,9 +260,20 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
 
 
 def _would_raise(record: Record, live: list[Forward]) -> bool:
-    """Whether what each pass gives is made an array as it is, which raises an error where a graph hangs on it: somebody has switched gradients off."""
-    made = [use for use in record.uses if use.what == AS_ARRAY]
+    """Whether what each pass gives is made an array as it is, which raises an error where a graph hangs on it: somebody has switched gradients off.
+
+    What stands under a key in the dictionary that a network gives may be what it was given in there.
+    """
+    made = [use for use in record.uses if use.what == AS_ARRAY and not _is_entry(use.node)]
     return all(any(id(event.node) in use.value.sources and set(use.tests) <= set(event.tests) for use in made) for event in live)
+
+
+def _is_entry(node: cst.CSTNode) -> bool:
+    """Whether an array is made of what stands under a key: ``batch["labels"].cpu().numpy()``."""
+    while isinstance(node, cst.Call | cst.Attribute):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    path = path_of(node)
+    return path is not None and path[1][-1:] != () and path[1][-1][0] == "item" and isinstance(path[1][-1][1], str)
 
 
 def _records(event: Forward) -> bool:
