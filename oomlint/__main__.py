@@ -12,8 +12,7 @@ except OSError:  # it has been removed
     _HERE = ""
 if __name__ == "__main__" and sys.path and sys.path[0] in {"", _HERE}:
     del sys.path[0]  # `python -m` puts the current folder first: modules of the checked project would be run
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,10 +47,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _status_of(error: Exception, closed: Sequence[str]) -> int:
     """Say what has ended a run, and give its exit status. What is still to be written is given up: Python would complain of it once more."""
-    _give_up(sys.stdout)
+    from oomlint.writing import give_up  # noqa: PLC0415 - few runs end so
+
+    give_up(sys.stdout)
     gone = isinstance(error, BrokenPipeError)
     if gone and "stdout" not in closed:  # what reads the output has had enough (`oomlint check | head`), and need not be told
-        _give_up(sys.stderr)
+        give_up(sys.stderr)
         return READER_GONE
     cause = " ".join(f"{type(error).__name__}: {error}".split())
     full = isinstance(error, OSError) and error.errno in _NO_MORE_ROOM and error.filename is None
@@ -62,7 +63,7 @@ def _status_of(error: Exception, closed: Sequence[str]) -> int:
         sys.stderr.write(f"oomlint: {said}\n")
         sys.stderr.flush()
     except OSError:  # nobody can be told
-        _give_up(sys.stderr)
+        give_up(sys.stderr)
     return READER_GONE if gone else ERROR
 
 
@@ -86,13 +87,6 @@ def _open_what_is_closed() -> list[str]:
             os.close(writer)
         setattr(sys, name, open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115 - open to the end
     return closed
-
-
-def _give_up(stream: TextIO) -> None:
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
 
 
 def _run(words: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TextIO
 
 LEFTOVER: Final = re.compile(r"\.oomlint-(?:(?P<process>\d+)-)?[a-z0-9_]{8}\.tmp")
 OLD: Final = 60  # seconds; no writing takes as long
@@ -203,3 +204,11 @@ def _sync_folder(folder: str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def give_up(stream: TextIO) -> None:
+    """Lead a stream to nowhere, with what is still to be written to it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

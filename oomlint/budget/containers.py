@@ -100,10 +100,31 @@ class HeaderContainers:
             if one is not None and (inner or not _is_light(holding, one)):
                 found += [(owner, holding, one), *((owner, holding, part) for part in inner)]
         found = [(owner, holding, _told_apart(one, place) if repeated[holding.name] > 1 else one) for place, (owner, holding, one) in enumerate(found)]
+        found = self._each_array_once(found)
         first = {(id(owner), one.name): one.size.factors[0] for owner, _, one in found if len(one.size.factors) > 1}
         for owner, holding, one in found:
             factors = (self._same(part, holding, id(owner), first) if isinstance(part, Name) else part for part in one.size.factors)
             yield owner, replace(one, size=SizeProduct(tuple(factors)))
+
+    def _each_array_once(self, found: list[tuple[Dataset, Holding, Container]]) -> list[tuple[Dataset, Holding, Container]]:
+        """The same; of lists that hold arrays which another attribute keeps, or one array several times, only what is theirs."""
+        kept: set[object] = {one.same for _, _, one in found if one.same is not None}
+        out = []
+        for owner, holding, one in found:
+            refs = self._references(holding, owner) if one.size.value is not None else None
+            own = {value: size for value, size in (refs or {}).items() if value not in kept}
+            if refs is not None and (len(own) < len(refs) or sum(refs.values()) < (one.size.value or 0)):
+                kept.update(own)
+                out.append((owner, holding, replace(one, size=SizeProduct((sum(own.values()),)), certainty=Certainty.ABOUT)))
+            else:
+                out.append((owner, holding, one))
+        return out
+
+    def _references(self, holding: Holding, owner: Dataset) -> dict[Value, int] | None:
+        """The arrays that a list holds by their names."""
+        value = holding.effect.value if holding.effect is not None and not holding.effect.index else None
+        objects = PythonObjects(self.parts(self.evaluator, self.datasets.contents))
+        return objects.references(value, self._frame_of(owner, holding.module, value)) if value is not None else None
 
     def _same(self, part: Name, holding: Holding, owner: int, first: Mapping[tuple[int, str], Factor]) -> Factor:
         """The first dimension of another container, where a name stands for it: ``n = self.images.shape[0]``."""

@@ -204,9 +204,9 @@ class ProgramFinder:
     # -- loaders -----------------------------------------------------------------------------------------------------------
 
     def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, BudgetDataset], cell: int) -> LoaderNoun:
-        workers, worker = self._number(self.loaders.workers(loader, frame), ways, 0, WORKERS)
+        workers, worker = self._number(self._settled(loader, "num_workers", frame, self.loaders.workers(loader, frame)), ways, 0, WORKERS)
         batch, batched = self._batch(loader, frame, ways)
-        ahead, prefetched = self._number(self.loaders.argument(loader, "prefetch_factor", frame), ways, PREFETCHED, PREFETCH)
+        ahead, prefetched = self._number(self._settled(loader, "prefetch_factor", frame), ways, PREFETCHED, PREFETCH)
         persistent = self._says(loader, frame, "persistent_workers", ways)
         sampled = any(is_given(a.value) for a in self.loaders.argument(loader, "sampler", frame) if not a.reach)
         methods = start_methods(self.loaders, loader, frame)
@@ -299,8 +299,12 @@ class ProgramFinder:
         found = [alt for alternatives in asked for alt in alternatives if not alt.reach]
         return any(not isinstance(alt.value, Const | Absent | ExternalCall) for alt in found)
 
+    def _settled(self, loader: Loader, name: str, frame: Frame, given: list[Alternative] | None = None) -> list[Alternative]:
+        """What the loader has for an argument when its batches are made."""
+        return self.loaders.once_set(loader, name, frame, given if given is not None else self.loaders.argument(loader, name, frame))
+
     def _says(self, loader: Loader, frame: Frame, name: str, ways: list[Picks]) -> bool:
-        found = self.loaders.argument(loader, name, frame)
+        found = self._settled(loader, name, frame)
         return any(is_true(alt.value) and not alt.reach and any(alt.under(picks) is not None for picks in ways) for alt in found)
 
     def _dataset(self, loader: Loader, frame: Frame, ways: list[Picks]) -> Dataset | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.budget import thrift, torch_pickle
 from oomlint.budget.mistakes import BudgetError
@@ -24,9 +25,13 @@ from oomlint.memory.shared.byte_size import ITEM_BYTES
 from oomlint.source import is_special
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+_CUT: Final = "it is cut short: it says that there is more in it"
+_MOST_FILES: Final = 2_000  # of a folder, whose headers are read
+_OF_H5: Final = 40  # as many as that one in an HDF5 file takes as long as
 _H5: Final = (".h5", ".hdf5", ".hdf", ".he5", ".mat")
+_KNOWN: Final = (*_H5, ".npy", ".npz", ".pt", ".pth", ".safetensors", ".parquet")
 _LONGEST: Final = 64 << 20  # bytes of a header: a longer one is none
 _MOST_AXES: Final = 4  # that a message shows
 _LONGEST_SHAPE: Final = 80  # characters of it
@@ -66,13 +71,16 @@ class HeaderArray(Struct, frozen=True):
 
 
 class DataFile(Struct, frozen=True):
-    """What the header of a file says, or the listing of a folder."""
+    """What the header of a file says, or the listing of a folder, or of those of its files that are of one kind."""
 
     path: str
     format: str  # "h5", "npy", "npz", "pt", "safetensors", "parquet", "folder"
     arrays: tuple[HeaderArray, ...] = ()
     held: int | None = None  # bytes of all arrays at least, or of all files of a folder
     count: int = 0  # files of a folder, rows of a table
+    kinds: tuple[DataFile, ...] = ()  # of a folder: what its data files are, each kind with their number and their bytes
+    beside: bool = False  # whether it is one of the files of a folder, of which no line tells
+    unreadable: int = 0  # of the files of a folder, those whose headers cannot be read
 
     def array(self, key: str | None) -> HeaderArray | None:
         """The array of a key, or the only one; None where it is not there or not certain which."""
@@ -80,6 +88,26 @@ class DataFile(Struct, frozen=True):
             wanted = key.strip("/")
             return next((one for one in self.arrays if one.key.strip("/") == wanted), None)
         return self.arrays[0] if len(self.arrays) == 1 else None
+
+
+def read_all(path: str) -> Iterator[DataFile]:
+    """What the header of a file says, or those of the data files in a folder, behind what the folder is. Raises BudgetError, as :func:`read`."""
+    if not os.path.isdir(path):
+        yield read(path)
+        return
+    found: list[DataFile] = []
+    broken = asked = 0
+    for place in sorted(_files_in(path)):
+        if place.lower().endswith(_KNOWN) and asked < _MOST_FILES:
+            asked += _OF_H5 if place.lower().endswith(_H5) else 1
+            try:
+                found.append(replace(read(place), beside=True))
+            except BudgetError:
+                broken += 1
+    by_kind = {kind: [one for one in found if one.format == kind] for kind in dict.fromkeys(one.format for one in found)}
+    kinds = tuple(DataFile(path, kind, held=sum(one.held or 0 for one in each), count=len(each)) for kind, each in by_kind.items())
+    yield replace(read(path), kinds=kinds, unreadable=broken)
+    yield from found
 
 
 def read(path: str) -> DataFile:
@@ -134,18 +162,19 @@ def _possible(file: DataFile) -> DataFile:
 
 
 def _folder(path: str) -> DataFile:
-    count = held = 0
+    sizes = [os.path.getsize(place) for place in _files_in(path)]
+    return DataFile(path, "folder", held=sum(sizes), count=len(sizes))
+
+
+def _files_in(path: str) -> Iterator[str]:
     for folder, _, names in os.walk(path):
-        for name in names:
-            place = os.path.join(folder, name)
-            if os.path.isfile(place):
-                count += 1
-                held += os.path.getsize(place)
-    return DataFile(path, "folder", held=held, count=count)
+        yield from (place for name in names if os.path.isfile(place := os.path.join(folder, name)))
 
 
 def _npy(path: str, file: BinaryIO) -> DataFile:
     array = _npy_header(file, "")
+    if (array.bytes or 0) > os.path.getsize(path) - file.tell():
+        raise _UnreadableError(_CUT)
     return DataFile(path, "npy", (array,), array.bytes)
 
 
@@ -212,6 +241,9 @@ def _safetensors(path: str, file: BinaryIO) -> DataFile:
     if length > _LONGEST:
         raise _UnreadableError("its header is too long")
     about = json.loads(file.read(length))
+    ends = [one["data_offsets"][1] for key, one in about.items() if key != "__metadata__"]
+    if max(ends, default=0) > os.path.getsize(path) - file.tell():
+        raise _UnreadableError(_CUT)
     listed = [(key, one["shape"], one["dtype"]) for key, one in about.items() if key != "__metadata__"]
     found = [HeaderArray(key, tuple(int(n) for n in shape), ITEM_BYTES.get(_SAFETENSORS[dtype], 1), dtype=_SAFETENSORS[dtype]) for key, shape, dtype in listed]
     return _of(path, "safetensors", found)

@@ -15,7 +15,7 @@ from oomlint.model.values import Const, Display, ExternalCall, SourceExpression
 
 if TYPE_CHECKING:
     from oomlint.memory.datasets.sample_values import Parts
-    from oomlint.model.values import Frame
+    from oomlint.model.values import Frame, Value
 
     Sized = tuple[SizeProduct, Certainty]
 
@@ -139,6 +139,25 @@ class PythonObjects:
             return _product(first, SLOT if array.dtype == "bool" else SLOT + NUMBER), Certainty.ABOUT
         view = SLOT + VIEW[array.of]
         return SizeProduct((Sum(f"({array.exact} + {first} * {view})", array.exact + first * view),)), Certainty.ABOUT
+
+    def references(self, node: cst.BaseExpression, frame: Frame) -> dict[Value, int] | None:
+        """The arrays that a list holds by their names, each once, with their bytes; None where it is none, or one of them is made there."""
+        found = [alt.value for alt in self.evaluator.values(node, frame)]
+        one = found[0] if len(found) == 1 else None
+        if not isinstance(one, Display | SourceExpression):
+            return None
+        written = one.node
+        if isinstance(written, cst.BinaryOperation) and isinstance(written.operator, cst.Multiply):
+            written = written.left
+        listed = written.elements if isinstance(written, cst.List | cst.Tuple) else ()
+        refs: dict[Value, int] = {}
+        for part in [element.value for element in listed] or ([written.elt] if isinstance(written, cst.ListComp) else []):
+            made = [alt.value for alt in self.evaluator.values(part, one.frame)] if isinstance(part, cst.Name | cst.Attribute) else []
+            array = self._array(part, one.frame)
+            if len(made) != 1 or not isinstance(made[0], ExternalCall) or array is None or array.exact is None:
+                return None
+            refs[made[0]] = array.exact
+        return refs or None
 
     # -- dictionaries --------------------------------------------------------------------------------------------------------
 

@@ -76,13 +76,15 @@ def _bar(shares: Sequence[tuple[str, int]], limit: int, *, plain: bool) -> Line:
 
 def _lines(budget: Budget, name: Named) -> Iterator[str]:
     yield title(budget, name)
-    for file in budget.files:
+    for file in (one for one in budget.files if not one.beside):
         held = f", {readable(file.held)}" if file.held is not None else ""
         count = f", {file.count:,} {'files' if file.format == 'folder' else 'rows'}" if file.count else ""
         largest = sorted(file.arrays, key=lambda one: -(one.bytes or 0))
         arrays = "".join(f", {one.key or 'array'} {one.shape}" for one in largest[:_MOST_ARRAYS])
         more = f" and {len(largest) - _MOST_ARRAYS} more" if len(largest) > _MOST_ARRAYS else ""
-        yield f"data: {name(file.path)} ({file.format}{count}{held}{arrays}{more})"
+        broken = f", of {file.unreadable:,} the header cannot be read" if file.unreadable else ""
+        yield f"data: {name(file.path)} ({file.format}{count}{held}{arrays}{more}{broken})"
+        yield from (f"      {one.count:,} .{one.format}, {readable(one.held or 0)} in their arrays" for one in file.kinds)
     yield ""
     cells = []
     for group, heading in GROUPS.items():

@@ -88,7 +88,7 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     given = values_of(arguments.set)
     ranks = _ranks(arguments.ranks)
     _limits(arguments, asked[0])  # what is wrong with options is no program's fault
-    files = tuple(headers.read(path) for path in arguments.data)
+    files = tuple(one for path in arguments.data for one in headers.read_all(path))
     known: dict[str, Projects] = {}
     programs = _all_programs(asked, files, arguments, known)
     given.refuse_unknown(name for _, program in programs for name in program.names)

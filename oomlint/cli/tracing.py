@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from oomlint.trace.growth_verdicts import setup_seen
 from oomlint.trace.report import Predicted, TraceReport, report
 from oomlint.trace.timeline import OVERHEAD, Pace
 from oomlint.verify.process_tree import NotHere
+from oomlint.writing import give_up
 
 if TYPE_CHECKING:
     from oomlint.cli.trace import Arguments
@@ -61,7 +62,16 @@ def trace(arguments: Arguments) -> int:
         return error.status
     except NotHere as error:
         raise ConfigError(str(error)) from None
-    _write(found, arguments, view)
+    try:
+        _write(found, arguments, view)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (ConfigError, OSError) as error:  # the command has been run, and how it ended is what whoever started it asks for
+        give_up(sys.stdout)
+        if not isinstance(error, BrokenPipeError):  # what reads the report has had enough
+            with suppress(OSError):
+                say(f"error: the report is not written: {error if isinstance(error, ConfigError) else error.strerror or error}")
+        give_up(sys.stderr)
     return found.trace.ending.status if found.trace.ending else 0
 
 

@@ -20,6 +20,7 @@ from oomlint.model.values import (
     Bound,
     ClassRef,
     Const,
+    Element,
     External,
     ExternalCall,
     Frame,
@@ -297,6 +298,19 @@ class Loaders:
             rest = [a for star in stars for a in self.evaluator.access(star.node.value, (("item", name),), star.bound.frame) if isinstance(a.value, Absent)]
             return [*out, *rest]
         return [Alternative(ABSENT)]
+
+    def once_set(self, loader: Loader, name: str, frame: Frame, given: list[Alternative]) -> list[Alternative]:
+        """What the loader has for an argument once the code that made it has set it: ``loader.num_workers = 4``; what it was ``given`` where none does."""
+        module, call = loader.made_at(frame)
+        scope = module.walk.scope_at(call)
+        for root, path in module.walk.bound_to(call) if module is loader.module and scope is frame.scope else ():
+            wanted = (*path, ("attr", name))
+            if any(effect.path == wanted for effect in scope.effects.get(root, ())):
+                found = self.evaluator.resolve(root, wanted, frame, None)
+                unset = [alt for alt in found if isinstance(alt.value, Element) and alt.value.whole.call is call]
+                both = [merged for alt in unset for one in given if (merged := one.under(alt.picks)) is not None]
+                return [*(alt for alt in found if alt not in unset), *both]
+        return given
 
     def workers(self, loader: Loader, frame: Frame) -> list[Alternative]:
         """The worker count; a missing one is 0."""
