@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import struct
 import zipfile
@@ -233,3 +234,48 @@ def test_nothing_of_a_pickle_is_called(budget: Budget) -> None:
     rows = table(budget, "train.py", "--data", "odd.pt")["rows"]
     assert [(row["what"], row["bytes"]) for row in rows if "of Kept" in row["what"]] == [("`x` of Kept", 60)]
     assert not Path("called").exists()
+
+
+FOLDER: Final = {
+    'np.load(os.path.join(root, "d.npy"))': (40 * 9 * 5 * 8, "exact"),
+    'np.load(Path(root) / "d.npy")': (40 * 9 * 5 * 8, "exact"),
+    'np.load(f"{root}/sub/e.npy")': (24, "exact"),
+    'h5py.File(root + "/d.h5")["y"][:]': (500 * 30 * 7 * 4, "exact"),
+    'torch.load(os.path.join(root, "d.pt"))["x"]': (70 * 9 * 4, "exact"),
+    'np.load(root + "d.npy")': (None, "unknown"),
+}
+
+
+@pytest.mark.parametrize(("made", "expected"), FOLDER.items())
+def test_what_is_read_from_a_folder(budget: Budget, made: str, expected: tuple[int | None, str]) -> None:
+    Path("sub").mkdir()
+    np.save("sub/e.npy", np.zeros(3))
+    code = CODE.format(body=f"root = os.environ['ROOT']\n        self.x = {made}", file="d.npy", sample="self.x[i]")
+    Path("train.py").write_text(code.replace("import h5py", "import h5py\nfrom pathlib import Path"))
+    rows = table(budget, "train.py", "--data", ".")["rows"]
+    assert [(row["bytes"], row["known"]) for row in rows if "of Kept" in row["what"]] == [expected]
+
+
+def test_the_kinds_of_files_in_a_folder_are_told(budget: Budget) -> None:
+    Path("cut.npy").write_bytes(Path("d.npy").read_bytes()[:-9])
+    Path("train.py").write_text(CODE.format(body="self.x = np.load(path)", file="d.npy", sample="self.x[i]"))
+    told = budget("train.py", "--data", ".").out
+    assert "of 1 the header cannot be read" in told
+    assert "      2 .npy, 14.6 KiB in their arrays\n" in told
+    assert "      1 .h5, 416.6 KiB in their arrays\n" in told
+
+
+def _tensors(left_out: int) -> bytes:
+    header = json.dumps({"x": {"dtype": "F32", "shape": [70, 9], "data_offsets": [0, 2520]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(2520 - left_out)
+
+
+@pytest.mark.parametrize("name", ["d.npy", "d.safetensors"])
+def test_a_file_that_is_cut_short(budget: Budget, name: str) -> None:
+    Path("d.safetensors").write_bytes(_tensors(0))
+    Path("train.py").write_text(CODE.format(body="self.x = np.load(path)", file="d.npy", sample="self.x[i]"))
+    assert budget("train.py", "--data", name).status == 0
+    Path(name).write_bytes(Path(name).read_bytes()[:-1])
+    done = budget("train.py", "--data", name)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "it is cut short" in done.err

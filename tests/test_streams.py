@@ -63,6 +63,15 @@ def test_where_nobody_can_be_told_the_exit_status_speaks(folder: Path) -> None:
 
 
 @needs_a_shell
+def test_the_status_of_a_command_that_is_watched_outlives_its_report(folder: Path) -> None:
+    told = "oomlint: error: the report is not written: {}No space left on device\n"
+    words = "trace -q --isolated {} -- sh -c 'exit 3'"
+    assert oomlint(folder, words.format("--output-format json"), ">/dev/full") == (3, "", told.format(""))
+    assert oomlint(folder, words.format("-o /dev/full"), "") == (3, "", told.format("/dev/full: "))
+    assert oomlint(folder, words.format(""), "2>/dev/full") == (3, "", "")
+
+
+@needs_a_shell
 def test_what_standard_error_cannot_take(folder: Path) -> None:
     assert oomlint(folder, "check --nope", "2>/dev/full") == (2, "", "")
     assert oomlint(folder, "check --nope", "2>&-") == (141, "", "")

@@ -12,6 +12,8 @@ from oomlint.budget.headers import HeaderArray
 from oomlint.memory.datasets.sample_values import Parts
 from oomlint.memory.shared.shaped import ShapedArray, ShapedGroup
 from oomlint.model import arguments, names
+from oomlint.model.computed_names import ending
+from oomlint.model.values import Const, ExternalCall, SourceExpression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,7 +121,30 @@ class FileParts(Parts):
         """The path that is read on each way."""
         told = [alt.const for alt in self.usual(node, frame) if isinstance(alt.const, str)]
         found = list(dict.fromkeys(str(one) for one in told))
-        return [*found] if len(found) > 1 else [self.evaluator.settings.path_text(node, frame)]
+        return [*found] if len(found) > 1 else [self.evaluator.settings.path_text(node, frame) or self._end_of_path(node, frame) or None]
+
+    def _end_of_path(self, node: cst.BaseExpression, frame: Frame) -> str:
+        """The last folders and the name of a file, where nobody knows where they are: ``"train/x.npy"`` of ``os.path.join(root, "train", "x.npy")``."""
+        values = [alt.value for alt in self.usual(node, frame)]
+        one = values[0] if len(values) == 1 else None
+        if isinstance(one, Const):
+            return one.value if isinstance(one.value, str) else ""
+        if isinstance(one, SourceExpression | ExternalCall):
+            node, frame = one.node if isinstance(one, SourceExpression) else one.call, one.frame
+        match node:
+            case cst.Call(func=func, args=[*_, last]) if names.last_name(func) in {"join", "joinpath"}:
+                end = ""
+                for arg in reversed(node.args):
+                    found = [alt.const for alt in self.usual(arg.value, frame)]
+                    if len(found) != 1 or not isinstance(found[0], str):
+                        break
+                    end = os.path.join(found[0], end) if end else found[0]
+                return end or (self._end_of_path(last.value, frame) if last.value is not node else "")
+            case cst.Call(func=func, args=[cst.Arg(value=inner), *_]) if names.last_name(func) in {"str", "Path", "open", "fspath"}:
+                return self._end_of_path(inner, frame)
+            case cst.BinaryOperation(operator=cst.Divide(), right=right):
+                return self._end_of_path(right, frame)
+        return ending(node).partition("/")[2]
 
     def _subscript(self, node: cst.Subscript, frame: Frame) -> Part:
         found, base = super()._subscript(node, frame), self.of(node.value, frame)

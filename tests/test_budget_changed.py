@@ -1,0 +1,182 @@
+"""``oomlint budget``: what a program changes before its loader is at work is as it is in a run, or told as unknown."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from commands import runs
+from test_budget import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+np, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+
+CODE: Final = """
+import argparse
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Base(Dataset):
+    def __init__(self, n):
+        self.base = np.zeros((n, 5), dtype=np.float32)
+
+class Data(Base):
+    def __init__(self, n, keep=None):
+        {parent}
+        self.x = np.zeros((n, 64), dtype=np.float32)
+        {built}
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        return self.x[i]
+    def clear(self):
+        self.p = None
+
+{code}
+for batch in loader:
+    pass
+"""
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    return runs(capsys, "budget")
+
+
+def arrays(value: Any) -> dict[int, int]:
+    """Bytes of the arrays in a value, by where they lie: a view keeps all of its array."""
+    if isinstance(value, torch.Tensor):
+        return {value.untyped_storage().data_ptr(): value.untyped_storage().nbytes()}
+    if isinstance(value, np.ndarray):
+        while isinstance(value.base, np.ndarray):
+            value = value.base
+        return {value.__array_interface__["data"][0]: value.nbytes}
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return {place: size for one in inner for place, size in arrays(one).items()}
+
+
+def compared(budget: Budget, code: str) -> tuple[int, list[dict[str, Any]], Any]:
+    """Bytes of what the dataset keeps in a run, the rows that say so, and the loader."""
+    Path("train.py").write_text(code)
+    loader = runpy.run_path("train.py", run_name="__main__")["loader"]
+    found = table(budget, "train.py")
+    assert found["loaders"][0]["workers"] == loader.num_workers
+    return sum(arrays(vars(loader.dataset)).values()), [row for row in found["rows"] if row["what"].endswith("` of Data")], loader
+
+
+def program(code: str, built: str = "pass", parent: str = "pass") -> str:
+    lines = (text.replace("; ", "\n        ") for text in (built, parent))
+    return CODE.format(code=code, **dict(zip(("built", "parent"), lines, strict=True)))
+
+
+LOADER: Final = "loader = DataLoader(Data(1000), batch_size=4)"
+PARSED: Final = "p = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=1000)\nargs = p.parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def scale(g):\n    g['n'] *= 3\ng = {'n': 1000}\nscale(g)\nloader = DataLoader(Data(g['n']))",
+        f"def scale(args):\n    args.n *= 4\n{PARSED}scale(args)\nloader = DataLoader(Data(args.n))",
+        f"def scale(args):\n    args.n = 30\n    return args\n{PARSED}args = scale(args)\nloader = DataLoader(Data(args.n))",
+        "def scale(c):\n    c.n += 30\nc = SimpleNamespace(n=1000)\nscale(c)\nloader = DataLoader(Data(c.n))",
+        "N = 1000\ndef grow():\n    global N\n    N *= 2\ngrow()\nloader = DataLoader(Data(N))",
+        "N = 1000\ndef grow():\n    global N\n    N *= 2\ndef main():\n    grow()\n    return DataLoader(Data(N))\nloader = main()",
+        "def main():\n    n = 1000\n    def grow():\n        nonlocal n\n        n += 5\n    grow()\n    return DataLoader(Data(n))\nloader = main()",
+        "d = Data(1000)\nd.a = np.zeros((1000, 32))\nloader = DataLoader(d)",
+        "d = Data(1000)\nsetattr(d, 'a', np.zeros((1000, 32)))\nloader = DataLoader(d)",
+        "d = Data(1000)\nfor name in ('a', 'b'):\n    setattr(d, name, np.zeros((1000, 32)))\nloader = DataLoader(d)",
+        "def fill(d):\n    d.a = np.zeros((1000, 32))\nd = Data(1000)\nfill(d)\nloader = DataLoader(d)",
+        "d = Data(1000)\nd.x = d.x[:10].copy()\nloader = DataLoader(d)",
+        "d = Data(1000)\nd.y = np.zeros(100)\ndel d.y\nloader = DataLoader(d)",
+        "d = Data(1000)\nd.y = np.zeros(100)\nd.y = None\nloader = DataLoader(d)",
+        "loader = DataLoader(Data(1000))\nloader.num_workers = 2\nloader.prefetch_factor = 3",
+        "loader = DataLoader(Data(1000), num_workers=2)\nloader.num_workers = 0",
+    ],
+)
+def test_what_is_changed_on_the_way_is_as_in_a_run(budget: Budget, code: str) -> None:
+    size, rows, _ = compared(budget, program(code))
+    assert {row["known"] for row in rows} == {"exact"}
+    assert sum(row["bytes"] for row in rows) == size
+
+
+@pytest.mark.parametrize(
+    ("built", "parent"),
+    [
+        ("self.p = np.zeros((n, 8)); del self.p", "pass"),
+        ("self.p = np.zeros((n, 8)); delattr(self, 'p')", "pass"),
+        ("self.p = np.zeros((n, 8)); self.p = None", "pass"),
+        ("self.p = np.zeros((n, 8)); self.clear()", "pass"),
+        ("self.base = self.base[:10]", "super().__init__(n)"),
+        ("self.base = self.base[:10].copy()", "super().__init__(n)"),
+        ("self.base = self.base[np.arange(20)]", "super().__init__(n)"),
+        ("self.base = self.base.astype(np.float64)", "super().__init__(n)"),
+        ("self.base = np.concatenate([self.base, self.base])", "Base.__init__(self, n)"),
+        ("del self.base", "super().__init__(n)"),
+        ("self.base = None", "super().__init__(n)"),
+        ("pass", "self.base = None; super().__init__(n)"),
+        ("self.x = self.x[np.random.permutation(n)[:100]]", "pass"),
+        ("self.a = np.zeros((n, 8)); self.g = [self.a] * 3", "pass"),
+        ("self.a = np.zeros((n, 8)); self.g = [self.a, self.a]", "pass"),
+        ("self.a = np.zeros((n, 8)); self.g = [self.a for _ in range(4)]", "pass"),
+    ],
+)
+def test_what_is_changed_while_a_dataset_is_built(budget: Budget, built: str, parent: str) -> None:
+    size, rows, _ = compared(budget, program(LOADER, built, parent))
+    assert {row["known"] for row in rows} == {"exact"}
+    assert sum(row["bytes"] for row in rows) == size
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        "self.x = self.x[np.arange(n) % 4 == 0]",
+        "self.x = np.delete(self.x, [1, 2], axis=0)",
+        "self.g = [np.zeros(900) for _ in range(10)]; del self.g[5:]",
+        "self.g = [np.zeros(900) for i in range(10) if i % 2]",
+        "self.g = [np.zeros(900), np.zeros(9)]; self.g.pop()",
+        "self.g = {'a': np.zeros(900)}; self.g.update(b=np.zeros(9))",
+    ],
+)
+def test_what_nobody_can_follow_is_unknown(budget: Budget, built: str) -> None:
+    _, rows, _ = compared(budget, program(LOADER, built))
+    assert (None, "unknown") in {(row["bytes"], row["known"]) for row in rows}
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        "self.g = []; self.g += [np.zeros(9000)]; self.g += [np.zeros(900)]",
+        "self.g = [np.zeros(9000)]; self.g.extend([np.zeros(900), np.zeros(90)])",
+        "self.g = []\n        for _ in range(9):\n            self.g += [np.zeros(9000), np.zeros(900)]",
+        "self.g = {k: np.zeros(9000) for k in ('a', 'b', 'c')}",
+        "self.g = [np.zeros(9000) for _ in list(range(5))]",
+        "self.g = tuple(np.zeros(9000) for _ in range(5))",
+        "self.g = [np.zeros(9000)] + [np.zeros(90)]",
+        "self.g = {'a': np.zeros(9000)}; self.g['b'] = np.zeros(900); self.g['a'] = np.zeros(90)",
+        "self.g = {}; self.g.setdefault('a', np.zeros(9000))",
+        "rows = []\n        for _ in range(9):\n            rows += [np.zeros(9000)]\n        self.g = np.stack(rows)",
+    ],
+)
+def test_lists_of_arrays_are_about_as_large_as_in_a_run(budget: Budget, built: str) -> None:
+    size, rows, _ = compared(budget, program(LOADER, built))
+    assert sum(row["bytes"] for row in rows) == pytest.approx(size, rel=0.02)
+
+
+def test_what_a_test_decides_is_told_as_the_least(budget: Budget) -> None:
+    code = "def scale(g):\n    if torch.rand(1) > 2:\n        g['n'] *= 3\ng = {'n': 1000}\nscale(g)\nloader = DataLoader(Data(g['n']))"
+    _, rows, _ = compared(budget, program(code))
+    assert [(row["bytes"], row["known"]) for row in rows] == [(1000 * 64 * 4, "at least")]
