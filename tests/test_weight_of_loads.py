@@ -790,3 +790,89 @@ def test_what_no_sample_is_read_from_is_a_note(changed: dict[str, str], severity
     for word, code in {"BUILT": "pass", "CHUNK": "epoch", "SAMPLE": "self.cubes[index].copy()", "USED": "cubes.links", **changed}.items():
         text = text.replace(word, code)
     assert severity in severities(tmp_path, "OOM402", spectra=text)
+
+
+PICTURES = """
+    import glob
+    import random
+
+    import cv2
+    import numpy as np
+    import wave
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Pictures(Dataset):
+        def __init__(self, root):
+            paths = PATHS
+            self.pictures = [READ(path) for path in paths]
+
+        def __len__(self):
+            return len(self.pictures)
+
+        def __getitem__(self, index):
+            return self.pictures[index]
+
+
+    loader = DataLoader(Pictures("walks"), batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("paths", "severity"),
+    [
+        ('sorted(glob.glob(root + "/*.png"))[:100]', "note"),
+        ('random.sample(glob.glob(root + "/*.png"), 90)', "note"),
+        ('sorted(glob.glob(root + "/*.png"))[:5000]', "warning"),
+        ('sorted(glob.glob(root + "/*.png"))', "warning"),
+    ],
+)
+def test_a_hundred_pictures_are_a_note(paths: str, severity: str, tmp_path: Path) -> None:
+    text = PICTURES.replace("PATHS", paths).replace("READ", "cv2.imread")
+    assert severities(tmp_path, "OOM402", pictures=text) == [severity]
+
+
+def test_a_hundred_volumes_are_a_warning(tmp_path: Path) -> None:
+    text = PICTURES.replace("PATHS", 'sorted(glob.glob(root + "/*.nii"))[:100]').replace("READ", "tifffile.imread").replace("import cv2", "import tifffile")
+    assert severities(tmp_path, "OOM402", pictures=text) == ["warning"]
+
+
+DRAWN = """
+    import glob
+    import io
+
+    import cv2
+    import numpy as np
+    import torch
+    from PIL import Image
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Drawn(Dataset):
+        def __init__(self, curves):
+            self.pages = []
+            for curve in curves:
+                page = OPENED
+                curve.figure.savefig(page)
+                self.pages.append(np.array(Image.open(page)))
+
+        def __len__(self):
+            return len(self.pages)
+
+        def __getitem__(self, index):
+            return self.pages[index]
+
+
+    def train(curves):
+        return DataLoader(Drawn(curves), batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(("opened", "found"), [("io.BytesIO()", []), ("io.BytesIO(curve.png)", ["warning"]), ("curve.path", ["warning"])])
+def test_what_the_program_has_drawn_itself_is_no_file(opened: str, found: list[str], tmp_path: Path) -> None:
+    assert severities(tmp_path, "OOM402", drawn=DRAWN.replace("OPENED", opened)) == found
+
+
+def test_pictures_that_a_script_has_at_once_for_a_while_are_a_note(tmp_path: Path) -> None:
+    text = (FIXTURES / "OOM402" / "bad_gathered_by_a_script.py").read_text(encoding="utf-8")
+    assert severities(tmp_path, "OOM402", gathered=text) == ["note"] * 3

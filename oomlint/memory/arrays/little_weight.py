@@ -15,7 +15,7 @@ from oomlint.memory.datasets.sample_uses import one_a_sample
 from oomlint.memory.datasets.torchvision_data import torchvision_data
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.known_reads import ALL_AT_ONCE, WHOLE, KnownRead
+from oomlint.memory.shared.known_reads import ALL_AT_ONCE, PICTURES, WHOLE, KnownRead
 from oomlint.memory.shared.plain_data import holds_plain_data
 from oomlint.memory.shared.written_files import written_files_of
 from oomlint.model.loops import FEW
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _DEEPEST: Final = 3  # calls around a read
+_PICTURES: Final = 100  # of some 150 KiB each as a network takes them: small in all
 
 
 def weighs_little(load: Load) -> bool:
@@ -102,14 +103,15 @@ def _picks_samples(load: Load) -> bool:
 
 
 def _is_of_few_files(load: Load) -> bool:
-    """Whether it is known how many files are read by the calls in sight, and that they are a handful: recordings of three subjects.
+    """Whether it is known how many files are read by the calls in sight, and that they are a handful: recordings of three subjects, a hundred pictures.
 
     Not of files that may each hold a whole dataset, and of which a part could be read.
     """
     if not load.many or load.read is None or (load.read.kind in WHOLE and load.read.origin not in ALL_AT_ONCE):
         return False
     heads = list(_heads_around(load.module, load.node, 0))
-    return bool(heads) and all(_is_handful(*head) for head in heads)
+    most = _PICTURES if load.read.origin in PICTURES else FEW
+    return bool(heads) and all(_is_handful(*head, most) for head in heads)
 
 
 def _heads_around(module: Module, node: cst.CSTNode, depth: int) -> Iterator[tuple[Module, cst.BaseExpression | None]]:
@@ -126,6 +128,6 @@ def _heads_around(module: Module, node: cst.CSTNode, depth: int) -> Iterator[tup
             return
 
 
-def _is_handful(module: Module, iterable: cst.BaseExpression | None) -> bool:
+def _is_handful(module: Module, iterable: cst.BaseExpression | None, most: int) -> bool:
     count = constructions_of(module.project).count_by_callers(module, iterable) if iterable is not None else None
-    return count is not None and count <= FEW
+    return count is not None and count <= most

@@ -173,11 +173,11 @@ def told_of_pieces(load: Load, taken: Taken) -> Message:
 def severity_of(load: Load, taken: Taken | None = None) -> Severity | None:
     """A note for objects that were pickled or written as text, and that a script has in memory for a while: nothing is decoded, and nothing multiplies them.
 
-    So is what weighs little.
+    So is what weighs little, and what a script has in one container for a while.
     """
     objects = load.read is not None and load.read.kind in _OBJECTS
     passing = taken is Taken.ELEMENTS if taken is not None else bool(load.keeper.saver)
-    return Severity.NOTE if (objects and passing) or (taken is None and weighs_little(load)) else None
+    return Severity.NOTE if (objects and passing) or (taken is None and (load.pooled or weighs_little(load))) else None
 
 
 def _workers(load: Load) -> str:

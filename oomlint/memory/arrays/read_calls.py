@@ -181,9 +181,16 @@ class ReadCalls:
             known = self._known(frame, value, told)
             if known is not None and known[1] == "PIL.Image.open" and _as_it_is(module, call):
                 return None  # nothing is decoded
+            if known is not None and self._is_made_here(frame, _path_given(told)):
+                return None  # no file: what the program itself has drawn or packed a moment before
             if known is not None:
                 return FileRead(*known, module, scope, call, _path_given(told))
         return None
+
+    def _is_made_here(self, frame: Frame, path: cst.BaseExpression | None) -> bool:
+        """Whether what is read is a buffer that was made empty."""
+        found = self.evaluator.values(path, frame) if isinstance(path, cst.Name) else []
+        return any(isinstance(alt.value, ExternalCall) and alt.value.name == "io.BytesIO" and not alt.value.call.args for alt in found)
 
     def _known(self, frame: Frame, function: Value, call: cst.Call) -> tuple[KnownRead, str] | None:
         """What a function of a library reads with the arguments of a call, and how to call it; ``None`` for what reads nothing, or little."""

@@ -137,13 +137,24 @@ def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
 
 def _is_one_row(project: Project, join: cst.Call, store: Store) -> bool:
     """Whether what is stored has one axis, and a call puts it end to end: the product of two such rows is a number."""
-    node = store.expression
+    return names.last_name(join.func) in _END_TO_END and store.expression is not None and _is_flat(project, store, store.expression)
+
+
+def _is_flat(project: Project, store: Store, node: cst.BaseExpression) -> bool:
+    """Whether an expression lays all numbers in one row, or puts such rows end to end: the gradients of all parameters."""
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_AXES:
         node = node.func.value
-    if not isinstance(node, cst.Call) or names.last_name(join.func) not in _END_TO_END:
+    if isinstance(node, cst.Name):
+        bound = [effect for effect in store.scope.effects.get(node.value, ()) if not effect.path]
+        value = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and not bound[0].index else None
+        return isinstance(value, cst.Call) and _is_flat(project, store, value)
+    if not isinstance(node, cst.Call):
         return False
+    word, first = names.last_name(node.func), node.args[0].value if node.args else None
+    if word in _END_TO_END and isinstance(first, cst.BaseSimpleComp):
+        return _is_flat(project, store, first.elt)
     function = any(isinstance(alt.value, External) for alt in evaluator_of(project).plainly(node.func, store.module, store.scope))
-    return is_flat(names.last_name(node.func), node, 1 if function else 0)
+    return is_flat(word, node, 1 if function else 0)
 
 
 def _read(module: Module, project: Project) -> Iterator[cst.Call]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import WRAPPERS
+from oomlint.api_names import SAMPLES, WRAPPERS
 from oomlint.memory.datasets.constant_flags import Flags
 from oomlint.memory.shared.byte_size import Size
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, PAYLOAD, Content, Form, PayloadKind, worst
@@ -317,6 +317,9 @@ class Containers:
                 return self._passes(value.node.for_in, value.frame)
         if isinstance(value, ExternalCall) and value.name == "builtins.range":
             return self._range(value.call, value.frame)
+        if isinstance(value, ExternalCall) and value.name in SAMPLES:
+            asked = arguments.argument_for(value.call, SAMPLES[value.name], place=1)
+            return greatest(self.evaluator.values(asked, value.frame)) if asked is not None else None
         if isinstance(value, ExternalCall) and _is_array_of_list(value):
             return self.count(value.call.args[0].value, value.frame)
         if isinstance(value, SourceExpression):

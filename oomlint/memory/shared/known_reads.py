@@ -70,6 +70,12 @@ BY_NAME: Final = {
     )
     for name in listed.split()
 }
+# What decodes one picture.
+PICTURES: Final = frozenset(
+    "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread skimage.io.imread matplotlib.pyplot.imread matplotlib.image.imread "
+    "torchvision.io.read_image torchvision.io.decode_image torchvision.datasets.folder.default_loader torchvision.datasets.folder.pil_loader "
+    "mmcv.imread".split()
+)
 GIVEN: Final = {
     KnownRead.TORCH: Resource.TENSORS,
     KnownRead.OBJECT: Resource.RECORDS,
