@@ -96,6 +96,11 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
+def heads_of(node: ast.AST) -> list[ast.AST]:
+    """The expressions of a statement; of a compound one those of its head."""
+    return [item for item in ast.iter_child_nodes(node) if not isinstance(item, (ast.stmt, ast.ExceptHandler, ast.match_case))]
+
+
 def filled_names(node: ast.AST) -> list[str]:
     """Names of what a statement appends to, adds to or sets items of."""
     found: list[str] = []

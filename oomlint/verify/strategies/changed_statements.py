@@ -7,13 +7,14 @@ and classes, docstrings and what cannot be reached are nothing that runs; for a 
 from __future__ import annotations
 
 import ast
+import copy
 import os
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
-from oomlint.verify.ast_names import FILLING, defaults, is_main, quoted
+from oomlint.verify.ast_names import FILLING, defaults, heads_of, is_main, quoted
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SILENT: Final = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Pass, ast.Try)
 _ENDS: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_BLOCKS: Final = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
 _LOADED: Final = (ast.Assign, ast.AnnAssign, ast.AugAssign)  # of a module that is imported
 
 
@@ -63,7 +65,7 @@ class Statement:
 
     def walk(self) -> Iterator[ast.AST]:
         """The expressions of it, and all in them; of a compound one those of its head."""
-        return (inner for part in _heads(self.node) for inner in ast.walk(part))
+        return (inner for part in heads_of(self.node) for inner in ast.walk(part))
 
     @property
     def words(self) -> str:
@@ -172,17 +174,10 @@ def _below(node: ast.stmt, function: str, tests: tuple[tuple[ast.If, bool], ...]
 
 def _head(node: ast.stmt) -> str:
     """A statement without its blocks; of functions with their decorators."""
-    blocks = {"body", "orelse", "finalbody", "handlers", "cases"}
-    if not any(isinstance(getattr(node, name, None), list) for name in blocks):
-        return ast.dump(node)
-    parts = [f"{name}={_dumped(value)}" for name, value in ast.iter_fields(node) if name not in blocks]
-    return f"{type(node).__name__}({', '.join(parts)})"
-
-
-def _dumped(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(_dumped(item) for item in value)}]"
-    return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
+    bare = copy.copy(node)
+    for name in _BLOCKS & set(node._fields):
+        setattr(bare, name, [])
+    return ast.dump(bare)
 
 
 def _last(node: ast.stmt) -> int:
@@ -196,12 +191,7 @@ def _last(node: ast.stmt) -> int:
 
 def _ended(node: ast.stmt) -> int:
     """The last row of what a head is made of."""
-    parts = [item for name, value in ast.iter_fields(node) if name not in {"body", "orelse", "handlers", "finalbody", "cases"} for item in _listed(value)]
-    return max((item.end_lineno or 0 for part in parts for item in ast.walk(part) if isinstance(item, ast.expr)), default=node.lineno)
-
-
-def _listed(value: Any) -> list[ast.AST]:
-    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST)]
+    return max((item.end_lineno or 0 for part in heads_of(node) for item in ast.walk(part) if isinstance(item, ast.expr)), default=node.lineno)
 
 
 def _documents(node: ast.stmt) -> bool:
@@ -218,11 +208,6 @@ def _main(node: ast.stmt) -> bool:
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-
-
-def _heads(node: ast.stmt) -> list[ast.AST]:
-    """The expressions of a statement; of a compound one those of its head."""
-    return [item for item in ast.iter_child_nodes(node) if not isinstance(item, (ast.stmt, ast.ExceptHandler, ast.match_case))]
 
 
 def _name(node: ast.AST) -> str:
@@ -249,7 +234,7 @@ def ends(text: str, found: Iterable[Statement]) -> bool:
 def _written(node: ast.stmt) -> set[str]:
     """Names that a statement sets or fills."""
     found: set[str] = set()
-    for part in _heads(node):
+    for part in heads_of(node):
         for item in ast.walk(part):
             if isinstance(item, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(item.ctx, ast.Store):
                 found.add(_name(item))
@@ -261,7 +246,7 @@ def _written(node: ast.stmt) -> set[str]:
 def _read(node: ast.stmt) -> set[str]:
     """Names that a statement reads."""
     return {
-        _name(item) for part in _heads(node) for item in ast.walk(part) if isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load)
+        _name(item) for part in heads_of(node) for item in ast.walk(part) if isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load)
     } - {""}
 
 

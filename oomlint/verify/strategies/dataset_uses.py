@@ -7,7 +7,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.ast_names import FILLING, callee, defaults, named, scopes
+from oomlint.verify.ast_names import FILLING, callee, defaults, named, scopes, stored
 from oomlint.verify.case import Part
 from oomlint.verify.session import Stopped
 from oomlint.verify.strategies import locate_subject
@@ -289,10 +289,7 @@ def _set_on_self(cls: ast.ClassDef) -> set[str]:
 
 def _stored(body: list[ast.stmt]) -> set[str]:
     """Names that statements assign to."""
-    made = [
-        target for item in body if isinstance(item, (ast.Assign, ast.AnnAssign)) for target in (item.targets if isinstance(item, ast.Assign) else [item.target])
-    ]
-    return {target.id for target in made if isinstance(target, ast.Name)}
+    return {name for item in body if isinstance(item, (ast.Assign, ast.AnnAssign)) for name in stored(item)}
 
 
 def _written(node: ast.AST) -> Iterator[ast.expr]:

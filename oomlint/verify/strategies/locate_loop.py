@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.finding import LoopFact, StoreFact
 from oomlint.measurement import Trait
-from oomlint.verify.ast_names import named, quoted, spot
+from oomlint.verify.ast_names import around, heads_of, named, quoted, spot
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -121,12 +121,7 @@ def _head(loop: Loop) -> str:
 
 def read_at(text: str, row: int) -> tuple[str, ...]:
     """Names that the statement at a row reads or stores into, attributes by their path: ``losses``, ``self.losses``. Of a compound one its head."""
-    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or node.lineno)]
-    if not found:
-        return ()
-    innermost = max(found, key=lambda node: (node.lineno, -(node.end_lineno or node.lineno)))
-    heads = [child for child in ast.iter_child_nodes(innermost) if not isinstance(child, (ast.stmt, ast.ExceptHandler))]
-    names = (dotted(node) for head in heads for node in ast.walk(head))
+    names = (dotted(node) for innermost in around(ast.parse(text), row)[-1:] for head in heads_of(innermost) for node in ast.walk(head))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
@@ -161,8 +156,8 @@ def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
     rows = {source.program_row(place) for place in about if place.path == finding.place.path}
     asked = {node for node, _ in _simple(scope, ()) if any(node.lineno <= row <= (node.end_lineno or node.lineno) for row in rows)}
     asked |= {node for row in rows for node in _feeding(scope, row)}
-    for node, around in _simple(scope, ()):
-        if node in asked and (node.lineno in passed or not omitted.isdisjoint(around)):
+    for node, outer in _simple(scope, ()):
+        if node in asked and (node.lineno in passed or not omitted.isdisjoint(outer)):
             return f"line {node.lineno}: {quoted(ast.unparse(node))}"
     return ""
 

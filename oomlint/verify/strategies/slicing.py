@@ -260,7 +260,7 @@ class _Cutter:
             if statement in self.chain:
                 body += self._entered(statement)
             elif statement in self.kept:
-                body += self._guarded(statement)
+                body += self._block([statement])
         for node in reversed(self.chain):
             for part in getattr(node, "generators", ()):
                 if self.wanted.intersection(stored(part.target)):
@@ -288,14 +288,6 @@ class _Cutter:
         loop = ast.For(copy.deepcopy(target), self._put(iterable), [ast.Break()], [ast.Raise(ast.Name("LookupError", ast.Load()))])
         return [tried([loop], names)]
 
-    def _guarded(self, statement: ast.stmt) -> list[ast.stmt]:
-        """A kept statement without what does not belong to the slice; where it fails, what it defines is unknown."""
-        if isinstance(statement, _KEPT):
-            inner = Putter(self.dataset, self.leaves).visit(copy.deepcopy(statement))
-            return [inner] if isinstance(inner, ast.stmt) else []
-        pruned = self._pruned(statement)
-        return [] if pruned is None else [pruned if isinstance(pruned, ast.If) else tried([pruned], sorted(stored(statement)))]
-
     def _pruned(self, statement: ast.stmt) -> ast.stmt | None:
         if isinstance(statement, _EXITS) or ends(statement):
             return ast.Return(ast.Name("__elsewhere__", ast.Load()))
@@ -320,13 +312,9 @@ class _Cutter:
         return lazy(unknown)
 
     def _block(self, block: list[ast.stmt]) -> list[ast.stmt]:
-        found: list[ast.stmt] = []
-        for item in block:
-            pruned = self._pruned(item)
-            if pruned is not None:
-                simple = isinstance(pruned, (ast.If, ast.Return))
-                found.append(pruned if simple else tried([pruned], sorted(stored(item))))
-        return found
+        """Statements without what does not belong to the slice; where one fails, what it defines is unknown."""
+        pairs = [(item, pruned) for item in block if (pruned := self._pruned(item)) is not None]
+        return [pruned if isinstance(pruned, (ast.If, ast.Return, *_KEPT)) else tried([pruned], sorted(stored(item))) for item, pruned in pairs]
 
     # -- names -----------------------------------------------------------------------------------------------------------
 
