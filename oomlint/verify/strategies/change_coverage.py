@@ -7,7 +7,6 @@ the branches around such lines are taken whatever their condition says.
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from oomlint.verify.strategies.changed_statements import Function, Statement
 
 _MOST: Final = 40  # statements that only read what is changed
-_LINE: Final = re.compile(r"line (\d+): ")
 _DROPS: Final = "drop_last"
 Key = tuple[Part, str]  # a program's file
 
@@ -124,8 +122,7 @@ class ChangeCoverage:
 
     def _raised(self, part: Part, answer: Mapping[str, Any]) -> set[tuple[Part, str, tuple[int, ...]]]:
         """Statements that the run has come to, and has passed over as they raise or cannot be run."""
-        told = (*(answer.get("failures") or ()), *(answer.get("left_out") or ()))
-        rows = {int(found[1]) for found in (_LINE.match(str(item)) for item in told) if found}
+        rows = answer.get("passed") or ()
         key = part, self._own
         # A function has run where any row of it has: what raises in it is another statement.
         items = [item for item in (*self.changed.get(key, ()), *self.reading.get(key, ())) if not item.name]

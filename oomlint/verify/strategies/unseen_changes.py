@@ -17,7 +17,7 @@ from oomlint.verify.case import Part
 from oomlint.verify.strategies.changed_statements import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.verify.case import Case
     from oomlint.verify.strategies.changed_statements import Statement
@@ -98,8 +98,7 @@ _SCALING: Final = frozenset({"scale", "unscale_"})  # of an object that is calle
 
 def precision(before: str, after: str) -> str:
     """What of mixed precision a fix adds or takes out; empty where it does neither."""
-    old, new = (Counter(_precise(ast.parse(text))) for text in (before, after))
-    return next((name for name in (*old, *new) if old[name] != new[name]), "")
+    return _differing(_precise, before, after)
 
 
 def copied(before: str, after: str) -> str:
@@ -110,8 +109,13 @@ def copied(before: str, after: str) -> str:
 
 def moves(before: str, after: str) -> str:
     """A way of moving tensors that a fix adds or takes out, as in ".cpu()"; empty where there is none."""
-    old, new = (Counter(_moved(ast.parse(text))) for text in (before, after))
-    return next((name for name in (*new, *old) if old[name] != new[name]), "")
+    return _differing(_moved, after, before)
+
+
+def _differing(read: Callable[[ast.AST], Iterable[str]], *texts: str) -> str:
+    """What two programs do not have as often as each other; empty where there is nothing."""
+    one, other = (Counter(read(ast.parse(text))) for text in texts)
+    return next((name for name in (*one, *other) if one[name] != other[name]), "")
 
 
 def _precise(tree: ast.AST) -> Iterable[str]:

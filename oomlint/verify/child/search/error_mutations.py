@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.search.generic_mutations import folders, ranks, sized, structures, with_axes
-from oomlint.verify.child.synthesis import file_specs, file_specs_lmdb, file_specs_plain
+from oomlint.verify.child.synthesis import argument_guesses, file_specs, file_specs_lmdb, file_specs_plain
 from oomlint.verify.child.synthesis.spec_paths import arrays, at, called, changed, fresh, given, inside, ranked, recent, replaced, structured
 
 if TYPE_CHECKING:
@@ -67,29 +67,19 @@ def _said(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
             yield replaced(clue.state, place, {"is": "json", "value": word})
 
 
-def _become(**spec: Any) -> Changes:
+def _become(*specs: dict[str, Any], owners: tuple[str, ...] = ("arguments", "owner")) -> Changes:
     """Arguments that the failing rows speak of are of another kind."""
 
     def change(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-        for place, old in called(clue.state, clue.names):
-            if place[0] == "arguments" and old["is"] != spec["is"]:
+        for spec, (place, old) in itertools.product(specs, called(clue.state, clue.names)):
+            if place[0] in owners and old["is"] != spec["is"]:
                 yield fresh(clue.state, place, {**spec, "name": place[1]} if "end" in spec else spec)
 
     return change
 
 
-def _used(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
-    """Arguments that the failing rows speak of become what they are used as."""
-    for place, spec in called(clue.state, clue.names):
-        if spec["is"] != "value":
-            yield fresh(clue.state, place, {"is": "value", "value": {"t": "?"}, "clay": True})
-
-
-def _objects(clue: Clue, match: re.Match[str]) -> Iterator[State]:
-    yield from _used(clue, match)
-    for place, spec in called(clue.state, clue.names):
-        if spec["is"] != "settings":
-            yield fresh(clue.state, place, {"is": "settings", "has": {}})
+_used: Final = _become(argument_guesses.SOFT)
+_objects: Final = _become(argument_guesses.SOFT, {"is": "settings", "has": {}})
 
 
 def _arrays_by_name(clue: Clue, _match: re.Match[str]) -> Iterator[State]:
@@ -206,10 +196,16 @@ CHANGES: Final[tuple[tuple[re.Pattern[str], Changes], ...]] = tuple(
     for pattern, changes in (
         (r"unpack \(expected (?:at least )?(\d+)", lambda clue, match: _width_of(clue, clue.slots[:4], int(match.group(1)))),
         (r"ValueError|RuntimeError|AssertionError|NotImplementedError|Exception|KeyError", _said),
-        (rf"has no attribute '({PATHS})'", _become(**{"is": "pathlib", "end": ""})),
-        (rf"has no attribute '({MODEL})'", _become(**{"is": "model"})),
-        (r"'(?:str|int|NoneType|float|bool|list|numpy.ndarray|TensorDataset|Tensor)' object has no attribute '(\w+)'", _objects),
-        (r"cannot unpack non-iterable|object is not (subscriptable|iterable)|has no len\(\)|PathLike object, not|values to unpack", _used),
+        (rf"has no attribute '({PATHS})'", _become({"is": "pathlib", "end": ""}, owners=("arguments",))),
+        (rf"has no attribute '({MODEL})'", _become({"is": "model"}, owners=("arguments",))),
+        (
+            r"'(?:str|int|NoneType|float|bool|list|numpy.ndarray|TensorDataset|Tensor)' object has no attribute '(\w+)'",
+            _become(argument_guesses.SOFT, {"is": "settings", "has": {}}),
+        ),
+        (
+            r"cannot unpack non-iterable|object is not (subscriptable|iterable)|has no len\(\)|PathLike object, not|values to unpack",
+            _become(argument_guesses.SOFT),
+        ),
         (r"only integers, slices|ind(ices|ex) must be integers|too many indices for tensor", _arrays_by_name),
         (
             (
