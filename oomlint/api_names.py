@@ -59,6 +59,7 @@ TENSOR_TYPES: Final = frozenset(
 # What draws some of a list, and the name of the second argument, which says how many.
 SAMPLES: Final = {"random.sample": "k", "numpy.random.choice": "size", "pydash.sample_size": "n"}
 DRAWS: Final = frozenset("random random_sample standard_normal normal uniform integers rand randn randint".split())
+RANDOM: Final = DRAWS | frozenset("choice choices shuffle sample permutation randperm randrange multinomial rand_like randn_like".split())
 WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())  # an array, to a file
 SIZES: Final = frozenset({"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"})
 AS_ARRAY: Final = SHARES | {"array", "tensor"}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import DRAWS
 from oomlint.model import names
 from oomlint.model.counters import counts_up, numbered
 from oomlint.model.torch_tables import CASTS, PAIRS, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS, TO_DEVICE, VIEWS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.model.events import Forward, Loop
     from oomlint.syntax.scopes import Scope
 
-_DRAWS: Final = frozenset("rand randn randint randperm normal uniform standard_normal rand_like randn_like choice".split())  # another thing in each call
+_DRAWS: Final = DRAWS | {"randperm", "rand_like", "randn_like", "choice"}  # another thing in each call
 _MAKERS: Final = frozenset({"torch", "np", "numpy", "int", "float", "str", "len", "range", "print"})  # of tensors and numbers, from a number
 # Methods without arguments that change a tensor, or ask what it or a module is.
 _SAME: Final = (

@@ -76,10 +76,6 @@ SMALL_NAME: Final = NamePattern(
 )
 # Among these, what is left of all samples.
 SUMMARY_NAME: Final = NamePattern(r"(^|_)(mean|std)(_|\d|$)", re.IGNORECASE)
-# Whole numbers and strings by their name.
-INTEGRAL_NAME: Final = NamePattern(
-    r"(^|_)(labels?|targets?|ids?|idx|idxs|index|indices|lengths?|lens?|sizes?|names?|paths?|counts?|sort_ind|order|perm)(_|\d|$)", re.IGNORECASE
-)
 DENSE_NAME: Final = NamePattern(
     r"(^|_)(outputs?|outs?|logits?|feats?|features?|embeds?|embeddings?|embs?|images?|imgs?|masks?|boxes|bboxes|recons?|reconstructions?|latents?|hiddens?"
     r"|attn|attentions?|maps?|heatmaps?|activations?|frames?|points?|pcs?|clouds?|waves?|wavs?|mels?|spec|specs|samples?|depths?|flows?|vectors?|codes?|z|zs|h|hs|x|xs|preds?_?masks?)(_|\d|$)",
@@ -93,6 +89,7 @@ MODULE_NAME: Final = NamePattern(
     r"|^(model|net|encoder|decoder)_(?!(class|cls|type|fn|func|names?|args|kwargs|params|config|cfg|opts?|paths?|dir|files?|ids?|keys?|sizes?|dims?|builder|factory"
     r"|inputs?|out|outputs?|preds?|hiddens?|states?|dict|list|zoo|mask|loss|losses|time|device|results?|logits?|feats?|features?|optimizer|opt|lr)$)[a-z0-9]+$",
 )
+OF_NUMBERS: Final = NamePattern(r"sched|scaler|sampler|metric|meter|early_stop", re.IGNORECASE)  # their states are numbers
 FROZEN_NAME: Final = NamePattern(
     r"teacher|(^|_)ema(_|$)|momentum|frozen|(^|_)(first_stage|ref_model|reward_model|target_net)(_|$|\d)",
     re.IGNORECASE,

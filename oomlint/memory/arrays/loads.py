@@ -29,7 +29,7 @@ from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import few_a_sample
-from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
+from oomlint.memory.shared.attribute_names import is_aid, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, KnownRead
@@ -59,11 +59,9 @@ _MAKES_TENSORS: Final = TENSOR_TYPES | {"from_numpy", "as_tensor", "tensor"}
 _MOST_CALLERS: Final = 16
 _OF_MACHINE: Final = frozenset({"psutil.virtual_memory", "psutil.swap_memory", "os.sysconf"})  # what tells how much memory there is
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
-_IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
 _FILES_OF_SAMPLES: Final = frozenset(
     {KnownRead.SAMPLE, KnownRead.ARRAY, KnownRead.ARCHIVE, KnownRead.OBJECT}
 )  # where there are many; files of tensors may be models
-_SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
 
 
 class Load(Struct, frozen=True, eq=False):
@@ -203,7 +201,7 @@ class Arrays:
         """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the dataset."""
         if _IS_REFERENCE.search(module.code(one.what.node)):
             return True
-        if len(one.what.keys) < 2 or one.what.keys[0] is not None or _IS_SPLIT.search(module.code(one.what.node)):  # noqa: PLR2004 - group and dataset
+        if len(one.what.keys) < 2 or one.what.keys[0] is not None:  # noqa: PLR2004 - group and dataset
             return False
         return not self.kept.repeats(module, one.node)
 
@@ -366,8 +364,7 @@ class Arrays:
         if one is None or one.opens_files:
             # Where `__getitem__` reads a file for each sample, what was loaded before is an index of them, unless tensors are made of it.
             return one is None or True in sliced
-        # Where it calls what nobody can look into, a name may tell.
-        return not (one.unknown and annotates(keeper.names[-1])) or bool(sliced)
+        return True
 
     def _slices(self, owner: ClassRef) -> frozenset[tuple[str, bool]]:
         """The attributes of which a sample is a slice, from one index to another: then they hold the samples. With whether a tensor is made of it."""
@@ -404,7 +401,7 @@ class Arrays:
         return any(done.does is DataTransform.PICTURES for done in keeper.passed) or axes_of(self.project, keeper).has_rows
 
     def _says_small(self, keeper: Keeper) -> bool:
-        return said_small(self.project, keeper, keeper.names if keeper.live else None) or not _SETTINGS.isdisjoint(name.lower() for name in keeper.names)
+        return said_small(self.project, keeper, keeper.names if keeper.live else None) or any(map(is_aid, keeper.names))
 
 
 def _compares_amounts(test: cst.BaseExpression) -> bool:

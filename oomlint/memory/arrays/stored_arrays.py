@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from oomlint.api_names import H5_FILES, SHARES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.archives import maps_file
+from oomlint.memory.shared.attribute_names import few_by_name
 from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory, finder
 from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, SourceExpression, Unknown
@@ -91,9 +92,6 @@ _SIGNS: Final = {
 _AROUND: Final = frozenset({"root", "variables", "_v_children"})  # attributes on the way into a file
 _MAKES_LISTS: Final = frozenset({"list", "tuple", "sorted", "set", "reversed", "iter", "int", "str", "float"})
 _VIEWS: Final = frozenset({"asstr", "fields"})  # what gives the same dataset, read in another form
-_KEY_NAME: Final = re.compile(
-    r"(^|_)(k|keys?|names?|groups?|grp|splits?|modes?|phases?|fields?|columns?|modalit(y|ies)|subsets?|views?|cams?|camera|part|seed)$"
-)
 
 
 def is_full(node: cst.Subscript) -> bool:
@@ -279,7 +277,7 @@ class StoredArrays:
             if isinstance(value, SourceExpression) and isinstance(value.node, cst.FormattedString | cst.Call | cst.BinaryOperation):
                 return None, self._as_key(value.node, value.frame)[1]
         written = node.value if isinstance(node, cst.Subscript) else node
-        return None, 1 if _KEY_NAME.search(names.last_name(written).lower()) else None
+        return None, 1 if few_by_name(names.last_name(written)) else None
 
     def _as_sum(self, node: cst.BinaryOperation, frame: Frame) -> int | None:
         """The same for what an operator gives, ``"part" + name`` and ``"%d" % n``: other arithmetic is of numbers, and so is a sum of itself."""

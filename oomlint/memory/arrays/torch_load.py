@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
+from oomlint.model.torch_tables import OF_NUMBERS
 from oomlint.model.values import External
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, names_in, path_of
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _SECTIONS = re.compile(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
-_WITHOUT_TENSORS = re.compile(r"sched|scaler|sampler|early_stop", re.IGNORECASE)  # their state is numbers
 _OF_GRAPHS = ("networkx.", "igraph.", "rdkit.")  # libraries whose objects are no tensors
 _TAKES_NUMBERS = frozenset({"torch.tensor", "torch.LongTensor", "torch.FloatTensor", "torch.IntTensor", "torch.Tensor"})
 _NUMBERS = re.compile(
@@ -80,7 +80,7 @@ def _followed(module: Module, scope: Scope, node: cst.BaseExpression, depth: int
 def _handed(module: Module, call: cst.Call, arg: cst.Arg) -> LoadedCheckpoint:
     written = names.last_name(call.func)
     if written.endswith("load_state_dict"):
-        if isinstance(call.func, cst.Attribute) and _WITHOUT_TENSORS.search(names.last_name(call.func.value)):
+        if isinstance(call.func, cst.Attribute) and OF_NUMBERS.search(names.last_name(call.func.value)):
             return LoadedCheckpoint()
         keeps = arguments.has(call, "assign")
         return LoadedCheckpoint(checkpoint=True, only_states=not keeps and not arg.star, restores=True)

@@ -14,6 +14,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.displays import unpacked
 from oomlint.model.lifetime import endings
+from oomlint.model.torch_tables import PLAIN_ATTRIBUTES, PLAIN_METHODS
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.nodes import parts_of
 
@@ -32,11 +33,8 @@ _EVIDENCE: Final = frozenset(
     "shape dtype ndim".split(),
 )
 _CALLED_EVIDENCE: Final = frozenset({"size"})
-_NOT_TENSORS: Final = frozenset(
-    "size dim ndimension numel nelement item tolist numpy stride get_device data_ptr element_size is_contiguous storage_offset is_floating_point is_complex "
-    "shape dtype device requires_grad is_cuda ndim layout grad_fn is_leaf itemsize names type".split(),
-)
 _REDUCTIONS: Final = REDUCTIONS | {"argmax", "argmin", "count_nonzero", "logsumexp"}
+_NOT_TENSORS: Final = PLAIN_METHODS | PLAIN_ATTRIBUTES | {"numpy", "type", "is_complex"}
 _CREATED: Final = frozenset("empty zeros ones full new_empty new_zeros new_ones new_full tensor new_tensor scalar_tensor".split())
 # What they are given first is a size, a bound, or data of any kind; the empty name is no function of torch that gives a tensor.
 _OF_NUMBERS: Final = {""} | frozenset(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -32,9 +31,6 @@ _TAKES_ARRAYS: Final = WRITES | {"array", "asarray", "concatenate"}
 _PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
 _CROSS_ENTROPY: Final = frozenset({"torch.nn.CrossEntropyLoss", "torch.nn.functional.cross_entropy"})
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
-_METRIC_NAME: Final = re.compile(
-    r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
-)
 
 
 def used_as_tensor(store: Store, record: Record, loop: Loop, evaluator: Evaluator) -> bool:
@@ -280,15 +276,13 @@ def _along_first(call: cst.Call) -> bool:
 
 
 def _is_metric(func: cst.BaseExpression, frame: Frame, evaluator: Evaluator, depth: int = 0) -> bool:
-    """Whether what is called is a metric of a library, or a function of the project that calls one; by its name where nobody knows."""
+    """Whether what is called is a metric of a library, or a function of the project that calls one."""
     found = [alt.value for alt in evaluator.values(func, frame)[:2]]
     if any(isinstance(value, External | ExternalCall) and value.name.startswith(_METRICS) for value in found):
         return True
-    functions = [value for value in found if isinstance(value, FunctionRef)]
-    if functions and depth < 1:
-        inner = [(call, evaluator.calls.plain_frame(function.module, function.scope)) for function in functions for call in function.scope.calls]
-        return any(_is_metric(call.func, where, evaluator, depth + 1) for call, where in inner)
-    return not any(isinstance(value, External | ExternalCall | FunctionRef) for value in found) and _METRIC_NAME.search(names.last_name(func)) is not None
+    functions = [value for value in found if isinstance(value, FunctionRef)] if depth < 1 else []
+    inner = [(call, evaluator.calls.plain_frame(function.module, function.scope)) for function in functions for call in function.scope.calls]
+    return any(_is_metric(call.func, where, evaluator, depth + 1) for call, where in inner)
 
 
 def _readers(store: Store, loop: Loop, evaluator: Evaluator, steps: int = 3) -> Iterator[tuple[Scope, Module, set[object]]]:

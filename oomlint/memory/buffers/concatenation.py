@@ -224,7 +224,7 @@ def _loop(
         if _used_in(loop, path, growing, module):
             return None
         epochs = runs_of(project).epochs(loop, module, scope)
-        if not proven and not (epochs and _arrays(project, added, loop, scope, module)) and scalars(project, added, scope, module, epochs=epochs, into=path):
+        if not proven and not (epochs and _arrays(project, added, loop, scope, module)) and scalars(project, added, scope, module, epochs=epochs):
             return None
         return loop, *found
     return None
@@ -268,7 +268,7 @@ def _called(
         if found is None or (_of_module(project, module, scope) and not _over_batches(project, loop, site.module, site.scope)):
             continue
         epochs = runs_of(project).epochs(loop, site.module, site.scope)
-        if scalars(project, added, scope, module, epochs=epochs, into=path) or scalars(project, given, site.scope, site.module, epochs=epochs, into=path):
+        if scalars(project, added, scope, module, epochs=epochs) or scalars(project, given, site.scope, site.module, epochs=epochs):
             return None
         return loop, *found, site
     return None

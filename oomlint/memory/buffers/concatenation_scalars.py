@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -14,20 +13,14 @@ from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import arguments, names
 from oomlint.model.tensor_state import MAP, SampleSize, ValueKind
-from oomlint.model.torch_tables import CASTS, TO_DEVICE, VIEWS
+from oomlint.model.torch_tables import CASTS, SCALAR_NAME, TO_DEVICE, VIEWS
 from oomlint.syntax.nodes import parts_of
 
 if TYPE_CHECKING:
-    from oomlint.model.lifetime import Path
     from oomlint.model.project import Module, Project
     from oomlint.model.tensor_state import TensorState
     from oomlint.syntax.scopes import Scope
 
-_SCALAR_NAME = re.compile(
-    r"(^|_)(loss|losses|acc|accs|accuracy|accuracies|lr|lrs|err|error|errors|metric|metrics|history|log|logs|epoch|step|time|times|mse|mae|rmse|psnr|ssim|iou|miou|"
-    r"dice|auc|f1|reward|rewards|return|returns|score|kl|count|counts|best|avg|mean)(_?(epochs?|train|val|test|history|list|all|per_epoch|curve))?\d*$",
-    re.IGNORECASE,
-)
 
 _FEW = 16  # numbers
 _AS_MANY = (VIEWS - {"expand", "expand_as"}) | CASTS | TO_DEVICE | {"to", "detach", "cpu", "numpy", "clone"}  # methods that leave as many numbers
@@ -59,13 +52,11 @@ def adds_labels(project: Project, added: tuple[cst.BaseExpression, ...], scope: 
     return bool(parts) and all(held.size is SampleSize.SMALL and held.kind is not ValueKind.OPAQUE and held.dims < MAP for held in parts)
 
 
-def scalars(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
+def scalars(project: Project, added: tuple[cst.BaseExpression, ...], scope: Scope, module: Module, *, epochs: bool) -> bool:
     """Whether a round adds no more than a few numbers; where no run tells, by names."""
     parts = _parts(project, added, scope, module)
     if parts:
         return all(held.size is SampleSize.SCALAR for held in parts)
-    if epochs and _SCALAR_NAME.search(str(into[1][-1][1]) if into[1] else into[0]):
-        return True
     return all(_is_few(project, node, scope, module, epochs=epochs) for node in added)
 
 
@@ -81,9 +72,10 @@ def _is_few(project: Project, node: cst.BaseExpression, scope: Scope, module: Mo
     content = datasets_of(project).contents.of(node, evaluator_of(project).calls.plain_frame(module, scope))
     if content.kind in {PayloadKind.SCALAR, PayloadKind.TEXT}:
         return True
-    if content.kind is PayloadKind.FRAME and isinstance(node, cst.Call):
-        rows = node.args[0].value if node.args else None
-        return epochs or isinstance(arguments.named(node, "index"), cst.List) or (isinstance(rows, cst.List) and len(rows.elements) == 1)
+    made = content.node
+    if content.kind is PayloadKind.FRAME and isinstance(made, cst.Call):
+        rows = made.args[0].value if made.args else None
+        return epochs or isinstance(arguments.named(made, "index"), cst.List) or (isinstance(rows, cst.List) and len(rows.elements) == 1)
     if isinstance(node, cst.Call) and names.last_name(node.func) in AS_ARRAY | {"Tensor"} and node.args:
         return _is_few(project, node.args[0].value, scope, module, epochs=epochs)
-    return _SCALAR_NAME.search(names.last_name(node.func if isinstance(node, cst.Call) else node)) is not None
+    return SCALAR_NAME.search(names.last_name(node.func if isinstance(node, cst.Call) else node)) is not None

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import CONSTANTS, GOES_OVER, RANGES
+from oomlint.api_names import CONSTANTS, GOES_OVER, RANGES, REDUCTIONS
 from oomlint.frameworks import TRAINING_STEP
 from oomlint.memory.buffers.backward_regions import regions_of
 from oomlint.memory.buffers.recurrent_state import bodies_of, callees, forward_of, modules_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
-from oomlint.model import arguments, names
+from oomlint.model import arguments, names, torch_tables
+from oomlint.model.torch_tables import CASTS, SMALL_METHODS, TO_DEVICE, VIEWS
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, ParsedOptions, SourceExpression
 from oomlint.syntax.nodes import children_of, descend, is_attribute_of, names_in
 from oomlint.syntax.scopes import DEFINES
@@ -38,16 +39,17 @@ _SETTINGS: Final = re.compile(
     r"^(args?|opts?|cfg|conf|config|hparams|settings|FLAGS|device|dev|model|net|network|criterion|optim\w*|loader|writer|scaler|accelerator|fabric|logger|lr|alpha|"
     r"beta|gamma|eps|lambda\w*|lam\w*|weight_decay|temperature|\w*_(weight|coef\w*|factor|rate|size|fn|loader|model|net|optimizer|criterion)|loss_(fn|func|function))$",
 )
-# Names of what is called to compute, not of what is computed.
-_ACTORS: Final = re.compile(
-    r"model|net|encoder|decoder|module|trainer|agent|policy|critic|actor|head|backbone|teacher|student|criteri|loss|learner|generator|discriminator|engine|^self$"
-    r"|scaler|accelerator|system|solver|algo|task|util|metric|embed|layer|transform|aug|extractor|classifier|block",
-    re.IGNORECASE,
-)
-_TENSOR_METHODS: Final = frozenset(
-    "mean sum view reshape squeeze unsqueeze norm pow exp log abs max min permute transpose t flatten to float double half cuda cpu clone contiguous "
-    "backward sigmoid softmax tanh relu detach matmul mm bmm expand repeat index_select gather chunk split narrow select "
-    "masked_fill clamp sqrt item dot mul add div sub".split(),
+_OF_TENSORS: Final = (
+    VIEWS
+    | REDUCTIONS
+    | torch_tables.REDUCTIONS
+    | CASTS
+    | TO_DEVICE
+    | SMALL_METHODS
+    | frozenset(
+        "to cpu clone detach item log exp abs sqrt pow sigmoid softmax tanh relu matmul mm bmm dot repeat gather index_select masked_fill clamp mul add div "
+        "sub backward".split()
+    )
 )
 _SAFE: Final = (Const, ModuleRef, External, FunctionRef, ClassRef, Instance, ParsedOptions, Element)
 
@@ -108,8 +110,8 @@ class _Tracer:
             return True
         known = modules_of(func.value, self.evaluator.calls.plain_frame(region.module, region.scope), self.project)
         found = bool(known) and all(isinstance(v, (*_SAFE, ExternalCall)) for v in known)
-        word = names.last_name(func.value)
-        return not found and not _SETTINGS.match(word) and (func.attr.value in _TENSOR_METHODS or not _ACTORS.search(word))
+        data = func.attr.value in _OF_TENSORS or (root != "self" and root in region.scope.effects)
+        return data and not found and not _SETTINGS.match(names.last_name(func.value))
 
     def _fresh(self, call: cst.Call, region: Region) -> bool:
         """Whether what is called keeps no graph of its own from call to call."""
@@ -223,7 +225,7 @@ class _Tracer:
 
     def _is_derived(self, node: cst.BaseExpression | None, frame: Frame, depth: int) -> bool:
         """Whether a method was called on a tensor without a graph: ``torch.from_numpy(x).unsqueeze(1)``."""
-        method = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _TENSOR_METHODS | {"from_numpy"}
+        method = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _OF_TENSORS | {"from_numpy"}
         return method and self._is_leaf(node.func.value, frame, depth + 1)  # type: ignore[union-attr]
 
 

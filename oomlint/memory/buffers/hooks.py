@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
-from oomlint.api_names import PUTS_IN, REDUCTIONS
+from oomlint.api_names import LOOKS, PUTS_IN, REDUCTIONS, SCALARS
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.seen_axes import SAME_AXES
 from oomlint.model import arguments, names
 from oomlint.model.events import Hooked
 from oomlint.model.readings import AnswerMemory
-from oomlint.model.torch_tables import PLAIN_ATTRIBUTES
+from oomlint.model.torch_tables import PLAIN_ATTRIBUTES, PLAIN_METHODS
 from oomlint.model.values import Bound, FunctionRef, Partial
 from oomlint.syntax.nodes import names_in, path_of
 
@@ -28,11 +29,8 @@ REGISTERS: Final = frozenset(
     "register_forward_hook register_forward_pre_hook register_backward_hook register_full_backward_hook register_full_backward_pre_hook register_hook "
     "register_module_forward_hook register_module_forward_pre_hook register_module_full_backward_hook register_post_accumulate_grad_hook".split(),
 )
-_SMALL_CALLS: Final = frozenset("item size dim numel nelement type data_ptr get_device tolist __len__ element_size memory_allocated time perf_counter".split())
-_SMALL_ATTRIBUTES: Final = PLAIN_ATTRIBUTES | {"__name__", "__class__"}
-_SMALL_NAMES: Final = frozenset("float int bool str len repr type id tuple_size".split())
-_REDUCTIONS: Final = REDUCTIONS | {"abs_max", "isnan"}
-_PASSES_ON: Final = frozenset("detach cpu clone numpy to float double half abs data contiguous cuda square pow sqrt".split())
+_SMALL_CALLS: Final = PLAIN_METHODS | {"type", "memory_allocated", "time", "perf_counter"}
+_PASSES_ON: Final = SAME_AXES | {"abs", "data", "square", "pow", "sqrt"}
 _DEEPEST: Final = 6
 _FORWARD: Final = "register_forward_hook"
 _DEEPEST_PLACE: Final = 2  # attributes on the way to a container
@@ -188,7 +186,7 @@ def is_small(node: cst.BaseExpression, scope: Scope, depth: int = 0) -> bool:
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString | cst.FormattedString | cst.Comparison | cst.BooleanOperation):
         return True
     if isinstance(node, cst.Attribute):
-        return node.attr.value in _SMALL_ATTRIBUTES or (node.attr.value in _PASSES_ON and is_small(node.value, scope, depth))
+        return node.attr.value in PLAIN_ATTRIBUTES or (node.attr.value in _PASSES_ON and is_small(node.value, scope, depth))
     if isinstance(node, cst.Subscript):
         return is_small(node.value, scope, depth)
     if isinstance(node, cst.BinaryOperation):
@@ -201,11 +199,11 @@ def is_small(node: cst.BaseExpression, scope: Scope, depth: int = 0) -> bool:
         return False
     word = names.last_name(node.func)
     if isinstance(node.func, cst.Name):
-        return word in _SMALL_NAMES
+        return word in SCALARS | LOOKS
     if word in _SMALL_CALLS:
         return True
     owner = node.func.value if isinstance(node.func, cst.Attribute) else None
-    if word in _REDUCTIONS:
+    if word in REDUCTIONS:
         library = isinstance(owner, cst.Name) and owner.value in {"torch", "np", "numpy", "F"}
         return len(node.args) <= 1 if library else not node.args
     return word in _PASSES_ON and owner is not None and is_small(owner, scope, depth)

@@ -18,6 +18,7 @@ from oomlint.model import names
 from oomlint.model.flow_methods import APPENDS
 from oomlint.model.lifetime import ended_in, is_capped, length_tests
 from oomlint.model.loops import set_in
+from oomlint.model.torch_tables import MODULE_NAME, OF_NUMBERS
 from oomlint.model.values import Const, External, ExternalCall, Instance
 from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
@@ -29,17 +30,10 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
-_MODEL = re.compile(
-    r"(^|_)(model|net|network|encoder|decoder|generator|discriminator|classifier|backbone|student|teacher|policy|actor|critic|agent|unet|learner|ema)s?\d*$"
-    r"|^net[A-Z]\w*$",
-    re.IGNORECASE,
-)
-_SMALL_STATE = re.compile(r"sched|scaler|sampler|metric|meter", re.IGNORECASE)
 _COPIES = frozenset({"clone", "copy", "deepcopy", "cpu", "numpy"})
 _CYCLES = re.compile(r"cycle|//|swa|ensemble|milestone|checkpoint_epochs|save_epochs", re.IGNORECASE)
 _DEEPEST = 3
 _COUNTS = frozenset({"range", "trange", "count", "tqdm", "track"})
-_MEMBERS = re.compile(r"task|fold|client|user|member|seed|run|trial|ensemble|worker|agent|subject|split", re.IGNORECASE)
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
 
@@ -172,7 +166,7 @@ class _Copies:
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             return None
         name = node.func.attr.value
-        if name == "state_dict" and not _SMALL_STATE.search(self.module.code(node.func.value)):
+        if name == "state_dict" and not OF_NUMBERS.search(self.module.code(node.func.value)):
             return node
         if name in {"parameters", "named_parameters"} and self._is_model(node.func.value):
             return node
@@ -195,7 +189,7 @@ class _Copies:
         while isinstance(node, cst.Attribute) and word == "module":
             node = node.value
             word = names.last_name(node)
-        if unknown and (_MODEL.search(word) or self._has_parameters(node)):
+        if unknown and (MODULE_NAME.search(word) or self._has_parameters(node)):
             self.doubt = 1
             return True
         return False
@@ -239,9 +233,7 @@ def _per(module: Module, project: Project, loop: Loop, scope: Scope) -> str | No
         return None
     if runs_of(project).over_batches(loop, module, scope):
         return "batch"
-    counted = isinstance(loop, cst.While) or (
-        names.last_name(loop.iter.func if isinstance(loop.iter, cst.Call) else loop.iter) in _COUNTS and not _MEMBERS.search(module.code(loop.target))
-    )
+    counted = isinstance(loop, cst.While) or names.last_name(loop.iter.func if isinstance(loop.iter, cst.Call) else loop.iter) in _COUNTS
     return "step" if counted else None
 
 

@@ -12,6 +12,7 @@ from oomlint.api_names import SAME_MODEL
 from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
+from oomlint.model.torch_tables import MODULE_NAME
 from oomlint.model.values import ExternalCall, FunctionRef, Instance, SourceExpression, Unknown
 from oomlint.syntax.nodes import descend, is_attribute_of, path_of
 
@@ -30,7 +31,6 @@ _MODULES: Final = ("torch.nn.Module", LIGHTNING_MODULE, "torch.nn.modules.module
 # How a state is called; `state` alone is many things, so it counts only where the module that takes it is known.
 _STATE: Final = re.compile(r"^_?([hc]|[hc]x|[hc]_?[0tn]|hc|hid|hidden\w*|\w+_hidden|hiddens|(rnn|lstm|gru)_states?|mems?|memory|memories|cell_state)$")
 _ANY_STATE: Final = re.compile(rf"{_STATE.pattern}|^_?(prev_|last_)?states?$|_states?$|^cells?$")
-_MODEL: Final = re.compile(r"model|net|rnn|lstm|gru|^lm$|encoder|decoder|core|cell$|policy|agent|module|predictor", re.IGNORECASE)
 _WRAPPERS: Final = frozenset({"compile", "DataParallel", "DistributedDataParallel", "script"})
 _DEEPEST: Final = 4
 _RELEASES: Final = frozenset({"detach", "detach_", "data", "no_grad", "inference_mode", "repackage_hidden", "stop_gradient"})
@@ -111,7 +111,7 @@ def _step(statement: cst.Assign, call: cst.Call, states: dict[str, cst.BaseExpre
         if not isinstance(value, Unknown):
             return None
     plain = isinstance(call.func, cst.Name) or (isinstance(call.func, cst.Attribute) and names.dotted(call.func).startswith("self."))
-    if not several or not plain or not _MODEL.search(names.last_name(call.func)) or not all(_STATE.search(str(word)) for word in words):
+    if not several or not plain or not MODULE_NAME.search(names.last_name(call.func)) or not all(_STATE.search(str(word)) for word in words):
         return None
     return RecurrentStep(statement, call, codes, paths, "names" if len(codes) > 1 else "", known=False)
 

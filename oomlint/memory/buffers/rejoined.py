@@ -67,7 +67,7 @@ def _rejoin(module: Module, project: Project, call: cst.Call, path: Path, scope:
         where = role(module, project, loop, values, scope, most, call) if most is None or most > SHORT else None
         if where is None:
             continue
-        if scalars(project, values, scope, module, epochs=runs_of(project).epochs(loop, module, scope), into=path):
+        if scalars(project, values, scope, module, epochs=runs_of(project).epochs(loop, module, scope)):
             return None
         few = adds_labels(project, values, scope, module)
         return Rejoin(call, added[0], module.code(call.args[0].value).strip(), loop, *where, few=few)

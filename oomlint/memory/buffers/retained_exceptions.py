@@ -17,6 +17,7 @@ from oomlint.memory.shared.qualified_names import MODULES
 from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
 from oomlint.model.lifetime import ended_in
+from oomlint.model.torch_tables import MODULE_NAME
 from oomlint.model.values import ExternalCall, FunctionRef, Instance
 from oomlint.scout.forms import KEEPS
 from oomlint.source import FileKind as Source
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from oomlint.model.values import Value
     from oomlint.syntax.scopes import Scope
 
-_MODEL = re.compile(r"(^|_)(model|net|network|module|backbone|encoder|decoder|generator|discriminator|critic|policy|unet|vae)\d*$")
 _BIG = 16 << 20  # bytes
 _FEW = 16  # rounds of a loop that can keep no more exceptions than that
 _RERAISED = re.compile(r"\b(ExceptionGroup|BaseExceptionGroup)\(")
@@ -115,7 +115,7 @@ def _runs_a_model(module: Module, project: Project, scope: Scope, body: cst.Base
     for node in descend(body, into_scopes=False):
         if not isinstance(node, cst.Call):
             continue
-        if _is_torch(module) and isinstance(node.func, cst.Name | cst.Attribute) and _MODEL.search(names.last_name(node.func)):
+        if _is_torch(module) and isinstance(node.func, cst.Name | cst.Attribute) and MODULE_NAME.search(names.last_name(node.func)):
             return node
         for alt in evaluator.values(node.func, frame)[:4]:
             value = alt.value
@@ -130,7 +130,7 @@ def _function_runs_a_model(project: Project, function: FunctionRef) -> bool:
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(function.module, function.scope)
     return any(
-        _MODEL.search(names.last_name(call.func)) is not None
+        MODULE_NAME.search(names.last_name(call.func)) is not None
         or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward")
         or any(isinstance(a.value, Instance) and evaluator.derives(a.value.cls, *MODULES) for a in evaluator.values(call.func, frame)[:4])
         for call in function.scope.calls

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import RANDOM
 from oomlint.memory.datasets.constant_flags import Flags
 from oomlint.memory.shared.known_reads import known_read
 from oomlint.model import names
@@ -30,7 +31,6 @@ _WORKS = frozenset(
     "tokenize encode encode_plus tokenizer transform transforms augment resize crop flip rotate preprocess process feature_extractor processor "
     "batch_encode_plus interpolate resample spectrogram pad_sequence fft stft warp normalize Compose apply".split(),
 )
-_DRAWS = frozenset("random shuffle choice randint uniform normal randn rand sample permutation randperm".split())
 _QUIET = frozenset({"torch", "numpy", "builtins", "random", "math", "copy", "collections", "pandas", "itertools", "functools", "operator", "scipy", "time"})
 _WORDS_OF_WORK = ("transform", "augment", "token", "process", "decode", "crop", "resize", "extract")
 
@@ -110,7 +110,7 @@ class SampleBody:
             self.unknown = True
         if name in _WORKS or any(word in name.lower() for word in _WORDS_OF_WORK):
             self.works = True
-        elif name in _DRAWS or "random" in name.lower():
+        elif name in RANDOM or "random" in name.lower():
             self.draws = True
 
     def _harmless(self, node: cst.Call, frame: Frame) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec import Struct
 
+from oomlint.api_names import RANDOM
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive
 from oomlint.memory.shared.content_kinds import PAYLOAD
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Project
     from oomlint.model.values import Alternative
 
-_DRAWS: Final = frozenset("random randint randrange choice choices shuffle sample randperm permutation integers".split())
 _DEEPEST: Final = 3  # generators that call others
 _MOST_STEPS: Final = 12  # from a sample to where it is read, through streams around streams
 
@@ -39,7 +39,7 @@ def filled(stream: Instance, project: Project) -> Iterator[Filled]:
     entry = evaluator.method(stream, "__iter__")
     for function in _generators(entry, project) if entry is not None else ():
         scope, module = function.scope, function.module
-        if not scope.yields or not any(names.last_name(call.func) in _DRAWS for call in scope.calls):
+        if not scope.yields or not any(names.last_name(call.func) in RANDOM for call in scope.calls):
             continue
         frame = Frame(module, scope, None, function.this)
         for call in scope.calls:

@@ -29,6 +29,11 @@ def small_by_name(name: str) -> bool:
     return _SMALL_NAME.search(name) is not None or _AID_NAME.search(name) is not None
 
 
+def is_aid(name: str) -> bool:
+    """Whether a name or a key says that it holds settings, or what is done with samples or looked up for them."""
+    return _AID_NAME.search(name.lower().strip("_")) is not None
+
+
 def paths_by_name(name: str) -> bool:
     """Whether an attribute's name says that it holds file names."""
     return _PATH_NAME.search(name.lower().lstrip("_")) is not None
@@ -42,10 +47,6 @@ _DATA_NAME: Final = re.compile(
 _GENERAL_NAME: Final = re.compile(
     r"(^|_|[a-z])(data|datas|dataset|samples?|seqs?|sequences?|inputs?|xs|examples?|instances?|epochs|batches|chunks?)(_?(all|list|train|test|val))?\d*$"
 )
-_ANNOTATION: Final = re.compile(
-    r"(^|_)(entries|annotations?|annos?|anns?|questions?|captions?|answers?|qas?|records?|infos?|items|refs?|references|queries|names?|texts?|sentences?|tags?|scores?|"
-    r"cache|results?|rows|pairs|triplets|tuples|keys|list|dict|table|db|lines)(_?(all|list|train|test|val))?\d*$"
-)
 
 
 def looks_like_data(name: str) -> bool:
@@ -56,11 +57,6 @@ def looks_like_data(name: str) -> bool:
 def may_be_data(name: str) -> bool:
     """Whether a name is one that samples have, or a general one such as ``data``."""
     return looks_like_data(name) or _GENERAL_NAME.search(name.lower().strip("_")) is not None
-
-
-def annotates(name: str) -> bool:
-    """Whether a name is one of what is said about samples: entries, captions, names."""
-    return _ANNOTATION.search(name.lower().strip("_")) is not None
 
 
 _AFFIX: Final = re.compile(
@@ -89,7 +85,7 @@ def small_name(name: str) -> bool:
 
 def small_arrays(name: str) -> bool:
     """The same of a list of which arrays are known to be in it: it is no settings, whatever its name says."""
-    return small_name(name) and _AID_NAME.search(name.lower().strip("_")) is None
+    return small_name(name) and not is_aid(name)
 
 
 def small_key(name: str) -> bool:

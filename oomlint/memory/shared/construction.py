@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import RANDOM
 from oomlint.frameworks import STEP_METHODS
 from oomlint.memory.datasets.dataset_classes import datasets_of, has_samples
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported, loaders_of
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _AT_START: Final = ("__init__", "__post_init__", "setup", "prepare_data")
 _PER_ITEM: Final = frozenset((*"__getitem__ __getitems__ __iter__ __next__ forward collate_fn collate __call__".split(), *STEP_METHODS))
 _SAME: Final = ("builtins.", "os.path.", "posixpath.")
-_DRAWS: Final = frozenset("random shuffle sample choice choices randint randperm permutation rand randn uniform normal multinomial integers".split())
 _MOST_CALLERS: Final = 32
 _MOST_FILES: Final = 12  # with loaders, in which one of a class is looked for
 _SMALL_LOOP: Final = 64  # a loop of so many rounds goes over splits or parts of a sample, not over samples
@@ -100,7 +100,7 @@ class Constructions:
         if not isinstance(made, ClassRef) or not self.is_dataset(made):
             return False
         built, items = self._reached(made)
-        return not any(names.last_name(call.func) in _DRAWS for method in built - items for call in method.calls)
+        return not any(names.last_name(call.func) in RANDOM for method in built - items for call in method.calls)
 
     def datasets(self, cls: ClassRef) -> list[ClassRef]:
         """The class, where it is a dataset; else the datasets that derive from it."""
