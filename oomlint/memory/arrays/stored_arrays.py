@@ -276,8 +276,9 @@ class StoredArrays:
                 return None, 0
             if isinstance(value, SourceExpression) and isinstance(value.node, cst.FormattedString | cst.Call | cst.BinaryOperation):
                 return None, self._as_key(value.node, value.frame)[1]
-        written = node.value if isinstance(node, cst.Subscript) else node
-        return None, 1 if few_by_name(names.last_name(written)) else None
+        if isinstance(node, cst.Subscript) and self._gives_keys(node.value, (), frame):
+            return None, 0
+        return None, 1 if few_by_name(names.last_name(node)) else None
 
     def _as_sum(self, node: cst.BinaryOperation, frame: Frame) -> int | None:
         """The same for what an operator gives, ``"part" + name`` and ``"%d" % n``: other arithmetic is of numbers, and so is a sum of itself."""
@@ -291,7 +292,7 @@ class StoredArrays:
             self._active.discard(mark)
 
     def _gives_keys(self, iterable: cst.BaseExpression, index: tuple[int, ...], frame: Frame) -> bool:
-        """Whether a loop over it goes through names."""
+        """Whether its elements, or what stands at that place in each, are names."""
         if isinstance(iterable, cst.Call) and isinstance(iterable.func, cst.Attribute) and iterable.func.attr.value in {"keys", "items"}:
             return iterable.func.attr.value == "keys" or index == (0,)
         if isinstance(iterable, cst.Call) and names.last_name(iterable.func) == "enumerate" and iterable.args:
@@ -302,7 +303,14 @@ class StoredArrays:
             if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple | cst.Set):
                 first = alt.value.node.elements[0].value if alt.value.node.elements else None
                 return isinstance(first, cst.SimpleString)
-        return self.stored(iterable, frame) is not None
+        mark = ("names", iterable, frame)
+        if mark in self._active or self.stored(iterable, frame) is not None:
+            return mark not in self._active
+        self._active.add(mark)
+        try:
+            return any(self._gives_keys(node, index, where) for node, where in self.definitions(iterable, frame) if node is not iterable)
+        finally:
+            self._active.discard(mark)
 
     def _each(self, iterable: cst.BaseExpression, index: tuple[int, ...], frame: Frame) -> H5Object | None:
         """A member of a group that a loop goes through: ``for k, d in f.items()``."""
