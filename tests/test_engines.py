@@ -128,10 +128,7 @@ def program(tmp_path: Path) -> Made:
         ("class C:\n    def __init__(self):\n        self.n = 2\n    def f(self):\n        self.n *= 4\nc = C()\nc.f()\nask(c.n)", {8}),
         ("class C:\n    def __init__(self):\n        self.n = 2\n    def f(self):\n        ask(self.n)\nc = C()\nc.n = 7\nc.f()", {7}),
         ("class C:\n    def __init__(self):\n        self.n = 2\n        self.f()\n    def f(self):\n        self.n = 7\nask(C().n)", {7}),
-        (
-            "class B:\n    def __init__(self):\n        self.n = 2\nclass C(B):\n    def __init__(self):\n        self.n = 1\n        super().__init__()\nask(C().n)",
-            {2},
-        ),
+        ("class B:\n    def __init__(self):\n        self.n = 2\nclass C(B):\n    def __init__(self):\n        super().__init__()\nask(C().n)", {2}),
         ("N = 2\ndef f():\n    global N\n    N *= 2\nf()\nask(N)", {4}),
         ("N = 2\ndef f():\n    global N\n    N *= 2\ndef h():\n    ask(N)\nf()\nh()", {4}),
         ("G = {'n': 2}\ndef f(n):\n    G['n'] = n\ndef h():\n    ask(G['n'])\nf(3)\nh()", {3}),

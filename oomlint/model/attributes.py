@@ -48,7 +48,7 @@ class Attributes(Fitting):
         known = self.attributes.get(key)
         if known is not None:
             return known
-        before = self.given_up
+        before, assumed = self.given_up, self.assumed
         self.active.add(guard)
         try:
             found = self._attribute(instance, name, rest)
@@ -56,7 +56,7 @@ class Attributes(Fitting):
                 found = self._by_environment(instance, name, found)
         finally:
             self.active.discard(guard)
-        if self.given_up == before:
+        if self.given_up == before and self.assumed == assumed:
             self.attributes[key] = found
         return found
 

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
 
+    # By a name, the calls that are given it, each with the argument and what leads there from it (None for a method of it); and the ways to what is called.
+    Handing = tuple[dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]], set[tuple[str, tuple[Accessor, ...]]]]
+
 _DEEPEST: Final = 6  # calls
 _CONSTANTS: Final = frozenset({"None", "True", "False"})
 _WHOLE: Final = object()  # stands for the name itself among what is changed
+_NOTHING: Final[frozenset[object]] = frozenset()
 _LAST: Final = object()  # for the elements of a list that are counted from its end
 _ANEW: Final = DEFINES | REBINDS - {"augment"} | {"unknown"}  # what gives a name another object
 _SETS: Final = REBINDS | {"unknown", "delete"}
@@ -48,7 +52,9 @@ class CalleeChanges(Outside):
     """Finds calls that change what a name stands for, and what they leave."""
 
     def changes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> list[Change]:
-        """Calls of a scope that change what is asked for."""
+        """Calls of a scope that change what is asked for. What is called there by just that way is taken for a method, which nobody sets."""
+        if (root, accessors) in self._handing(frame.scope)[1]:
+            return []
         return [one for one in self._changes(root, frame) if self._touches(one, accessors)]
 
     def left_by(self, change: Change, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
@@ -146,9 +152,7 @@ class CalleeChanges(Outside):
     def _changes(self, root: str, frame: Frame) -> tuple[Change, ...]:
         """The calls of a scope by which functions of the project may change what a name stands for, in source order."""
         scope, module = frame.scope, frame.module
-        given = self.given.get(scope)
-        if given is None:
-            given = self.given[scope] = _given(scope)
+        given, _ = self._handing(scope)
         shared = self._shared(module).get(root)
         calls = [*given.get(root, ())]
         if shared:
@@ -157,21 +161,37 @@ class CalleeChanges(Outside):
         if not calls:
             return ()  # nearly always: to find out where a node stands costs more
         this = frame.this if names.is_method(scope) else None
-        key = (scope, root, this.cls if this is not None else None)
+        key = ("changes", scope, root, this.cls if this is not None else None)
         known = self.changed.get(key)
         if known is not None:
             return known
-        self.changed.assume(key, ())
+        if key in self.active:
+            self.assumed += 1
+            return ()
         plain = self.calls.plain_frame(module, scope)
         if this is not None:
             plain = Frame(module, scope, None, Instance(this.cls, None), plain.outer)
         found: dict[tuple[cst.Call, str], Change] = {}
-        for call, arg, path in calls:
-            for one in self._changed_by(call, arg, path, root, shared or set(), plain):
-                found.setdefault((call, one.name), one)
+        self.active.add(key)
+        assumed, given_up = self.assumed, self.given_up
+        try:
+            for call, arg, path in calls:
+                for one in self._changed_by(call, arg, path, root, shared or set(), plain):
+                    found.setdefault((call, one.name), one)
+        finally:
+            self.active.discard(key)
         span = module.tree.span
-        self.changed[key] = tuple(sorted(found.values(), key=lambda one: span(one.call)[:2])) if len(found) > 1 else tuple(found.values())
-        return self.changed[key]
+        changes = tuple(sorted(found.values(), key=lambda one: span(one.call)[:2])) if len(found) > 1 else tuple(found.values())
+        self.assumed = assumed  # what was asked on the way was where the functions are that are called, and is over
+        if self.given_up == given_up:
+            self.changed[key] = changes
+        return changes
+
+    def _handing(self, scope: Scope) -> Handing:
+        known = self.given.get(scope)
+        if known is None:
+            known = self.given[scope] = _given(scope)
+        return known
 
     def _changed_by(self, call: cst.Call, arg: cst.Arg | None, path: tuple[Accessor, ...], root: str, shared: set[Scope], frame: Frame) -> Iterator[Change]:
         """How a call may change an object that it is given as an argument, or whose method it is; or a name that the function shares."""
@@ -218,24 +238,40 @@ class CalleeChanges(Outside):
 
     def _touched(self, function: FunctionRef, name: str, *, shared: bool = False) -> frozenset[object]:
         """The attributes and keys of an object that a function may set, or have set by those that it calls."""
-        scope = function.scope
-        key = (scope, name, function.this.cls if function.this is not None else None)
+        key = ("touched", function.scope, name, function.this.cls if function.this is not None else None)
         known = self.touched.get(key)
         if known is not None:
             return known
-        self.touched.assume(key, frozenset())
+        if key in self.active:
+            return _NOTHING  # whoever asks first looks into it
+        self.active.add(key)
+        assumed = self.assumed
         found: set[object] = set()
-        effects = [*scope.effects.get(name, ()), *self.aliases(name, scope)]
-        anew = not shared and any(not one.path and one.kind in _ANEW and not _may_keep(one) for one in effects)  # what is changed then may be another object
-        if not anew or name == names.self_name(scope):
-            found = {key for one in effects for key in _keys(one, shared=shared)}
-            plain = self.calls.plain_frame(function.module, scope)
-            where = Frame(function.module, scope, None, function.this, plain.outer) if function.this is not None else plain
-            for one in self._changes(name, where):
-                inner = self._touched(one.function, one.name, shared=one.shared)
-                found |= {one.path[0][1]} if one.path and inner else inner
-        self.touched[key] = frozenset(found)
-        return self.touched[key]
+        seen: set[object] = set()
+        ways = [(function, name, shared)]
+        try:
+            while ways:
+                here, word, free = ways.pop()
+                if (here.scope, word) in seen:
+                    continue
+                seen.add((here.scope, word))
+                effects = [*here.scope.effects.get(word, ()), *self.aliases(word, here.scope)]
+                # What is changed once the name is given something else may be another object.
+                if not free and word != names.self_name(here.scope) and any(not one.path and one.kind in _ANEW and not _may_keep(one) for one in effects):
+                    continue
+                found.update(key for one in effects for key in _keys(one, shared=free))
+                plain = self.calls.plain_frame(here.module, here.scope)
+                where = Frame(here.module, here.scope, None, here.this, plain.outer) if here.this is not None else plain
+                for one in self._changes(word, where):
+                    if not one.path:
+                        ways.append((one.function, one.name, one.shared))
+                    elif self._touched(one.function, one.name, shared=one.shared):
+                        found.add(one.path[0][1])
+        finally:
+            self.active.discard(key)
+        if self.assumed == assumed:
+            self.touched[key] = frozenset(found)
+        return frozenset(found)
 
     def _shared(self, module: Module) -> dict[str, set[Scope]]:
         """Names that functions of a module change, which are not their own; each with those functions, and with those that call them."""
@@ -308,18 +344,21 @@ def _owner(scope: Scope, root: str) -> Scope:
     return here
 
 
-def _given(scope: Scope) -> dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]]:
-    """The calls of a scope that are given what goes by a name, or are methods of it; by that name, each with the argument and what leads there from it."""
+def _given(scope: Scope) -> Handing:
+    """The calls of a scope that are given what goes by a name, or are methods of it, and the ways to what is called."""
     found: dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]] = {}
+    ways: set[tuple[str, tuple[Accessor, ...]]] = set()
     this = names.self_name(scope)
     for call in scope.calls:
         for arg in call.args:
             way = path_of(arg.value) if not arg.star else None
             if way is not None and all(key is not UNKNOWN_KEY for _, key in way[1]):
                 found.setdefault(way[0], []).append((call, arg, way[1]))
-        of = path_of(call.func.value) if isinstance(call.func, cst.Attribute) else None
+        of = path_of(call.func)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__" and this is not None:
-            of = this, ()  # of a base class
-        if of is not None and all(key is not UNKNOWN_KEY for _, key in of[1]) and (of[0] in scope.effects or Outside.is_parameter(of[0], scope)):
-            found.setdefault(of[0], []).append((call, None, of[1]))
-    return found
+            of = this, (("attr", "__init__"),)  # of a base class
+        if of is not None and of[1] and all(key is not UNKNOWN_KEY for _, key in of[1]):
+            ways.add(of)
+            if of[0] in scope.effects or Outside.is_parameter(of[0], scope):
+                found.setdefault(of[0], []).append((call, None, of[1][:-1]))
+    return found, ways

@@ -79,6 +79,7 @@ class Definitions(CalleeChanges):
             self.opened[root, frame] = (*asked, (at, accessors))
         self.spent += 1
         self.depth += 1
+        assumed = self.assumed
         try:
             # What an object makes of another of its kind leads into that one, with one more accessor each time.
             if self.spent > BUDGET or self.depth > 4 * DEEPEST or len(accessors) > _LONGEST:
@@ -92,7 +93,8 @@ class Definitions(CalleeChanges):
                 self.opened[root, frame] = asked
             elif accessors:
                 del self.opened[root, frame]
-        self.resolved[key] = found
+        if self.assumed == assumed:
+            self.resolved[key] = found
         return found
 
     def _passes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> bool:

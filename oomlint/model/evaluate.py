@@ -81,6 +81,7 @@ class Evaluator(Access):
         self.active.add(key)
         self.depth += 1
         self.spent += 1
+        assumed = self.assumed
         try:
             found = trim(self.expression(node, frame))
         except RecursionError:
@@ -89,7 +90,7 @@ class Evaluator(Access):
         finally:
             self.depth -= 1
             self.active.discard(key)
-        if self.depth == 0 or self.spent < BUDGET:
+        if (self.depth == 0 or self.spent < BUDGET) and self.assumed == assumed:
             self._memo[key] = found
         return found
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from oomlint.model.callee_changes import Change
+    from oomlint.model.callee_changes import Change, Handing
     from oomlint.model.calls import Calls
     from oomlint.model.environments import Setting
     from oomlint.model.options import OptionSource
@@ -56,15 +56,16 @@ class Questions(ABC):
         self.opened: dict[tuple[str, Frame], tuple[Asked, ...]] = {}  # what is being asked of the names of a frame, the outermost question first
         self.spent = 0  # questions since the outermost one
         self.given_up = 0  # questions that were not looked into: what follows from that may be otherwise for whoever comes by another way
+        self.assumed = 0  # answers that rest on calls of which it is being found out what they change: nothing that follows is remembered
         self.depth = 0
         self.resolved: AnswerMemory[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = AnswerMemory(project.readings)
         self.returns: AnswerMemory[tuple[FunctionRef, tuple[Bound, ...], tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
         self.attributes: AnswerMemory[tuple[Instance, str, tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
         self.rows: dict[tuple[Scope, cst.CSTNode], tuple[cst.BaseComp, ...]] = {}  # comprehensions around a name, the innermost first
         # What calls change of what a scope sees, what their functions set of it, and what they are given, by its name.
-        self.changed: AnswerMemory[tuple[Scope, str, ClassRef | None], tuple[Change, ...]] = AnswerMemory(project.readings)
-        self.touched: AnswerMemory[tuple[Scope, str, ClassRef | None], frozenset[object]] = AnswerMemory(project.readings)
-        self.given: dict[Scope, dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]]] = {}
+        self.changed: AnswerMemory[object, tuple[Change, ...]] = AnswerMemory(project.readings)
+        self.touched: AnswerMemory[object, frozenset[object]] = AnswerMemory(project.readings)
+        self.given: dict[Scope, Handing] = {}
         self.aliased: dict[Scope, dict[str, list[Effect]]] = {}
         self.shared: dict[Module, dict[str, set[Scope]]] = {}  # names that functions of a module change, which are not their own
         self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class

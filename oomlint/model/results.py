@@ -130,11 +130,12 @@ class Results(Lookups):
         if known is not None:
             return known
         self.active.add(key)
+        assumed = self.assumed
         try:
             found = self._returned(function, bound, accessors)
         finally:
             self.active.discard(key)
-        if self.depth == 0 or self.spent < BUDGET:
+        if (self.depth == 0 or self.spent < BUDGET) and self.assumed == assumed:
             self.returns[key] = found
         return found
 
