@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -45,6 +46,7 @@ STAR_EXPORTS = {
 }
 
 
+@lru_cache(maxsize=1 << 12)
 def canonical(name: str) -> str:
     """The one name that we use for a library's object."""
     head = name
@@ -62,16 +64,11 @@ def canonical(name: str) -> str:
 
 def dotted(node: cst.CSTNode | None) -> str:
     """``a.b.c`` as text; empty where the node is something else."""
-    if node.__class__ is cst.Name and isinstance(node, cst.Name):
-        return node.value
-    parts: list[str] = []
+    said = ""
     while isinstance(node, cst.Attribute):
-        parts.append(node.attr.value)
+        said = f".{node.attr.value}{said}"
         node = node.value
-    if not isinstance(node, cst.Name):
-        return ""
-    parts.append(node.value)
-    return ".".join(reversed(parts))
+    return f"{node.value}{said}" if isinstance(node, cst.Name) else ""
 
 
 def is_main(test: cst.BaseExpression) -> bool:

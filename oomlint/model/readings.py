@@ -116,14 +116,15 @@ class Readings:
 
     def close(self, number: int | None) -> int:
         """The files that were read for an answer since its question was opened as that one. Questions inside of it that were given up are over, too."""
+        asked = self.asked
         if number is None:
             files = self._all()  # nobody has said when the question came up
         else:
-            while len(self.asked) > number + 1:
+            while len(asked) > number + 1:
                 self.give_up()
             files = self.now
-            if len(self.asked) > number:
-                self.now |= self.asked.pop()[2]
+            if len(asked) > number:
+                self.now = files | asked.pop()[2]
         return self._alike.setdefault(files, files)
 
     def give_up(self) -> None:
@@ -152,10 +153,15 @@ class AnswerMemory(Generic[_Key, _Answer]):
     def get(self, key: _Key) -> _Answer | None:
         """The answer, or ``None`` where there is none yet."""
         known = self._known.get(key)
+        readings = self._readings
         if known is None:
-            self._ask(key)
+            # As `_ask` does: nothing is asked more often.
+            asked = readings.asked
+            self._open.setdefault(key, len(asked))
+            asked.append((self, key, readings.now))
+            readings.now = 0
             return None
-        self._readings.now |= known[1]
+        readings.now |= known[1]
         return known[0]
 
     def answer(self, key: _Key, find: Callable[[], _Answer]) -> _Answer:

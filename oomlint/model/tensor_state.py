@@ -80,6 +80,9 @@ class ValueKind(StrEnum):
     OBJECT = "object"
 
 
+_TENSORLIKE = frozenset({ValueKind.TENSOR, ValueKind.ARRAY, ValueKind.OPAQUE})
+
+
 class Mode(StrEnum):
     """Whether operations are recorded for a backward pass."""
 
@@ -149,7 +152,7 @@ class TensorState(Struct, frozen=True):
     @property
     def tensorlike(self) -> bool:
         """Whether it has the methods of a tensor or array, as far as anybody knows."""
-        return self.kind in {ValueKind.TENSOR, ValueKind.ARRAY, ValueKind.OPAQUE}
+        return self.kind in _TENSORLIKE
 
     @property
     def is_vague(self) -> bool:

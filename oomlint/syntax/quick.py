@@ -108,6 +108,9 @@ def _classes(top: type) -> Iterator[type]:
 
 @lru_cache(maxsize=1 << 14)
 def _read(literal: str) -> object:
+    mark = literal[0]
+    if mark in "'\"" and "\\" not in literal and literal[1:3] != mark * 2:
+        return literal[1:-1]  # as nearly all are
     return ast.literal_eval(literal)
 
 
