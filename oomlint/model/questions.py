@@ -199,17 +199,23 @@ def _widened(found: Alternatives, most: int) -> Alternatives:
     What tells constants apart from the rest, such as the option that they come from, goes last: `n > 0` is never met by the way on which `n` is 0. Of the
     others, what has the most outcomes goes first. What is alike in that goes together, so that no order decides.
     """
-    outcomes: dict[object, dict[object, set[object]]] = {}
+    values: dict[Picks, set[object]] = {}  # many are alike in all conditions
     for alt in found:
-        for key, pick in alt.picks:
-            outcomes.setdefault(key, {}).setdefault(pick, set()).add(alt.value if isinstance(alt.value, Const) else None)
-    ranks: dict[tuple[bool, bool, int], set[object]] = {}
-    for key, picks in outcomes.items():
-        telling = len({frozenset(constants) for constants in picks.values()}) > 1
-        decides = telling and any(len(constants) == 1 for constants in picks.values())
-        ranks.setdefault((telling, decides, -len(picks)), set()).add(key)
+        values.setdefault(alt.picks, set()).add(alt.value if isinstance(alt.value, Const) else None)
+    outcomes: dict[tuple[object, object], set[object]] = {}
+    for conditions, constants in values.items():
+        for pick in conditions:
+            outcomes.setdefault(pick, set()).update(constants)
+    by_key: dict[object, list[tuple[object, object]]] = {}
+    for pick in outcomes:
+        by_key.setdefault(pick[0], []).append(pick)
+    ranks: dict[tuple[bool, bool, int], set[tuple[object, object]]] = {}
+    for picks in by_key.values():
+        telling = len({frozenset(outcomes[pick]) for pick in picks}) > 1
+        decides = telling and any(len(outcomes[pick]) == 1 for pick in picks)
+        ranks.setdefault((telling, decides, -len(picks)), set()).update(picks)
     for rank in sorted(ranks):
-        found = _once(replace(alt, picks=frozenset(pick for pick in alt.picks if pick[0] not in ranks[rank])) for alt in found)
+        found = _once(alt if alt.picks.isdisjoint(ranks[rank]) else replace(alt, picks=alt.picks - ranks[rank]) for alt in found)
         if len(found) <= most:
             break
     return found

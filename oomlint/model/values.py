@@ -8,6 +8,7 @@ as ``persistent_workers=num_workers > 0`` silences a rule without anybody having
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from oomlint.model.names import short
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import libcst as cst
 
@@ -38,11 +39,18 @@ def meet(first: Picks, second: Picks) -> Picks | None:
         return second
     if second <= first:
         return first
-    merged = dict(first)
-    for key, pick in second - first:
-        if merged.setdefault(key, pick) != pick:
+    rest = second - first
+    known = _by_key(first)
+    for key, pick in rest:
+        if known.get(key, pick) != pick:
             return None
-    return first | second
+    return first | rest if len(rest) == 1 or len(dict(rest)) == len(rest) else None
+
+
+@lru_cache(maxsize=1 << 10)
+def _by_key(picks: Picks) -> Mapping[object, object]:
+    """The same by their keys: those of one way are met with those of many others."""
+    return dict(picks)
 
 
 # -- what a value can be -------------------------------------------------------------------------------------------------
