@@ -70,7 +70,7 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached:
     same: dict[object, object] = {}  # an attribute that a class sets for all that derive from it is one container
     for item in (_with_containers(alike) for alike in at_place.values()):
         subject = _subject(item) or item
-        keys = (subject, *_containers(item))
+        keys = (subject, *_causes(item))
         known = next((same[key] for key in keys if key in same), subject)
         same.update(dict.fromkeys(keys, known))
         groups.setdefault(known, []).append(item)
@@ -190,11 +190,17 @@ def _passes(finding: Finding) -> object:
     return (finding.code, outside) if outside and len(runs) == len(outside) + 1 else None
 
 
-def _containers(finding: Finding) -> Iterator[object]:
-    """The containers by which findings of a rule have one cause: what workers copy, and the attributes of a class that all of it is read into."""
+def _causes(finding: Finding) -> Iterator[object]:
+    """What else findings of a rule may have as their one cause: what workers copy, the attributes of a class that all of it is read into, a number of workers.
+
+    The same number may stand at each loader of a file.
+    """
     place = copied(finding)
     if place is not None:
         yield finding.code, place
+    workers = [one for loader in finding.of_noun(LoaderFact) for one in loader.workers] if finding.code in {_SHARED, _MANY_WORKERS} else []
+    if len(workers) == 1 and workers[0].count is not None:
+        yield finding.code, finding.severity, workers[0].count, finding.place.path
     if finding.code in _READS or finding.code == _ALLOCATED:
         for held in finding.of_noun(AttributeFact):
             if held.owner and held.place is not None:

@@ -290,6 +290,13 @@ class Batches(DataLoader):
 """
 BY_CLASS = "from records import Batches, Turns\none = Batches(Turns('a.json'), num_workers=8)\ntwo = Batches(Turns('b.json'), num_workers=8)\n"
 BY_HEIRS = BY_CLASS.replace("Batches", "DataLoader").replace("Turns('b", "LongTurns('b").replace(", Turns\n", ", LongTurns, Turns\n")
+BY_NUMBER = """\
+import numpy as np
+from torch.utils.data import DataLoader, TensorDataset
+
+one = DataLoader(np.load("a.npy"), num_workers=8)
+two = DataLoader(np.load("b.npy"), num_workers=8)
+"""
 BRANCHES = """\
 import torch
 
@@ -328,6 +335,7 @@ def fit(loader, steps, seen, unseen):
     [
         pytest.param("OOM110", BY_CLASS, [2, 3], id="loaders of a class of the project"),
         pytest.param("OOM110", BY_HEIRS, [2, 3], id="datasets that derive from the class that holds it"),
+        pytest.param("OOM120", BY_NUMBER.replace("8", "64"), [4, 5], id="the same number at each loader of a file"),
         pytest.param("OOM209", BRANCHES, [7, 10], id="branches that grow the same array"),
         pytest.param("OOM204", TWO_PASSES, [13, 15], id="passes behind one eval()"),
     ],

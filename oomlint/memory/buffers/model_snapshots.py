@@ -13,7 +13,7 @@ from oomlint.frameworks import LIGHTNING_MODULE
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
-from oomlint.memory.shared.training_loops import SHORT, rounds, trains
+from oomlint.memory.shared.training_loops import SHORT, rounds, trains, usual_rounds
 from oomlint.model import names
 from oomlint.model.flow_methods import APPENDS
 from oomlint.model.lifetime import ended_in, is_capped, length_tests
@@ -216,8 +216,9 @@ def _loop(module: Module, project: Project, effect: Effect, path: Path, copied: 
         ):
             return None
         most = rounds(project, loop, module, scope)
-        if most is not None and most <= SHORT:
-            continue  # `for phase in ("train", "val")`
+        usual = usual_rounds(project, loop, module, scope) if most is None and isinstance(loop, cst.For) else most
+        if usual is not None and usual <= SHORT:
+            continue  # `for phase in ("train", "val")`, or for three folds where nobody asks for more
         per = _per(module, project, loop, scope)
         if per is None or _rare(effect, loop, module, most) or not _key_changes(effect, loop, module, scope):
             return None
