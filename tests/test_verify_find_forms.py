@@ -13,7 +13,7 @@ import pytest
 from verify_cases import search
 
 from oomlint.verify.child.driving import trial
-from oomlint.verify.child.search import find_inputs, mutations
+from oomlint.verify.child.search import find_inputs, generic_mutations, mutations
 from oomlint.verify.child.synthesis import sizes
 
 if TYPE_CHECKING:
@@ -40,6 +40,13 @@ def found(runner: SandboxRunner, tmp_path: Path) -> Found:
         return answer
 
     return find
+
+
+def test_arrays_in_files_of_like_names_change_one_after_the_other() -> None:
+    """A change of one file forgets those of like names, and what was to be changed in them."""
+    files = {name: {"kind": "npy", "shape": ["n", 8]} for name in ("a1.npy", "a2.npy")}
+    changed = generic_mutations.with_axes({"files": files}, [["files", "a1.npy"], ["files", "a2.npy"]], (3, 3))
+    assert changed["files"] == {"a1.npy": {"kind": "npy", "shape": ["n", 8, 8]}}
 
 
 def test_an_index_of_paths_and_rows(found: Found) -> None:

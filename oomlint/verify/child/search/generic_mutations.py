@@ -119,6 +119,8 @@ def _pairs_of_ranks(state: State, slots: list[Place]) -> Iterator[State]:
 def with_axes(state: State, slots: Iterable[Place], axes: Iterable[int]) -> State:
     """Several arrays with other numbers of axes."""
     for place, rank in zip(slots, axes, strict=False):
+        if place[0] == "files" and place[1] not in state["files"]:
+            continue  # forgotten, as a file of a like name was changed
         entry = at(state, place)
         state = changed(state, place, shape=ranked(entry["shape"], max(rank, entry.get("rank", 0))))
     return state
