@@ -167,7 +167,7 @@ class Access(Expressions):
                 return self.reach_into(Alternative(value), rest) if name == "__dict__" else self.module_member(value, str(name), rest)
             return self.entry_of_module(value, name, rest)
         if isinstance(value, ClassRef):
-            return self.class_member(value, str(name), rest, None) if kind == "attr" else self._enum_item(value, name, rest)
+            return self.class_member(value, str(name), rest, None) if isinstance(name, str) else [Alternative(UNKNOWN)]
         if isinstance(value, Instance):
             return self.attribute(value, str(name), rest) if kind == "attr" else self._getitem(value, name, rest)
         if isinstance(value, ParsedOptions):
@@ -266,6 +266,3 @@ class Access(Expressions):
             return [Alternative(UNKNOWN)]
         method = self.method(value, "__getitem__")
         return self.returned(method, (), rest) if method is not None else [Alternative(UNKNOWN)]
-
-    def _enum_item(self, value: ClassRef, name: object, rest: tuple[Accessor, ...]) -> Alternatives:
-        return self.class_member(value, name, rest, None) if isinstance(name, str) else [Alternative(UNKNOWN)]

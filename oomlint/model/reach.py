@@ -52,9 +52,8 @@ def terminates(body: object) -> bool:
         return False
     if isinstance(last, cst.Expr) and isinstance(last.value, cst.Call):
         return names.last_name(last.value.func) in _EXITS
-    if isinstance(last, cst.If) and last.orelse is not None:
-        rest = last.orelse
-        return terminates(last.body) and (terminates(rest.body) if isinstance(rest, cst.Else) else _chain_terminates(rest))
+    if isinstance(last, cst.If):
+        return _chain_terminates(last)
     if isinstance(last, cst.With):
         return terminates(last.body)
     return False

@@ -9,14 +9,16 @@ from msgspec import Struct, field
 
 from oomlint.api_names import AS_ARRAY, FACTS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import is_full
+from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions
 from oomlint.memory.shared.attribute_names import small_key, small_name
+from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.seen_axes import SAME_AXES, of_use
 from oomlint.model import names
 from oomlint.model.counters import counts_rounds
 from oomlint.model.loops import set_in
 from oomlint.model.uses import NameUses
-from oomlint.model.values import Display, ExternalCall
+from oomlint.model.values import Display
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import names_in
 
@@ -29,9 +31,6 @@ if TYPE_CHECKING:
 
 # Calls and methods whose result has the same elements: an index behind them is an index of what they were given.
 _SAME_CALLS: Final = AS_ARRAY | TENSOR_TYPES | {"float32", "float64"}
-_ARRAY_MAKERS: Final = frozenset(
-    "arange linspace permutation array asarray where nonzero argsort unique choice concatenate randperm argwhere flatnonzero sample".split(),
-)
 _DEEPEST: Final = 3
 _MOST: Final = 8
 
@@ -142,10 +141,9 @@ class ItemReads(ItemContexts):
         if isinstance(inner, cst.List | cst.ListComp | cst.Comparison):
             return True
         frame = self.evaluator.calls.plain_frame(where.module, where.scope)
-        for alt in self.evaluator.values(inner, frame)[:4]:
-            if isinstance(alt.value, Display) or (isinstance(alt.value, ExternalCall) and alt.value.name.rpartition(".")[2] in _ARRAY_MAKERS):
-                return True
-        return False
+        if any(isinstance(alt.value, Display) for alt in self.evaluator.values(inner, frame)[:4]):
+            return True
+        return datasets_of(self.project).contents.of(inner, frame).kind in {PayloadKind.ARRAY, PayloadKind.TENSOR}
 
     def _is_fixed(self, entry: cst.BaseSlice, where: Context) -> bool:
         """Whether an index takes one element or a stretch with two ends, whichever the sample."""

@@ -108,15 +108,10 @@ def _sets(module: Module, name: str, own: set[Scope]) -> bool:
             if any(_gives(effect, name) for effect in effects):
                 return True
         for call in scope.calls:
-            if names.last_name(call.func) == "setattr" and len(call.args) > 1 and not _is_other(call.args[1].value, name):
+            if names.last_name(call.func) == "setattr":
                 return True
     return False
 
 
 def _gives(effect: Effect, name: str) -> bool:
     return effect.kind in REBINDS and bool(effect.path) and effect.path[-1] == ("attr", name)
-
-
-def _is_other(node: cst.BaseExpression, name: str) -> bool:
-    """Whether what ``setattr`` is given is the name of another attribute."""
-    return isinstance(node, cst.SimpleString) and node.evaluated_value != name

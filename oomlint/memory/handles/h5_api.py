@@ -77,10 +77,8 @@ def after_subscript(node: cst.Subscript, grip: Grip, frame: Frame, evaluator: Ev
         return Grip.OBJECT
     if grip is Grip.KEYS:
         return None
-    if grip in {Grip.VIEW, Grip.ITEMS}:
+    if grip in {Grip.VIEW, Grip.ITEMS, Grip.PAIR}:
         return Grip.OBJECT
-    if grip is Grip.PAIR:
-        return Grip.OBJECT if _second(node) else None
     if len(node.slice) != 1:
         return None
     index = node.slice[0].slice
@@ -112,11 +110,6 @@ def after_call(name: str, grip: Grip) -> Grip | None:
     if last == "next":
         return iterated(grip)
     return Grip.OBJECT if last == "getattr" else None
-
-
-def _second(node: cst.Subscript) -> bool:
-    index = node.slice[0].slice
-    return not (isinstance(index, cst.Index) and isinstance(index.value, cst.Integer) and index.value.value == "0")
 
 
 def _is_text(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
