@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import FACTS, ITERATORS, TAKES_OUT, VIEW_ATTRIBUTES, WRAPPERS
+from oomlint.api_names import FACTS, ITERATORS, PUTS_IN, TAKES_OUT, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, keeps_axes
 from oomlint.memory.arrays.kept_forms import byte_range, has_bounds, is_object, unpickles, works_on
 from oomlint.memory.arrays.kept_indexes import KeptIndexes
@@ -281,6 +281,8 @@ class Kept(KeptIndexes):
             going = going.under(element.key)
             if isinstance(element.key, cst.SimpleString):
                 going = going.named(str(element.key.evaluated_value))
+        if isinstance(parents.get(holder), cst.Arg) and _is_record(module, holder):
+            going = replace(going, own=len(going.names) if going.own is None else going.own)
         if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(parents.get(holder), cst.Arg)):
             going = replace(going, listed=True, mixed=going.mixed or self.is_mixed(module, holder, element))
         return holder, going
@@ -369,7 +371,8 @@ class Kept(KeptIndexes):
         scope = module.walk.scope_at(loop)
         mixed = going.mixed and not isinstance(target, cst.Tuple | cst.List)
         for name in _elements(loop, target):
-            self.follow_name(search, module, scope, name, loop.target, replace(going.named(name).element(), part=True, mixed=mixed, keys=(), drawn=False))
+            one = replace(going.named(name).element(), part=True, mixed=mixed, keys=(), drawn=False, own=None)
+            self.follow_name(search, module, scope, name, loop.target, one)
 
     def _gone_through(self, search: KeptSearch, module: Module, loop: cst.For, going: Going) -> None:
         """A loop that runs a model goes through the value."""
@@ -432,12 +435,13 @@ class Kept(KeptIndexes):
             )
         if isinstance(key, cst.SimpleString | cst.ConcatenatedString):
             taken = going.taken(str(key.evaluated_value))
-            return replace(taken.named(str(key.evaluated_value)), index=None) if taken is not None else None
+            return replace(taken.named(str(key.evaluated_value)), index=None, own=None) if taken is not None else None
         constant = isinstance(key, cst.Integer | cst.Ellipsis | cst.Tuple)
         going = replace(going, keys=going.keys[:-1], cut=going.cut or not (going.keys or constant or any(ends_of(key))))
         if isinstance(key, cst.Integer):
             place = int(key.evaluated_value)
-            return None if going.index is not None and going.index != place else replace(going, index=None, mixed=False, cut=going.cut or going.index is None)
+            one = replace(going, index=None, mixed=False, own=None, cut=going.cut or going.index is None)
+            return None if going.index is not None and going.index != place else one
         if isinstance(key, cst.Ellipsis | cst.Tuple):
             return going
         if isinstance(key, cst.Name) and self.counts(module, node, key.value):
@@ -458,7 +462,14 @@ class Kept(KeptIndexes):
         for root in made:
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
-                    self.climb(search, module, use, replace(going.element(), part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
+                    self.climb(search, module, use, replace(going.element(), part=part, listed=True, rebuilt=True, mixed=mixed, keys=(), own=None))
+
+
+def _is_record(module: Module, holder: cst.CSTNode) -> bool:
+    """Whether several things stand together in what a container is given, ``rows.append((picture, label))``: its name is not that of one of them."""
+    call = module.walk.parents.get(module.walk.parents[holder])
+    several = isinstance(holder, cst.Tuple | cst.Dict) and len(holder.elements) > 1
+    return several and isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value in PUTS_IN
 
 
 def _picks_of_rows(node: cst.Subscript) -> bool:

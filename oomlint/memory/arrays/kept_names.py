@@ -61,7 +61,7 @@ class KeptNames(Keeping):
         if isinstance(target, cst.Tuple | cst.List):
             for number, element in enumerate(target.elements):
                 if going.index is None or number == going.index:
-                    self.follow_target(search, module, statement, element.value, replace(going, index=None, mixed=False))
+                    self.follow_target(search, module, statement, element.value, replace(going, index=None, mixed=False, own=None))
             return
         while isinstance(target, cst.Subscript):
             into = True

@@ -81,6 +81,12 @@ class Keeper(Struct, frozen=True):
     saver: str = ""  # the call that writes it to a file once all of it is there; then it is `live`, too
     evaluated: bool = False  # it is `live` for a loop that runs a model and trains nothing
     opened: bool = False  # a picture in it is only opened
+    own: int | None = None  # so many of the names are its own: the later ones are of records in which it stands beside other things
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names that may say what it is."""
+        return self.names[: self.own]
 
 
 class Going(Struct, frozen=True):
@@ -109,6 +115,7 @@ class Going(Struct, frozen=True):
     gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
     put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time; of new objects that hold it, the first time for them
     keys: tuple[tuple[str, str], ...] = ()  # the keys of the dictionaries that hold it, the outermost last: how each begins and ends
+    own: int | None = None  # so many of the names are its own: the later ones are of records in which it stands beside other things
     retyped: bool = False  # it was written into an array that was there: its numbers have the type of that array
 
     @property
@@ -137,7 +144,7 @@ class Going(Struct, frozen=True):
         """Who keeps the value, with all that is known of its way."""
         return Keeper(
             module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver,
-            opened=self.opened,
+            opened=self.opened, own=self.own,
         )  # fmt: skip
 
     def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode, *, part: bool = False) -> Going:

@@ -401,7 +401,7 @@ class Arrays:
         return any(done.does is DataTransform.PICTURES for done in keeper.passed) or axes_of(self.project, keeper).has_rows
 
     def _says_small(self, keeper: Keeper) -> bool:
-        return said_small(self.project, keeper, keeper.names if keeper.live else None) or any(map(is_aid, keeper.names))
+        return said_small(self.project, keeper, keeper.own_names if keeper.live else None) or any(map(is_aid, keeper.own_names))
 
 
 def _compares_amounts(test: cst.BaseExpression) -> bool:

@@ -18,7 +18,7 @@ from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.rounds import dependents
-from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
+from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling_names import ELEMENTWISE
 from oomlint.syntax.nodes import descend, names_in, path_of
 
@@ -96,7 +96,7 @@ class ReadCalls:
         known = self._calls.get(scope)
         if known is None:
             self._calls.assume(scope, ())
-            found = (self._library(module, scope, call) or self._own(module, scope, call) for call in scope.calls)
+            found = (self._library(module, scope, call) or self._own(module, scope, call) or self._inherited(module, scope, call) for call in scope.calls)
             known = self._calls[scope] = tuple(one for one in found if one is not None)
         return known
 
@@ -261,6 +261,27 @@ class ReadCalls:
                 reader = self.reader(value.module, value.scope)
                 if reader is not None and reader.kind is not KnownRead.TORCH:
                     return FileRead(reader.kind, value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
+        return None
+
+    def sample(self, call: cst.Call, frame: Frame) -> KnownRead | None:
+        """What a call decodes that takes a sample from the class behind its own."""
+        found = self._inherited(frame.module, frame.scope, call)
+        return found.kind if found is not None else None
+
+    def _inherited(self, module: Module, scope: Scope, call: cst.Call) -> FileRead | None:
+        """The sample that a class takes from the one that it derives from: ``super().__getitem__(index)``."""
+        func, owner = call.func, scope.parent
+        if not isinstance(func, cst.Attribute) or func.attr.value != "__getitem__" or names.self_name(scope) is None or owner is None:
+            return None
+        if not (isinstance(func.value, cst.Call) and names.dotted(func.value.func) == "super"):
+            return None
+        for base in self.evaluator.lineage(ClassRef(module, owner))[1:]:
+            if isinstance(base, External):
+                if base.name in SAMPLERS:
+                    return FileRead(KnownRead.SAMPLE, base.name, module, scope, call, None, frozenset({0}))
+            elif base.scope.child("__getitem__") is not None:
+                reader = self._item(Instance(base, None))
+                return FileRead(reader.kind, reader.name, module, scope, call, None, reader.places, reader.by, reader.where) if reader is not None else None
         return None
 
     def _original_name(self, module: Module, scope: Scope, function: cst.BaseExpression) -> str:

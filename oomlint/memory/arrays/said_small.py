@@ -38,5 +38,5 @@ def said_small(project: Project, keeper: Keeper, asked: Sequence[str] | None = N
     """
     says = small_arrays if arrays else small_name
     seen = axes_of(project, keeper)
-    named = asked if asked is not None else (*keeper.names[:1], *keeper.names[-1:])
+    named = asked if asked is not None else (*keeper.own_names[:1], *keeper.own_names[-1:])
     return seen.one_number or (not seen.has_rows and any(says(name) for name in named))

@@ -16,6 +16,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Form, PayloadKind
@@ -54,6 +55,8 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             keeper = keeper_of(module, project, call) if what is not None else None
             if keeper is None or what is None or keeper.collected or len(keeper.names) > _LONGEST or _into_array(module, call):
                 continue
+            if keeper.own == 0 and small_name(_name_of(what)):
+                continue  # it goes into a record, unnamed, and is small by the name of what it is made of
             if told and not told.isdisjoint((what, *descend(what))):
                 continue
             content = operand(project, module, scope, what)
@@ -76,6 +79,20 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 )
                 severity, weighs = (Severity.NOTE, _NAMES) if of_names and content.size.exact is None and content.count is None else (None, None)
                 yield Inflation(module.place(call), message, severity, related=related, facts=facts, weighs=weighs, node=call)
+
+
+def _name_of(node: cst.BaseExpression) -> str:
+    """The name of what an array is made of, the last key of it where there is one."""
+    while isinstance(node, cst.Call | cst.Subscript):
+        if isinstance(node, cst.Call):
+            if not node.args:
+                break
+            node = node.args[0].value
+        elif isinstance(index := node.slice[0].slice, cst.Index) and isinstance(index.value, cst.SimpleString):
+            return str(index.value.evaluated_value)
+        else:
+            node = node.value
+    return names.last_name(node)
 
 
 def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:

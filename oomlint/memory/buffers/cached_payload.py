@@ -12,6 +12,7 @@ from oomlint.api_names import FACTS, H5_FILES, REDUCTIONS
 from oomlint.finding import ContentKind, Resource
 from oomlint.memory.arrays.kept import READING
 from oomlint.memory.arrays.kept_calls import KEEPS, SMALL_FUNCTIONS, keeps_size
+from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.computed import Computed, computed, is_computing
@@ -138,6 +139,8 @@ def _chain(node: cst.Call, frame: Frame, project: Project, depth: int) -> Heavy 
         return heavy(node.func.value, frame, project, depth + 1)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"read", "read_bytes"} and _opens(node.func.value, frame, project):
         return _TEXT
+    if (found := read_calls_of(project).sample(node, frame)) is not None:
+        return Heavy(found.value, read=True)
     evaluator = evaluator_of(project)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in READING:
         opened = (alt.value for alt in evaluator.values(node.func.value, frame)[:3] if isinstance(alt.value, ExternalCall))

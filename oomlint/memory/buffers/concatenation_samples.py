@@ -20,7 +20,7 @@ from oomlint.model.lifetime import ended_in
 from oomlint.model.loops import set_in
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS
 from oomlint.model.values import External, FunctionRef
-from oomlint.syntax.nodes import uses_name
+from oomlint.syntax.nodes import descend, uses_name
 from oomlint.syntax.scopes import REBINDS
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ class _Round:
     def samples(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether an expression holds samples of the round, as far as is known."""
         if isinstance(node, cst.Name):
-            return depth < _DEEPEST and any(self.samples(value, depth + 1) for value in self._bound(node.value))
+            return self._in_turn(node) or (depth < _DEEPEST and any(self.samples(value, depth + 1) for value in self._bound(node.value)))
         if isinstance(node, cst.Call):
             return self._called(node, depth)
         if isinstance(node, cst.Attribute):
             return node.attr.value not in PLAIN_ATTRIBUTES and self.samples(node.value, depth)
         if isinstance(node, cst.Subscript):
-            return self._window(node) or self._picked(node) or self._from_hdf5(node) or self.samples(node.value, depth)
+            return self._window(node) or self._picked(node) or self._from_hdf5(node) or self._looked_up(node) or self.samples(node.value, depth)
         if isinstance(node, cst.BinaryOperation):
             return self.samples(node.left, depth) or self.samples(node.right, depth)
         if isinstance(node, cst.List | cst.Tuple):
@@ -106,6 +106,32 @@ class _Round:
         """Whether it is read from a file that the round opens: ``f["x"][:]``."""
         contents = datasets_of(self.project).contents
         return contents.of(node.value, self.frame).kind is PayloadKind.H5 and contents.of(node, self.frame).kind is PayloadKind.ARRAY
+
+    def _in_turn(self, node: cst.Name) -> bool:
+        """Whether the loop goes over what was read of files, and the name is that of one of them."""
+        if not isinstance(self.loop, cst.For) or not uses_name(self.loop.target, (node.value,)):
+            return False
+        over, _ = names.gone_through(self.loop)
+        if isinstance(over, cst.Call) and isinstance(over.func, cst.Attribute) and over.func.attr.value in {"items", "values"} and not over.args:
+            over = over.func.value
+        return self._holds_files(over) and self._is_array(node)
+
+    def _looked_up(self, node: cst.Subscript) -> bool:
+        """Whether it is one of what was read of files before, which the round says: ``rows[name]``."""
+        index = node.slice[0].slice if len(node.slice) == 1 else None
+        return isinstance(index, cst.Index) and self._varies(index.value) and self._holds_files(node.value) and self._is_array(node)
+
+    def _is_array(self, node: cst.BaseExpression) -> bool:
+        return datasets_of(self.project).contents.of(node, self.frame).kind in {PayloadKind.ARRAY, PayloadKind.TENSOR}
+
+    def _holds_files(self, node: cst.BaseExpression) -> bool:
+        """Whether a container has an array of each of many files."""
+        content = datasets_of(self.project).contents.of(node, self.frame)
+        module, one = (content.element.module, content.element.node) if content.element is not None else (None, None)
+        if content.kind not in {PayloadKind.ARRAYS, PayloadKind.TENSORS} or content.count is not None or module is None or one is None:
+            return False
+        read = {read.node for read in self.calls.in_scope(module, module.walk.scope_at(one)) if read.kind in _ARRAYS}
+        return not read.isdisjoint((one, *descend(one)))
 
     def _varies(self, node: cst.BaseExpression) -> bool:
         """Whether an expression names what the loop sets in each round."""
