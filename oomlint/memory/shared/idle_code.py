@@ -106,19 +106,18 @@ class IdleCode:
         imported = self._is_reached_from_others(path, path, {path: False})
         together = imported or self.belongs_together(path)
         users: tuple[tuple[str, str], ...] | None = ()
-        finders = self.project.search(_finds_by_text, (path, *_ways(path)), path) if together or isinstance(node, ast.ClassDef) else {}
         if together:
-            users = self._speakers(path, name, finders, is_class=isinstance(node, ast.ClassDef)) if imported else ()
+            users = self._speakers(path, name, is_class=isinstance(node, ast.ClassDef)) if imported else ()
         elif not isinstance(node, ast.ClassDef) or not self._is_unnamed_dataset(path, name):
             return None
-        if users is not None and finders:
+        if users is not None and self.project.search(_finds_by_text, (path, *_ways(path)), path):
             told = not imported or any(self._is_written(one.name) for one in tree.body if isinstance(one, _Definition))
             # Where no text of the project says a name of the file, whoever starts the program does.
             if not told or self._is_said(name if imported else _ways(path)[0], path):
                 return None
         return users
 
-    def _speakers(self, path: str, name: str, finders: Mapping[str, str], *, is_class: bool) -> tuple[tuple[str, str], ...] | None:
+    def _speakers(self, path: str, name: str, *, is_class: bool) -> tuple[tuple[str, str], ...] | None:
         """The definitions that speak of one of a file that is imported; ``None`` where there is more, or nothing says that it is out of use."""
         users: dict[tuple[str, str], None] = {}
         out_of_use = is_class
@@ -132,8 +131,7 @@ class IdleCode:
                 index = self.project.index(speaker)
                 if [_OWN, ""] in lines or (sources and not any(sources)):
                     unheard.add(_NAMED)
-                # Who finds modules by a text takes from them what it has imported by no name.
-                if index is not None and speaker not in finders and _ways(path)[path.endswith("__init__.py")] not in index.imported:
+                if index is not None and _ways(path)[path.endswith("__init__.py")] not in index.imported:
                     unheard.add(_TAKEN)
             heard = (words[1] for words in lines if words[0] not in unheard)
             users.update(((speaker, inside), None) for inside in heard if (speaker, inside) != (path, name))
