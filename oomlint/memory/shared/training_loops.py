@@ -14,7 +14,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop, loops_around
 from oomlint.model import arguments, names
 from oomlint.model.tensor_shapes import measured_axis
-from oomlint.model.values import Display, Element, ExternalCall
+from oomlint.model.values import Const, Display, Element, ExternalCall
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.lifetime import Loop
     from oomlint.model.project import Module, Project
-    from oomlint.model.values import Frame
+    from oomlint.model.values import Frame, Value
     from oomlint.syntax.scopes import Scope
 
 SHORT = 10  # rounds that are few enough
@@ -49,16 +49,23 @@ def usual_rounds(project: Project, loop: cst.For | cst.CompFor, module: Module, 
     asked = node.args[:2][-1].value if counted and isinstance(node, cst.Call) and node.args else node
     counts: list[int] = []
     for frame in evaluator.calls.frames(module, scope, most=_MOST_FRAMES):
-        for alt in evaluator.values(asked, frame):
-            if counted and isinstance(alt.const, int):
-                counts.append(alt.const)
-            elif counted and isinstance(alt.value, Element):
-                counts.extend(one.const for one in evaluator.settings.anywhere(alt.value) if isinstance(one.const, int))
-            elif not counted and isinstance(alt.value, ExternalCall):
-                counts.extend(_drawn(evaluator, alt.value))
-            elif not counted and isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple) and alt.value.node.elements:
-                counts.append(len(alt.value.node.elements))
+        told = [count for alt in evaluator.values(asked, frame) for count in _told(evaluator, alt.value, counted=counted)]
+        if not told and frame.bound is not None:
+            return None  # this call may ask for more, however few another one asks for
+        counts.extend(told)
     return max(counts, default=None)
+
+
+def _told(evaluator: Evaluator, value: Value, *, counted: bool) -> Iterator[int]:
+    """How many rounds a value tells: the number that is ``counted`` to, or how much there is to go over."""
+    if counted and isinstance(value, Const) and isinstance(value.value, int):
+        yield value.value
+    elif counted and isinstance(value, Element):
+        yield from (one.const for one in evaluator.settings.anywhere(value) if isinstance(one.const, int))
+    elif not counted and isinstance(value, ExternalCall):
+        yield from _drawn(evaluator, value)
+    elif not counted and isinstance(value, Display) and isinstance(value.node, cst.List | cst.Tuple) and value.node.elements:
+        yield len(value.node.elements)
 
 
 def _drawn(evaluator: Evaluator, value: ExternalCall) -> Iterator[int]:
