@@ -33,14 +33,14 @@ class QuadraticConcat(Rule):
 
     ## What it does
 
-    Checks for `x = torch.cat([x, y])`, `np.append(x, y)`, `np.concatenate`, `vstack`, `hstack` and `pd.concat` with the assigned name,
-    attribute or element among the inputs, in a loop over a loader, over epochs or training steps, over the files or scenes of a dataset
-    that a model runs on, or in a counted loop of a thousand rounds and more. Other loops of more than ten rounds count where a round adds an
-    array that it reads from a file, unless that is one of many groups (the objects of a room). Those of which it is unknown how often they go
-    round also count where a round adds a window (`x[i : i + width]`), or an array of three and more axes with a row for each of its samples.
-    Guards for the first round (`if x is None: x = y`) are seen through. A list that such a loop makes longer, and that each round joins into
-    one array again, is the same. So is `np.r_[x, y]`, a table's own `append`, and a method that grows an attribute of its object so, where such
-    a loop calls it: the finding stands at the statement, and the call is named beside it.
+    Checks for `x = torch.cat([x, y])`, `np.append(x, y)`, `np.concatenate`, `vstack`, `hstack` and `pd.concat` with the assigned name, attribute or
+    element among the inputs, in a loop over a loader, over epochs or training steps, over the files or scenes of a dataset that a model runs on, or
+    in a counted loop of a thousand rounds and more. Other loops of more than ten rounds count where a round adds an array that it reads from a file,
+    or takes from a list or dictionary of such, unless that is one of many groups (the objects of a room). Those of which it is unknown how often they
+    go round also count where a round adds a window (`x[i : i + width]`), or an array of three and more axes with a row for each of its samples.
+    Guards for the first round (`if x is None: x = y`) are seen through. A list that such a loop makes longer, and that each round joins into one
+    array again, is the same. So is `np.r_[x, y]`, a table's own `append`, and a method that grows an attribute of its object so, where such a loop
+    calls it: the finding stands at the statement, and the call is named beside it.
 
     It is silent where the loop uses what it grows (a decoder that feeds its output back, a key-value cache), where something bounds or
     empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or
