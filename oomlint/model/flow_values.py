@@ -35,6 +35,7 @@ from oomlint.model.tensor_state import (
 from oomlint.model.torch_tables import (
     DENSE_NAME,
     FROZEN_NAME,
+    INTEGRAL_NAME,
     MODULE_NAME,
     PLAIN_ATTRIBUTES,
     SCALAR_NAME,
@@ -486,7 +487,7 @@ def named_size(word: str, held: TensorState) -> TensorState:
     """
     if len(word) == 1 and held.size is SampleSize.DENSE:
         return held
-    if held.kind is ValueKind.OPAQUE and held.graph is Graph.YES and SMALL_NAME.search(word):
+    if held.kind is ValueKind.OPAQUE and held.graph is Graph.YES and INTEGRAL_NAME.search(word):
         # One of several results of a module, by its name labels, lengths or indices: those have no graph.
         return held.having(size=SampleSize.SMALL, graph=Graph.MAYBE)
     if held.kind is ValueKind.OPAQUE or (held.kind is ValueKind.TENSOR and held.is_vague):

@@ -74,7 +74,11 @@ SMALL_NAME: Final = NamePattern(
     r"|names?|paths?|files?|filenames?|keys?|uids?|pids?|camids?|domains?|subjects?|dates?|ages?|scores?_?id|acc|accs|accuracy|correct|corrects|true_?labels?|gts?_cls|topk?)(_|\d|$)",
     re.IGNORECASE,
 )
-# Among these, what is left of all samples.
+# Whole numbers and strings by their name.
+INTEGRAL_NAME: Final = NamePattern(
+    r"(^|_)(labels?|targets?|ids?|idx|idxs|index|indices|lengths?|lens?|sizes?|names?|paths?|counts?|sort_ind|order|perm)(_|\d|$)", re.IGNORECASE
+)
+# Among the small ones, what is left of all samples.
 SUMMARY_NAME: Final = NamePattern(r"(^|_)(mean|std)(_|\d|$)", re.IGNORECASE)
 DENSE_NAME: Final = NamePattern(
     r"(^|_)(outputs?|outs?|logits?|feats?|features?|embeds?|embeddings?|embs?|images?|imgs?|masks?|boxes|bboxes|recons?|reconstructions?|latents?|hiddens?"
