@@ -261,7 +261,7 @@ def test_the_kinds_of_files_in_a_folder_are_told(budget: Budget) -> None:
     Path("train.py").write_text(CODE.format(body="self.x = np.load(path)", file="d.npy", sample="self.x[i]"))
     told = budget("train.py", "--data", ".").out
     assert "of 1 the header cannot be read" in told
-    assert "      2 .npy, 14.6 KiB in their arrays\n" in told
+    assert "      2 .npy, 14.3 KiB in their arrays\n" in told
     assert "      1 .h5, 416.6 KiB in their arrays\n" in told
 
 

@@ -27,7 +27,6 @@ from oomlint.source import is_special
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_CUT: Final = "it is cut short: it says that there is more in it"
 _MOST_FILES: Final = 2_000  # of a folder, whose headers are read
 _OF_H5: Final = 40  # as many as that one in an HDF5 file takes as long as
 _H5: Final = (".h5", ".hdf5", ".hdf", ".he5", ".mat")
@@ -171,10 +170,15 @@ def _files_in(path: str) -> Iterator[str]:
         yield from (place for name in names if os.path.isfile(place := os.path.join(folder, name)))
 
 
+def _refuse_cut(path: str, start: int, length: int) -> None:
+    """Raise where a file has a part of what its header tells. One that is a header alone tells the shapes as well."""
+    if 0 < os.path.getsize(path) - start < length:
+        raise _UnreadableError("it is cut short: it says that there is more in it")
+
+
 def _npy(path: str, file: BinaryIO) -> DataFile:
     array = _npy_header(file, "")
-    if (array.bytes or 0) > os.path.getsize(path) - file.tell():
-        raise _UnreadableError(_CUT)
+    _refuse_cut(path, file.tell(), array.bytes or 0)
     return DataFile(path, "npy", (array,), array.bytes)
 
 
@@ -242,8 +246,7 @@ def _safetensors(path: str, file: BinaryIO) -> DataFile:
         raise _UnreadableError("its header is too long")
     about = json.loads(file.read(length))
     ends = [one["data_offsets"][1] for key, one in about.items() if key != "__metadata__"]
-    if max(ends, default=0) > os.path.getsize(path) - file.tell():
-        raise _UnreadableError(_CUT)
+    _refuse_cut(path, file.tell(), max(ends, default=0))
     listed = [(key, one["shape"], one["dtype"]) for key, one in about.items() if key != "__metadata__"]
     found = [HeaderArray(key, tuple(int(n) for n in shape), ITEM_BYTES.get(_SAFETENSORS[dtype], 1), dtype=_SAFETENSORS[dtype]) for key, shape, dtype in listed]
     return _of(path, "safetensors", found)
