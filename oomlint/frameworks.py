@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomlint.patterns import pattern
+
 # A backward pass: of a tensor, an accelerator, an engine; and of Lightning's manual optimization.
 BACKWARDS: Final = frozenset({"backward", "manual_backward"})
 # What gradients are computed by.
@@ -16,7 +18,7 @@ DIFFERENTIATES: Final = BACKWARDS | {"grad"}
 # What an optimizer steps by. A scheduler has a `step`, too.
 STEPS: Final = BACKWARDS | {"step"}
 # What is called `step` without being a scheduler, by a word of its name.
-STEPPED: Final = re.compile(r"optim|scaler|trainer|(^|[._])opt(_\w+)?$|engine|accelerator", re.IGNORECASE)
+STEPPED: Final = pattern(r"optim|scaler|trainer|(^|[._])opt(_\w+)?$|engine|accelerator", re.IGNORECASE)
 
 # Methods whose result a framework goes backward from: of Lightning's modules and of the trainer of transformers.
 LOSS_METHODS: Final = frozenset({"training_step", "compute_loss"})
@@ -25,28 +27,28 @@ TRAINING_STEP: Final = "training_step"
 STAGES: Final = {"training": "train", "train": "train", "validation": "validation", "test": "test", "predict": "predict"}
 STEP_METHODS: Final = ("training_step", "validation_step", "test_step", "predict_step")
 # What Lightning calls for each batch, of a module or of a callback.
-BATCH_HOOK: Final = re.compile(
+BATCH_HOOK: Final = pattern(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
 )
 # Of these, the ones of a fit: what they leave behind grows with the training.
-FIT_HOOK: Final = re.compile(r"^(training|validation)_step$|^on_(train|validation)_batch_(start|end)$")
+FIT_HOOK: Final = pattern(r"^(training|validation)_step$|^on_(train|validation)_batch_(start|end)$")
 # What it calls while gradients are off.
-EVALUATION_HOOK: Final = re.compile(r"^(validation|test|predict)_step$|^(on_)?(validation|test|predict|sanity_check)_|^(validation|test)_(step|epoch)_end$")
+EVALUATION_HOOK: Final = pattern(r"^(validation|test|predict)_step$|^(on_)?(validation|test|predict|sanity_check)_|^(validation|test)_(step|epoch)_end$")
 # What it calls once, before the first batch.
 START_HOOKS: Final = frozenset("__init__ setup prepare_data configure_optimizers configure_model on_fit_start __setstate__ on_train_start".split())
 # Methods of a training, by their names, as opposed to those of an evaluation.
-TRAINING_METHOD: Final = re.compile(r"^(on_)?train|^compute_loss$")
+TRAINING_METHOD: Final = pattern(r"^(on_)?train|^compute_loss$")
 
 # Classes: modules and trainers.
 LIGHTNING_MODULE: Final = "pytorch_lightning.LightningModule"
 LIGHTNING_TRAINER: Final = "pytorch_lightning.Trainer"
 HUGGING_FACE_TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.trainer.Trainer", "trl.SFTTrainer"})
 # Libraries that go through the batches by themselves, and the methods that make them do it.
-RUNS_TRAINING: Final = re.compile(r"^(lightning|pytorch_lightning|transformers|accelerate|ignite|fastai|skorch|catalyst|mmengine|mmcv|deepspeed)\.")
+RUNS_TRAINING: Final = pattern(r"^(lightning|pytorch_lightning|transformers|accelerate|ignite|fastai|skorch|catalyst|mmengine|mmcv|deepspeed)\.")
 RUNS: Final = frozenset("fit fit_one_cycle train run validate test predict evaluate train_batch".split())
 FITS: Final = frozenset({"fit", "train"})  # of these, the ones that go backward
 # Those that call methods of classes that derive from theirs.
-CALLS_BACK: Final = re.compile(r"^(torch|lightning|pytorch_lightning|transformers|ignite)\.")
+CALLS_BACK: Final = pattern(r"^(torch|lightning|pytorch_lightning|transformers|ignite)\.")
 # Libraries of modules and tensors of torch: a file that imports one of them may run a model.
 LIBRARIES: Final = frozenset("torch pytorch_lightning lightning transformers torchvision accelerate torch_geometric timm monai fairseq dgl".split())
 

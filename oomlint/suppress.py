@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from oomlint.beside_code import beside
 from oomlint.catalogue import catalogue, code_of
 from oomlint.finding import Confidence, Consequence, Edit, Finding, Fix, Place, Resource, Safety, Severity, Weight
+from oomlint.patterns import pattern
 from oomlint.rows import ROW_END
 
 if TYPE_CHECKING:
@@ -37,16 +38,16 @@ if TYPE_CHECKING:
 UNUSED: Final = "OOM001"
 UNUSED_NAME: Final = "unused-suppression"
 
-_MENTION: Final = re.compile(r"(?i:noqa)|oomlint[ \t]*:")
-_OWN_MENTION: Final = re.compile(r"(?i:noqa[ \t]*:[^\r\n]*(?:\boom\d|[a-z0-9]-[a-z])|(?:ruff|flake8)[ \t]*:[ \t]*noqa\b)|oomlint[ \t]*:")
-_IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)(?![\w-])(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
+_MENTION: Final = pattern(r"(?i:noqa)|oomlint[ \t]*:")
+_OWN_MENTION: Final = pattern(r"(?i:noqa[ \t]*:[^\r\n]*(?:\boom\d|[a-z0-9]-[a-z])|(?:ruff|flake8)[ \t]*:[ \t]*noqa\b)|oomlint[ \t]*:")
+_IGNORE: Final = pattern(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)(?![\w-])(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
 # Meant for us, or for the whole file of another linter, and read as nothing.
-_IN_VAIN: Final = re.compile(
+_IN_VAIN: Final = pattern(
     r"#[ \t]*(?:(?P<own>oomlint[ \t]*:[ \t]*(?:noqa|ignore|file-ignore|disable|skip|off)\b[^#]*)|(?i:(?:ruff|flake8)[ \t]*:[ \t]*noqa\b))"
 )
-_ITEM: Final = re.compile(r"[^\s,]+")
-_OWN_CODE: Final = re.compile(r"OOM\d*")
-_FOREIGN_CODE: Final = re.compile(r"(?!OOM)[A-Z]+\d+")
+_ITEM: Final = pattern(r"[^\s,]+")
+_OWN_CODE: Final = pattern(r"OOM\d*")
+_FOREIGN_CODE: Final = pattern(r"(?!OOM)[A-Z]+\d+")
 NOWHERE: Final = -1
 _WEIGHT: Final = Weight(Consequence.ONCE, Resource.NOTHING)
 

@@ -68,6 +68,7 @@ ROOMS: Final = (
     "ast_trees",
     "api_names",
     "frameworks",
+    "patterns",
     "__init__",
 )
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))

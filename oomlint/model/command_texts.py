@@ -12,6 +12,7 @@ from msgspec import Struct
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Place
 from oomlint.model import shell_scripts
+from oomlint.patterns import pattern
 from oomlint.rows import starts_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.environments import Environment, Setting
     from oomlint.model.shell_runs import ShellRun
 
-TOKEN: Final = re.compile(
+TOKEN: Final = pattern(
     r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
     |(?P<end>[\n;&|()`])
     |(?P<comment>\#[^\n]*)
@@ -28,22 +29,22 @@ TOKEN: Final = re.compile(
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_QUOTED: Final = re.compile(r"\\(.)|'([^'\n]*)'|\"((?:\\.|[^\"\\\n])*)\"", re.DOTALL)
-VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
-_ASSIGNED: Final = re.compile(
+_QUOTED: Final = pattern(r"\\(.)|'([^'\n]*)'|\"((?:\\.|[^\"\\\n])*)\"", re.DOTALL)
+VARIABLE: Final = pattern(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+_ASSIGNED: Final = pattern(
     r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
 )
 _BY_MAKE: Final = r"(?:(?:export|override|private)[ ]+)*(\w+)[ \t]*[?:]{0,3}=[ \t]*((?:[^\\\n#]|\\\n)*?)[ \t]*(?=\r?$|#)"
-_ASSIGNED_BY_MAKE: Final = re.compile(rf"^[ ]*{_BY_MAKE}", re.MULTILINE)
-_RULE: Final = re.compile(r"^([^\s#:=][^#:=\n]*):(?!=)", re.MULTILINE)
-_ASSIGNED_FOR_TARGET: Final = re.compile(rf"^([^\s#:=][^#:=\n]*):[ \t]*{_BY_MAKE}", re.MULTILINE)
+_ASSIGNED_BY_MAKE: Final = pattern(rf"^[ ]*{_BY_MAKE}", re.MULTILINE)
+_RULE: Final = pattern(r"^([^\s#:=][^#:=\n]*):(?!=)", re.MULTILINE)
+_ASSIGNED_FOR_TARGET: Final = pattern(rf"^([^\s#:=][^#:=\n]*):[ \t]*{_BY_MAKE}", re.MULTILINE)
 TOLD_BY_JOB: Final = {  # the variables that SLURM sets by an option, where the job gives that
     "SLURM_CPUS_PER_TASK": ("--cpus-per-task", "-c"),
     "SLURM_NTASKS": ("--ntasks", "-n"),
     "SLURM_NPROCS": ("--ntasks", "-n"),
     "SLURM_NTASKS_PER_NODE": ("--ntasks-per-node",),
 }
-_ARRAY: Final = re.compile(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
+_ARRAY: Final = pattern(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
 
 
 class Word(NamedTuple):

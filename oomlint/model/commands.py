@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Edit, Place
 from oomlint.model.command_texts import TOKEN, VARIABLE, CommandText, Number, Word, plain
+from oomlint.patterns import pattern
 from oomlint.rows import span_of, starts_of
 
 if TYPE_CHECKING:
@@ -24,26 +25,26 @@ if TYPE_CHECKING:
     from oomlint.model.shell_runs import ShellState
     from oomlint.source import Source
 
-_WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
-_DEFAULT: Final = re.compile(r"\$\{(\w+):?[-=](\d+)\}")
+_WHOLE_QUOTE: Final = pattern(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
+_DEFAULT: Final = pattern(r"\$\{(\w+):?[-=](\d+)\}")
 _MOST_TURNS: Final = 8  # of a loop
 _LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
-_PIPED: Final = re.compile(r"[\"']?[ \t]*\|[ \t]*(\S+)")
+_PIPED: Final = pattern(r"[\"']?[ \t]*\|[ \t]*(\S+)")
 _PRINTS: Final = frozenset({"echo", "printf", ":", "tee", "cat"})
-_ENTERS: Final = re.compile(
+_ENTERS: Final = pattern(
     r"""(?:^|[;&|({'"])[ \t]*(?:cd|pushd)[ \t]+(?:--[ \t]+)?
         (?:"((?:[^"$\n]|\$\([^()]*\)|\$)*)" | '([^'\n]*)' | ((?:\$\([^()\n]*\)|[^\s;&|()'"])+))
     |^[ \t]*(popd)\b""",
     re.MULTILINE | re.VERBOSE,
 )
-_WORKS_IN: Final = re.compile(r"(?m)^[ \t]*WORKDIR[ \t]+(\S+)")
-_MOVES: Final = re.compile(r"""(?m)^[ \t]*(?:%cd|cd)[ \t]+["']?([^\s"']+)|\bos\.chdir\([ \t]*(?:["']([^"'\n]*)["'][ \t]*\)|(.))""")  # in a notebook
-_CLOSED: Final = re.compile(r"(?<!\$)\([^()]*\)")
-_OF_FILE: Final = re.compile(r"\$\(dirname[^()]*\)|\$\{(?:BASH_SOURCE|0)[^{}]*\}|\$\{\{[^{}]*\}\}")
-_ARGUMENTS: Final = re.compile(r"\$\{?([@*]|[1-9])\}?")
-_LISTED: Final = re.compile(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
-_OTHERWISE: Final = re.compile(r"\$\{(\w+)(:?[-=+?])([^{}$]*)\}")
-_WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
+_WORKS_IN: Final = pattern(r"(?m)^[ \t]*WORKDIR[ \t]+(\S+)")
+_MOVES: Final = pattern(r"""(?m)^[ \t]*(?:%cd|cd)[ \t]+["']?([^\s"']+)|\bos\.chdir\([ \t]*(?:["']([^"'\n]*)["'][ \t]*\)|(.))""")  # in a notebook
+_CLOSED: Final = pattern(r"(?<!\$)\([^()]*\)")
+_OF_FILE: Final = pattern(r"\$\(dirname[^()]*\)|\$\{(?:BASH_SOURCE|0)[^{}]*\}|\$\{\{[^{}]*\}\}")
+_ARGUMENTS: Final = pattern(r"\$\{?([@*]|[1-9])\}?")
+_LISTED: Final = pattern(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
+_OTHERWISE: Final = pattern(r"\$\{(\w+)(:?[-=+?])([^{}$]*)\}")
+_WHOLE_NUMBER: Final = pattern(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
 class Command(Struct, frozen=True, eq=False, dict=True):

@@ -6,21 +6,21 @@ for any option.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
 from oomlint.model.environments import Environment
 from oomlint.model.values import ProvenanceStep
+from oomlint.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from oomlint.finding import Place
 
-_OPEN: Final = re.compile(r"\$(?:\w+|[@*#?]|\{[^{}]*\}|\([^()]*\))|`[^`]*`")  # a word that the shell makes of something else, as a whole
-_NUMBER: Final = re.compile(r"-\.?\d.*")
+_OPEN: Final = pattern(r"\$(?:\w+|[@*#?]|\{[^{}]*\}|\([^()]*\))|`[^`]*`")  # a word that the shell makes of something else, as a whole
+_NUMBER: Final = pattern(r"-\.?\d.*")
 MANY: Final = frozenset({"*", "+", "A...", "..."})
 
 

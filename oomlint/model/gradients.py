@@ -13,6 +13,7 @@ from oomlint.model import arguments, names
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.tensor_state import Mode
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance, Partial, SourceExpression, Unknown
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ _OFF: Final = frozenset({"no_grad", "inference_mode", "eval_no_grad"})
 _SWITCH: Final = frozenset({"set_grad_enabled", "inference_mode", "set_grad"})
 _LASTING: Final = frozenset({"set_grad_enabled", "enter_context", "__enter__", "__exit__"})  # calls whose mode stays after the statement
 # Context managers that have nothing to do with gradients, by a word of their name.
-_HARMLESS: Final = re.compile(
+_HARMLESS: Final = pattern(
     r"autocast|amp|profil|time|tqdm|progress|bar|lock|open|file|writer|record|device|sync|accumulat|suppress|cache|ema|swap|average|stream|cuda|warn|null"
     r"|span|trace|nvtx|range|scope|session|pool|executor|temp|chdir|join|log|mlflow|run|status|live|seed|rng|dist|mesh|path|zip|tar|h5|env|precision|dtype",
     re.IGNORECASE,
 )
-_TELLING: Final = re.compile(r"grad|infer|eval|freez|frozen", re.IGNORECASE)
-_PLAIN_BASES: Final = re.compile(r"^(builtins\.object|abc\.|typing\.|torch\.nn\.|torch\.utils\.data\.|collections\.|enum\.|unittest\.)")
+_TELLING: Final = pattern(r"grad|infer|eval|freez|frozen", re.IGNORECASE)
+_PLAIN_BASES: Final = pattern(r"^(builtins\.object|abc\.|typing\.|torch\.nn\.|torch\.utils\.data\.|collections\.|enum\.|unittest\.)")
 
 
 class EntryMode:

@@ -31,6 +31,7 @@ from oomlint.model.values import (
     Value,
 )
 from oomlint.model.yaml_nodes import entries, member
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ _LOADERS = {
 }
 MAINS = frozenset({"hydra.main", "hydra.main.main", "nemo.core.config.hydra_runner", "nemo.core.config.hydra_runner.hydra_runner"})
 _SAME_PATH = frozenset({"resolve", "absolute", "expanduser", "read_text", "open", "read"})
-_OF_ENVIRONMENT = re.compile(r"\$\{(?:oc\.)?env:(\w+)(?:,[ \t]*([^{}]*))?\}")
-_PACKAGE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*?[ \t]*#[ \t]*@package[ \t]+(\S+)")
-_NUMBER_OF_HYDRA = re.compile(r"[+-]?(?:(?:0|[1-9]\d*(?:_\d+)*)|(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d{1,2})?|\d+[eE][+-]?\d{1,2})")
-_NO_TEXT_OF_YAML = re.compile(r"[+.\d-][\w.+:-]*|on|off|yes|no|~", re.IGNORECASE)  # or not always
+_OF_ENVIRONMENT = pattern(r"\$\{(?:oc\.)?env:(\w+)(?:,[ \t]*([^{}]*))?\}")
+_PACKAGE = pattern(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*?[ \t]*#[ \t]*@package[ \t]+(\S+)")
+_NUMBER_OF_HYDRA = pattern(r"[+-]?(?:(?:0|[1-9]\d*(?:_\d+)*)|(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d{1,2})?|\d+[eE][+-]?\d{1,2})")
+_NO_TEXT_OF_YAML = pattern(r"[+.\d-][\w.+:-]*|on|off|yes|no|~", re.IGNORECASE)  # or not always
 MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 
 

@@ -7,13 +7,15 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.patterns import pattern
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_SECTION: Final = re.compile(r"\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}\s*(?:[#;].*)?$")
-_ENTRY: Final = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*|[^=:\s\[#;][^=:]*?)\s*[=:]\s*(\S.*?)?\s*$")
-_BINDING: Final = re.compile(r"\s*([\w./]+)\s*=\s*(.+?)\s*$")
-_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^.\s]+")
+_SECTION: Final = pattern(r"\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}\s*(?:[#;].*)?$")
+_ENTRY: Final = pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*|[^=:\s\[#;][^=:]*?)\s*[=:]\s*(\S.*?)?\s*$")
+_BINDING: Final = pattern(r"\s*([\w./]+)\s*=\s*(.+?)\s*$")
+_QUOTED: Final = pattern(r"\"[^\"]*\"|'[^']*'|[^.\s]+")
 
 # Where each key stands: its path, its row and column, both from 0.
 _Rows = dict[tuple[str, ...], tuple[int, int]]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_OTHER_LANGUAGE: Final = re.compile(r"#!(?![^\n]*\b(?:ba|da|k|z|a)?sh\b)")
-_SHELL: Final = re.compile(
+from oomlint.patterns import pattern
+
+_OTHER_LANGUAGE: Final = pattern(r"#!(?![^\n]*\b(?:ba|da|k|z|a)?sh\b)")
+_SHELL: Final = pattern(
     r"""\\.
     |(?P<comment>(?:(?<=[\s;&|()`])|(?<![\s\S]))\#[^\n]*)
     |(?P<case>\bcase\b)
@@ -16,11 +18,11 @@ _SHELL: Final = re.compile(
     |(?P<one>[)}'"`\n])""",
     re.VERBOSE | re.DOTALL,
 )
-_ANSI: Final = re.compile(r"(?:\\.|[^'\\])*'", re.DOTALL)
-_ROWS: Final = re.compile(r"(?:[^\\\n]|\\\r?\n|\\.|\\\Z)+")  # of a Makefile, continued ones as one
-_COMMENT: Final = re.compile(r"(?<!\\)#.*", re.DOTALL)
-_REFERENCE: Final = re.compile(r"\$\$|(?P<open>\$?[({])|(?P<close>[)}])")
-_WORD: Final = re.compile(r"[ \t]*(\w+)[ \t]*")
+_ANSI: Final = pattern(r"(?:\\.|[^'\\])*'", re.DOTALL)
+_ROWS: Final = pattern(r"(?:[^\\\n]|\\\r?\n|\\.|\\\Z)+")  # of a Makefile, continued ones as one
+_COMMENT: Final = pattern(r"(?<!\\)#.*", re.DOTALL)
+_REFERENCE: Final = pattern(r"\$\$|(?P<open>\$?[({])|(?P<close>[)}])")
+_WORD: Final = pattern(r"[ \t]*(\w+)[ \t]*")
 
 
 def in_shell(text: str) -> int | None:

@@ -7,24 +7,26 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from oomlint.patterns import pattern
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ASSIGNED: Final = re.compile(
+_ASSIGNED: Final = pattern(
     r"""^[ \t]*(export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+)?(\w+)=
         ((?>\((?:[^()"'`$\#]|\$\w|\$\{\w+\}|"[^"\n]*"|'[^'\n]*'|(?<=\s)\#[^\n]*)*\)|(?:"[^"\n]*"|'[^'\n]*'|[^\s;\#"'])*))(?=([ \t]+[^\s;&|\#])?)""",
     re.MULTILINE | re.VERBOSE,
 )
 # What else may set a variable: an assignment behind another command or with `+=`, arithmetic, and commands that take its name.
-_ASSIGNED_ELSEWHERE: Final = re.compile(
+_ASSIGNED_ELSEWHERE: Final = pattern(
     r"(?:[;&|({]|\b(?:then|do|else)\b|[;&|({][ \t]*export\b)[ \t]*(\w+)\+?=|^[ \t]*(\w+)\+=|\(\([ \t]*(\w+)[ \t]*(?:[-+*/]?=(?!=)|\+\+|--)", re.MULTILINE
 )
-_NAMES_SET: Final = re.compile(r"(?<![\w.$-])(?:read|mapfile|readarray|unset|getopts|for|select|let|printf[ \t]+-v)[ \t]([^\n;|&]*)")
-_LOOP: Final = re.compile(r"(?:^|[;&|({]|\bdo\b)[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n$`\"'*?{}()\[\]\\#&|]+)(?:;|\n)\s*do\b", re.MULTILINE)
-_SHOWS: Final = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*cat\b([^\n]*)$", re.MULTILINE)
-_INTO: Final = re.compile(r">>?[ \t]*([^\s<>;&|]+)")
-_NAME: Final = re.compile(r"(?<![\w${-])[A-Za-z_]\w*")
-_APART: Final = re.compile(
+_NAMES_SET: Final = pattern(r"(?<![\w.$-])(?:read|mapfile|readarray|unset|getopts|for|select|let|printf[ \t]+-v)[ \t]([^\n;|&]*)")
+_LOOP: Final = pattern(r"(?:^|[;&|({]|\bdo\b)[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n$`\"'*?{}()\[\]\\#&|]+)(?:;|\n)\s*do\b", re.MULTILINE)
+_SHOWS: Final = pattern(r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*cat\b([^\n]*)$", re.MULTILINE)
+_INTO: Final = pattern(r">>?[ \t]*([^\s<>;&|]+)")
+_NAME: Final = pattern(r"(?<![\w${-])[A-Za-z_]\w*")
+_APART: Final = pattern(
     r"""\\.
     |(?P<comment>(?:(?<=[\s;&|()])|(?<![\s\S]))\#[^\n]*)
     |(?P<text>'[^']*(?:'|\Z)
@@ -32,12 +34,12 @@ _APART: Final = re.compile(
         |(?<!<)<<-?[ \t]*\\?(?P<quote>['"]?)(?P<mark>[A-Za-z_]\w*)(?P=quote)[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=mark)[ \t]*\r?$|\Z))""",
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
-_FUNCTION: Final = re.compile(
+_FUNCTION: Final = pattern(
     r"^([ \t]*)(?:function[ \t]+[\w:-]+[ \t]*(?:\([ \t]*\))?|[\w:-]+[ \t]*\([ \t]*\))\s*[{(](?![^\n]*[;\s][})][ \t]*$).*?(?:^\1[})]|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-_BATCH: Final = re.compile(r"#SBATCH[ \t]")
-_OPTION_WORD: Final = re.compile(r"[^\s'\"]+|'[^'\n]*'|\"[^\"\n]*\"")
+_BATCH: Final = pattern(r"#SBATCH[ \t]")
+_OPTION_WORD: Final = pattern(r"[^\s'\"]+|'[^'\n]*'|\"[^\"\n]*\"")
 
 
 class ShellValue(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomlint.patterns import pattern
 from oomlint.scout.telling_names import NamePattern
 
 # Methods whose result is a Python value, or says nothing of the data.
@@ -35,7 +36,7 @@ AXIS_ORDERS: Final = frozenset("permute transpose swapaxes swapdims movedim".spl
 TO_DEVICE: Final = frozenset({"cuda", "xpu", "npu", "mps", "hpu"})
 CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype", "type_as"})
 # Layers whose result has as many axes as their name says, batch and channels included: `Conv2d` gives four.
-AXES: Final = re.compile(
+AXES: Final = pattern(
     r"^(?:Lazy)?(?:Conv|ConvTranspose|BatchNorm|InstanceNorm|MaxPool|AvgPool|MaxUnpool|ReflectionPad|ReplicationPad|Dropout|ZeroPad)([23])d$|^(?:PixelShuffle|Upsampling\w+)()$"
     r"|^(?:Lazy)?(?:Conv|ConvTranspose|MaxPool|AvgPool)(1)d$"
 )
@@ -47,18 +48,18 @@ SEQUENCES: Final = frozenset(
 STATES: Final = frozenset({"last_hidden_state", "encoder_last_hidden_state"})
 STATES_OF_LAYERS: Final = frozenset({"hidden_states", "encoder_hidden_states", "decoder_hidden_states"})
 # Layers of torch that keep their parameters as attributes of these names.
-WEIGHTED: Final = re.compile(r"^torch\.nn\.(?:Lazy)?(?:Conv(?:Transpose)?[123]d|Linear|Bilinear|Embedding(?:Bag)?|(?:Batch|Instance|Layer|Group|RMS)Norm\w*)$")
+WEIGHTED: Final = pattern(r"^torch\.nn\.(?:Lazy)?(?:Conv(?:Transpose)?[123]d|Linear|Bilinear|Embedding(?:Bag)?|(?:Batch|Instance|Layer|Group|RMS)Norm\w*)$")
 WEIGHTS: Final = frozenset({"weight", "bias"})
 # Libraries whose modules give a map for each image.
 MAPS: Final = ("torchvision.models.segmentation.", "segmentation_models_pytorch.")
 # Loss functions and other modules without parameters, by the end or the whole of their class name.
-PARAMETERLESS: Final = re.compile(
+PARAMETERLESS: Final = pattern(
     r"Loss$|^(ReLU\d?|LeakyReLU|GELU|SiLU|ELU|SELU|Sigmoid|Tanh|Softmax\dd|Softmax|LogSoftmax|Softplus|Softsign|Hardtanh|Hardswish|Hardsigmoid|Mish|CELU|GLU"
     r"|Dropout\w*|AlphaDropout|MaxPool\dd|AvgPool\dd|AdaptiveAvgPool\dd|AdaptiveMaxPool\dd|Upsample|UpsamplingBilinear2d|UpsamplingNearest2d|PixelShuffle"
     r"|Flatten|Unflatten|Identity|ZeroPad2d|ReflectionPad\dd|ReplicationPad\dd|ConstantPad\dd|CosineSimilarity|PairwiseDistance|Fold|Unfold)$",
 )
 # Layers whose numbers differ in the last bits (or more) without gradients: they take another path (torch 2.13, run).
-FAST_PATH: Final = re.compile(
+FAST_PATH: Final = pattern(
     r"Transformer|MultiheadAttention|LSTM|vit_|swin|ViT|Swin|maxvit|scaled_dot_product|flash_attn|xformers|is_grad_enabled|\.requires_grad\b|grad_fn|checkpoint\("
 )
 LOSS_NAME: Final = NamePattern(
@@ -102,13 +103,13 @@ BACKWARD_NAME: Final = NamePattern(
     r"backward|(^|_)back_?prop|optimi[sz]e(_|$)|^(loss_)?scaler$|_scaler$|apply_grad|update_params|train_on_batch|optim_step|step_optim"
 )
 # Calls that take a tensor and let it go again.
-HARMLESS_CALL: Final = re.compile(
+HARMLESS_CALL: Final = pattern(
     r"^(print|len|isinstance|type|float|int|str|repr|format|round|info|debug|warning|log|write|set_postfix|set_description|add_scalar|add_scalars|isnan|assert_\w+)$"
 )
 # Libraries whose functions give arrays or numbers of the host and keep nothing.
 HOST_LIBRARIES: Final = tuple("sklearn. scipy. pandas. cv2. PIL. skimage. nltk. json. csv. os. math. time. random. logging. re. statistics. librosa.".split())
 # What scikit-learn computes of all samples at once: the endings are its convention for metrics that are one number.
-SCORES: Final = re.compile(r"sklearn\.metrics\.(\w+_(score|loss|error|deviance|coef)|auc)$")
+SCORES: Final = pattern(r"sklearn\.metrics\.(\w+_(score|loss|error|deviance|coef)|auc)$")
 # Libraries and functions that make networks with parameters.
 TRAINABLE_FACTORIES: Final = tuple(
     "torchvision.models. timm.create_model timm.models. segmentation_models_pytorch. torch.hub.load torch.jit.load transformers. torch_geometric.nn. "

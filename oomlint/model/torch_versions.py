@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from oomlint.model.readings import AnswerMemory
+from oomlint.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,21 +27,21 @@ _FOR_FORKSERVER: Final[Version] = (2, 9)  # of torch, for a Python that starts w
 _FORKSERVER: Final[Version] = (3, 14)  # that Python
 
 _ALWAYS: Final = ("requirements.txt", "environment.yml", "setup.py", "pyproject.toml")  # asked for where they are missing, too: one may be written later
-_LISTS: Final = re.compile(r"[\w.-]*requirements?[\w.-]*\.(?:txt|in)|(?:[\w.-]*env(?:ironment)?|conda)[\w.-]*\.ya?ml|setup\.(?:py|cfg)|pyproject\.toml|Pipfile")
-_ASKS: Final = re.compile(
+_LISTS: Final = pattern(r"[\w.-]*requirements?[\w.-]*\.(?:txt|in)|(?:[\w.-]*env(?:ironment)?|conda)[\w.-]*\.ya?ml|setup\.(?:py|cfg)|pyproject\.toml|Pipfile")
+_ASKS: Final = pattern(
     rb"(?<![\w.-])(?:py)?torch[\"']?(?:\[[^\]\n]*\])?[ \t]*(?:=[ \t]*[\"']|@[ \t]*https?://\S*?/torch-|\(?(?=[<>~!=^]))"
     rb"((?:(?:[<>~!=]=?=?|\^)?[ \t]*\d[^\s,;\"')]*[ \t,]*)+)",
     re.IGNORECASE,
 )
-_PINS: Final = re.compile(  # `- python=3.8`, `requires-python = ">=3.8,<3.12"`, `FROM python:3.9-slim`
+_PINS: Final = pattern(  # `- python=3.8`, `requires-python = ">=3.8,<3.12"`, `FROM python:3.9-slim`
     rb"(?<![\w./-])python(?:[_-]requires|[_-]version)?[\"']?[ \t]*(?:=[ \t]*[\"']|:(?=3\.)|(?=[<>~!=^]))"
     rb"((?:(?:[<>~!=]=?=?|\^)?[ \t]*3\.\d+[^\s,;\"'):-]*[ \t,]*)+)"
     rb"|requires-python[ \t]*=[ \t]*[\"']((?:[<>~!=]=?=?[ \t]*3[\d.*]*[ \t,]*)+)",
     re.IGNORECASE,
 )
-_BESIDE: Final = re.compile(r"(?:README|INSTALL)[\w.-]*|Dockerfile[\w.-]*|[\w.-]+\.sh", re.IGNORECASE)  # where an environment is made as well
-_PART: Final = re.compile(r"([<>~!=]=?=?|\^)?\s*(\d{1,9}(?:\.\d{1,9})*)")
-_COMMENT: Final = re.compile(rb"(?m)(?:^|\s)#.*$")
+_BESIDE: Final = pattern(r"(?:README|INSTALL)[\w.-]*|Dockerfile[\w.-]*|[\w.-]+\.sh", re.IGNORECASE)  # where an environment is made as well
+_PART: Final = pattern(r"([<>~!=]=?=?|\^)?\s*(\d{1,9}(?:\.\d{1,9})*)")
+_COMMENT: Final = pattern(rb"(?m)(?:^|\s)#.*$")
 
 
 class VersionRange(Struct, frozen=True):

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec import Struct
 
 from oomlint.notebooks.magics import Mask, as_python
+from oomlint.patterns import pattern
 from oomlint.rows import ROW_END, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_OTHER_KERNELS: Final = re.compile(r"(?:ir|julia|bash|javascript|deno|scala|sos|octave|matlab|xcpp|clojure|ruby|perl|rust|go|\.net)\b", re.IGNORECASE)
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_OTHER_KERNELS: Final = pattern(r"(?:ir|julia|bash|javascript|deno|scala|sos|octave|matlab|xcpp|clojure|ruby|perl|rust|go|\.net)\b", re.IGNORECASE)
+_SURROGATE: Final = pattern("[\ud800-\udfff]")
 _NO_CHARACTER: Final = "\ufffd"  # what stands for half a pair of surrogates
-_BEHIND_ROW_END: Final = re.compile(r"\n(?=[^\n])")
+_BEHIND_ROW_END: Final = pattern(r"\n(?=[^\n])")
 _OWN_NAMES: Final = frozenset({"python", "python3", "timeit"})  # magics whose names no other cell sees
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from oomlint.patterns import pattern
 from oomlint.rows import rows_of
 
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ _AUTOMATIC_MAGICS = frozenset(
     "notebook pdb pinfo pip precision prun psearch pwd pylab recall rehashx reload_ext rerun reset rm rmdir run save sc set_env store sx system tb time "
     "timeit uv who whos xdel xmode".split()
 )
-_AUTOMATIC = re.compile(r"([a-z_]+)[ \t]+[^\s!=()<>,+*/%^&|].*(?:\r?\n|\r)?")  # what an operator follows is Python for IPython, too
-_FIRST_INDENT = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))*([ \t]+)[^\s#]")
-_MASKABLE = re.compile(r"(?:^|[\r\n])[ \t]*[%!?,;/]|=[ \t]*[%!]|\?[ \t]*(?:[\r\n]|\Z)")
-_ASSIGNED = re.compile(r"""([ \t]*[^\W\d](?:[\w.,* \t]|\[(?:"[^"\\]*"|'[^'\\]*'|[\w.]+)\])*=[ \t]*)([%!].*)""")
-_HELP = re.compile(r"[ \t]*(?:[\w., \t]+=[ \t]*)?%{0,2}(?!\d)[\w*]+(?:\.[\w*]+|\[-?\d+\])*\?{1,2}[ \t]*")
+_AUTOMATIC = pattern(r"([a-z_]+)[ \t]+[^\s!=()<>,+*/%^&|].*(?:\r?\n|\r)?")  # what an operator follows is Python for IPython, too
+_FIRST_INDENT = pattern(r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))*([ \t]+)[^\s#]")
+_MASKABLE = pattern(r"(?:^|[\r\n])[ \t]*[%!?,;/]|=[ \t]*[%!]|\?[ \t]*(?:[\r\n]|\Z)")
+_ASSIGNED = pattern(r"""([ \t]*[^\W\d](?:[\w.,* \t]|\[(?:"[^"\\]*"|'[^'\\]*'|[\w.]+)\])*=[ \t]*)([%!].*)""")
+_HELP = pattern(r"[ \t]*(?:[\w., \t]+=[ \t]*)?%{0,2}(?!\d)[\w*]+(?:\.[\w*]+|\[-?\d+\])*\?{1,2}[ \t]*")
 _INERT = "get_ipython()"  # what IPython itself puts there; its value is unknown, as it should be
-_LEXEME = re.compile(r"""'''|\"{3}|'|"|#|[(\[{]|[)\]}]|\\$""")
+_LEXEME = pattern(r"""'''|\"{3}|'|"|#|[(\[{]|[)\]}]|\\$""")
 _CLOSE = {quote: re.compile(rf"\\.|{quote}", re.DOTALL) for quote in ("'''", '"""', "'", '"')}
 
 

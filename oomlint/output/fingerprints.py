@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from oomlint.patterns import pattern
 from oomlint.rows import ROW_END
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from oomlint.source import Source
 
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_STRING_OR_COMMENT: Final = re.compile(
+_STRING_OR_COMMENT: Final = pattern(
     r"""(?:(?<!\w)[rbuft]{1,2})?(?P<quote>\'{3}|"{3}|['"])(?P<content>(?:\\.|(?!(?P=quote)).)*)(?P=quote)|\#[^\n]*""", re.DOTALL | re.IGNORECASE
 )
 # A formatter may write these in another way, and nothing depends on it here: two statements that differ in nothing else are told apart by their order.
-_WHOLE: Final = re.compile(r"(?<![\w.])(\d+)\.(?![\d.a-df-z_])", re.IGNORECASE)
-_PART: Final = re.compile(r"(?<![\w.)\]])\.(?=\d)")
-_LAYOUT: Final = re.compile(r"""[\s()'",;\\{}]+""")
+_WHOLE: Final = pattern(r"(?<![\w.])(\d+)\.(?![\d.a-df-z_])", re.IGNORECASE)
+_PART: Final = pattern(r"(?<![\w.)\]])\.(?=\d)")
+_LAYOUT: Final = pattern(r"""[\s()'",;\\{}]+""")
 
 
 class FindingSpot(NamedTuple):

@@ -6,27 +6,26 @@ behind the names is none of its business.
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 from oomlint.ast_trees import tree_of
+from oomlint.patterns import pattern
 from oomlint.scout.look import DRAWS, READS, Look
 from oomlint.scout.telling_names import words_of
 from oomlint.scout.unparsable import is_mistake_for_ever, mistake_of
 
 # Words without which no rule of the family has anything to say.
-_WORDS = re.compile(
+_WORDS = pattern(
     r"num_workers|[Ll]oader|persistent_workers|prefetch_factor|TrainingArguments|SFTConfig|GRPOConfig|DPOConfig|worker|itertools|\bcycle\b",
 )
-_TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|(?:\A|[\r\n])\s*from \.")
+_TORCH_WORD = pattern(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|(?:\A|[\r\n])\s*from \.")
 # What a text has to say before it can open a file that a rule knows, or read one.
-_FILE_WORD = re.compile(
+_FILE_WORD = pattern(
     r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|rasterio|xarray|\bPIL\b|tarfile|\b(load|read_\w+|load_\w+|unpickle\w*|File|Dataset|"
     + "|".join(sorted(READS))
     + r")\s*\(",
 )
-_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense|astype)\s*\(")
+_ROOM_WORD = pattern(r"\b(zeros|ones|empty|full|toarray|todense|to_dense|astype)\s*\(")
 # What most files have in their first rows comes first: a text that does not have a word is gone through to its end.
 _ANY_OF = (_TORCH_WORD, _WORDS, _FILE_WORD, _ROOM_WORD, DRAWS)
 

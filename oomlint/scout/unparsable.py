@@ -6,19 +6,21 @@ import re
 import sys
 from typing import Final
 
+from oomlint.patterns import pattern
+
 Mistake = tuple[int, int, str]  # row, column, cause
 
-_LONG_STRING: Final = re.compile(r"[rRuUbB]{0,2}(\"\"\"|''')(?:\\.|(?!\1).)*\1", re.DOTALL)
-_STRING_OR_COMMENT: Final = re.compile(r"""#[^\n]*|(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\\n])*(?P=quote)""")
+_LONG_STRING: Final = pattern(r"[rRuUbB]{0,2}(\"\"\"|''')(?:\\.|(?!\1).)*\1", re.DOTALL)
+_STRING_OR_COMMENT: Final = pattern(r"""#[^\n]*|(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\\n])*(?P=quote)""")
 # What Python 3 has never read, in a text without strings and comments: what was a string is a quote.
-_OLD: Final = re.compile(
+_OLD: Final = pattern(
     r"(?m)(?:^|[:;])[ \t]*(?:print|exec)(?:[ \t]+(?![\[(=.,:;)\]]|(?:in|is|not|and|or|if|else|for)\b)[\w`~]|[ \t]*>>[ \t]*\w)"
     r"|(?:^|[:;])[ \t]*print[ \t]*\"|(?:^|[:;])[ \t]*print[ \t]*\([^\n()]*\)[ \t]*(?:%|,[ \t]*\w)|^[ \t]*exec[ \t]+\w+[ \t]+in\b|^[ \t]*exec[ \t]*\""
     r"|^[ \t]*except\b[^:\n()]*(?:\([^()\n]*\))?[ \t]*,[ \t]*\w+[ \t]*:|^[ \t]*raise[ \t]+[\w.]+[ \t]*,|\w[ \t]*<>[ \t]*\w|`[^`\n]+`"
     r"|(?<![\w.])0[0-7]+(?![\w.])|(?<![\w.])\d+[lL](?!\w)|^[ \t]*def[ \t]+\w+[ \t]*\((?:[^()\n]*,)?[ \t]*\(|\b[uU][rR]\""
 )
 # What Python 2 has never read.
-_NEW: Final = re.compile(
+_NEW: Final = pattern(
     r"(?m)\b[fF][rR]?\"|\b[rR][fF]\"|^[ \t]*async[ \t]+(?:def|with|for)\b|^[ \t]*nonlocal[ \t]|\bsuper\(\)|\)[ \t]*->|:=|\byield[ \t]+from\b"
     r"|^[ \t]*def[ \t]+\w+[ \t]*\((?:[^()\n]*,)?[ \t]*\w+[ \t]*:"
     r"|^[ \t]*(?!(?:else|try|finally)\b)\w+[ \t]*:[ \t]*\w+[\w.\[\], ]*=[^=]|\bprint\([^\n]*\b(?:end|flush|sep)[ \t]*="

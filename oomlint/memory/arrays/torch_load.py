@@ -12,6 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.torch_tables import OF_NUMBERS
 from oomlint.model.values import External
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, names_in, path_of
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
-_SECTIONS = re.compile(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
+_SECTIONS = pattern(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
 _OF_GRAPHS = ("networkx.", "igraph.", "rdkit.")  # libraries whose objects are no tensors
 _TAKES_NUMBERS = frozenset({"torch.tensor", "torch.LongTensor", "torch.FloatTensor", "torch.IntTensor", "torch.Tensor"})
-_NUMBERS = re.compile(
+_NUMBERS = pattern(
     r"^(\w+_)?(epochs?|steps?|iter(ation)?s?|global_step|args|config|cfg|hparams|hyper_parameters|options|best_epoch|lr_?sched\w*|scheduler\w*|scaler)$",
 )
 

@@ -16,6 +16,7 @@ from oomlint.model.displays import unpacked
 from oomlint.model.lifetime import endings
 from oomlint.model.torch_tables import PLAIN_ATTRIBUTES, PLAIN_METHODS
 from oomlint.model.values import ClassRef, External
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import parts_of
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ _CREATED: Final = frozenset("empty zeros ones full new_empty new_zeros new_ones 
 _OF_NUMBERS: Final = {""} | frozenset(
     "arange as_tensor empty eye full hamming_window hann_window linspace logspace ones rand randint randn randperm range tensor zeros".split(),
 )
-_TORCH_OTHERS: Final = re.compile(
+_TORCH_OTHERS: Final = pattern(
     r"torch\.(is_|set_|get_|Size$|device$|numel$|finfo|iinfo|[A-Z]|no_grad|enable_grad|load$|save$|manual_seed|broadcast_shapes|compile$)"
 )
-_TORCH: Final = re.compile(r"torch\.(nn\.functional\.|special\.|linalg\.|fft\.)?[a-z_]\w*$")
+_TORCH: Final = pattern(r"torch\.(nn\.functional\.|special\.|linalg\.|fft\.)?[a-z_]\w*$")
 # Parameters and statistics of a module live with it, whoever else refers to them.
-_LONG_LIVED: Final = re.compile(r"^(w|b|weights?|bias|running_\w+|codebook|\w*_(weight|bias)|scale|gamma|beta)$")
+_LONG_LIVED: Final = pattern(r"^(w|b|weights?|bias|running_\w+|codebook|\w*_(weight|bias)|scale|gamma|beta)$")
 
-_NUMBER: Final = re.compile(r"step|size|stride|eps|dim|num|count|kernel|axis|factor|threshold|alpha|beta|lambd", re.IGNORECASE)
+_NUMBER: Final = pattern(r"step|size|stride|eps|dim|num|count|kernel|axis|factor|threshold|alpha|beta|lambd", re.IGNORECASE)
 
 
 class Is(Enum):

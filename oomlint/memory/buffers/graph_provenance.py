@@ -16,6 +16,7 @@ from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model import arguments, names, torch_tables
 from oomlint.model.torch_tables import CASTS, SMALL_METHODS, TO_DEVICE, VIEWS
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, ParsedOptions, SourceExpression
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import children_of, descend, is_attribute_of, names_in
 from oomlint.syntax.scopes import DEFINES
 
@@ -29,13 +30,13 @@ Loop = cst.For | cst.While
 
 _DEEPEST: Final = 12
 _WRAPPERS: Final = GOES_OVER | {"range", "next"}
-_DATA: Final = re.compile(
+_DATA: Final = pattern(
     r"(^|_)(data(set|loader)?s?|batch(es)?|loaders?|samples|iterator|(train|test|val|valid|training|validation)(_?(data|set|loader|iter|dl))?|stream|sentences|pairs"
     r"|corpus|images|examples)$",
     re.IGNORECASE,
 )
 # Names outside the loop that hold settings, modules and their like, not tensors with a graph.
-_SETTINGS: Final = re.compile(
+_SETTINGS: Final = pattern(
     r"^(args?|opts?|cfg|conf|config|hparams|settings|FLAGS|device|dev|model|net|network|criterion|optim\w*|loader|writer|scaler|accelerator|fabric|logger|lr|alpha|"
     r"beta|gamma|eps|lambda\w*|lam\w*|weight_decay|temperature|\w*_(weight|coef\w*|factor|rate|size|fn|loader|model|net|optimizer|criterion)|loss_(fn|func|function))$",
 )

@@ -9,26 +9,25 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.events import Store
 
 # Metrics that store what they are given (torchmetrics 1.9, run): the others count, or change their input under no_grad first.
-_LIST_METRICS: Final = re.compile(r"^(CatMetric|SpearmanCorrCoef|CosineSimilarity|CalibrationError|BinaryCalibrationError|MeanAveragePrecision|Retrieval\w+)$")
+_LIST_METRICS: Final = pattern(r"^(CatMetric|SpearmanCorrCoef|CosineSimilarity|CalibrationError|BinaryCalibrationError|MeanAveragePrecision|Retrieval\w+)$")
 # Curves store what they are given only for two classes, and only probabilities: logits are made into some under no_grad.
-_CURVES: Final = re.compile(
-    r"^(Binary)?(AUROC|AveragePrecision|ROC|PrecisionRecallCurve|PrecisionAtFixedRecall|RecallAtFixedPrecision|SpecificityAtSensitivity)$"
-)
+_CURVES: Final = pattern(r"^(Binary)?(AUROC|AveragePrecision|ROC|PrecisionRecallCurve|PrecisionAtFixedRecall|RecallAtFixedPrecision|SpecificityAtSensitivity)$")
 # What has a list for its state whatever it makes of its input first (torchmetrics 1.9, the states of all metrics looked at); curves without thresholds.
-_LISTS: Final = re.compile(
+_LISTS: Final = pattern(
     r"^(CatMetric|SpearmanCorrCoef|KendallRankCorrCoef|CosineSimilarity|(Binary|Multiclass)?CalibrationError|MeanAveragePrecision|Retrieval\w+"
     r"|ErrorRelativeGlobalDimensionlessSynthesis|Sp(ectral|atial)DistortionIndex)$"
 )
-_LIST_CURVES: Final = re.compile(
+_LIST_CURVES: Final = pattern(
     r"^(Binary|Multiclass|Multilabel)?(AUROC|AveragePrecision|EER|LogAUC|ROC|PrecisionRecallCurve|(Precision|Sensitivity)At\w+|(Recall|Specificity)At\w+)$"
 )
-_UNIT_NAME: Final = re.compile(r"prob|score|sigmoid|softmax|confiden", re.IGNORECASE)
+_UNIT_NAME: Final = pattern(r"prob|score|sigmoid|softmax|confiden", re.IGNORECASE)
 
 
 def list_metric(store: Store) -> bool:

@@ -20,6 +20,7 @@ from oomlint.model.lifetime import ended_in, is_capped, length_tests
 from oomlint.model.loops import set_in
 from oomlint.model.torch_tables import MODULE_NAME, OF_NUMBERS
 from oomlint.model.values import Const, External, ExternalCall, Instance
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import descend, names_in, path_of, uses_name
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Effect, Scope
 
 _COPIES = frozenset({"clone", "copy", "deepcopy", "cpu", "numpy"})
-_CYCLES = re.compile(r"cycle|//|swa|ensemble|milestone|checkpoint_epochs|save_epochs", re.IGNORECASE)
+_CYCLES = pattern(r"cycle|//|swa|ensemble|milestone|checkpoint_epochs|save_epochs", re.IGNORECASE)
 _DEEPEST = 3
 _COUNTS = frozenset({"range", "trange", "count", "tqdm", "track"})
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)

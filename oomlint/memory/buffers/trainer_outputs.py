@@ -13,6 +13,7 @@ from oomlint.frameworks import HUGGING_FACE_TRAINERS, LIGHTNING_TRAINER
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, SourceExpression
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import parts_of, path_of
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from oomlint.syntax.scopes import Scope
 
 _OWN_WAY = ("evaluation_loop", "prediction_loop", "prediction_step", "evaluate", "predict")  # a trainer with one of these keeps what it likes
-_ARGUMENTS = re.compile(r"^(transformers|trl|unsloth)\b.*\.(\w*TrainingArguments|SFTConfig)$")
-_STEPPED = re.compile(r"\b(eval_accumulation_steps|batch_eval_metrics|preprocess_logits_for_metrics|prediction_loss_only|include_for_metrics)\b")
-_COMMENT = re.compile(r"#.*")
-_GENERATES = re.compile(r"(Seq2SeqLM|ForConditionalGeneration|EncoderDecoderModel|SpeechSeq2Seq|Vision2Seq)$")
-_TOKENS = re.compile(r"(ForCausalLM|LMHeadModel|WithLMHead|ForMaskedLM|ImageTextToText|FastLanguageModel)$")
-_PIXELS = re.compile(r"For(Semantic|Universal|Instance|Image|Panoptic)Segmentation$|ForDepthEstimation$")
+_ARGUMENTS = pattern(r"^(transformers|trl|unsloth)\b.*\.(\w*TrainingArguments|SFTConfig)$")
+_STEPPED = pattern(r"\b(eval_accumulation_steps|batch_eval_metrics|preprocess_logits_for_metrics|prediction_loss_only|include_for_metrics)\b")
+_COMMENT = pattern(r"#.*")
+_GENERATES = pattern(r"(Seq2SeqLM|ForConditionalGeneration|EncoderDecoderModel|SpeechSeq2Seq|Vision2Seq)$")
+_TOKENS = pattern(r"(ForCausalLM|LMHeadModel|WithLMHead|ForMaskedLM|ImageTextToText|FastLanguageModel)$")
+_PIXELS = pattern(r"For(Semantic|Universal|Instance|Image|Panoptic)Segmentation$|ForDepthEstimation$")
 _HANDS_ON = frozenset(
     {
         "peft.get_peft_model",
@@ -164,8 +165,8 @@ def _option(evaluator: Evaluator, made: ExternalCall, name: str) -> str | None:
 
 # -- Lightning -----------------------------------------------------------------------------------------------------------
 
-_LOOKS_IN = re.compile(r"predict_loop((\.\w+)*\._?predictions\b|\s*$|\s*[,)]|\.epoch_loop)", re.MULTILINE)
-_WRITES_ALL = re.compile(r"^\s+def write_on_epoch_end\(", re.MULTILINE)  # of a writer with the interval "epoch", for which the trainer keeps them anyway
+_LOOKS_IN = pattern(r"predict_loop((\.\w+)*\._?predictions\b|\s*$|\s*[,)]|\.epoch_loop)", re.MULTILINE)
+_WRITES_ALL = pattern(r"^\s+def write_on_epoch_end\(", re.MULTILINE)  # of a writer with the interval "epoch", for which the trainer keeps them anyway
 _MOST_POSITIONAL = 3  # model, dataloaders, datamodule; the next one is return_predictions
 
 

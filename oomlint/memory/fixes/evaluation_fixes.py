@@ -17,6 +17,7 @@ from oomlint.model import names
 from oomlint.model.events import HOOKED
 from oomlint.model.tensor_state import Mode
 from oomlint.model.values import FunctionRef, Instance
+from oomlint.patterns import pattern
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 _UNHOOKED: Final = Fix(Safety.DISPLAY, "test `requires_grad` before the model puts hooks on a tensor, and run the loop under `torch.no_grad()`")
 _DEEPEST = 3  # calls between a loop and a backward pass
 _MOST = 3  # functions that one call may be
-_CALLBACK = re.compile(r"^on_|^fire|callback|^notify|^emit|^trigger|^hooks?$|^dispatch|^getattr$|^globals$|^eval$|^exec$", re.IGNORECASE)
-_HARMLESS = re.compile(
+_CALLBACK = pattern(r"^on_|^fire|callback|^notify|^emit|^trigger|^hooks?$|^dispatch|^getattr$|^globals$|^eval$|^exec$", re.IGNORECASE)
+_HARMLESS = pattern(
     r"update|add|append|extend|log|eval|metric|score|compute|print|write|save|plot|draw|iou|dice|acc|format|set_|isnan|mean|sum|cat|stack|decode|softmax|argmax|numpy|to_|item|len",
     re.IGNORECASE,
 )

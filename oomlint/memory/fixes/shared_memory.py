@@ -6,7 +6,6 @@ here, in a subclass or elsewhere, has to be looked into. What has to be proven i
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -21,6 +20,7 @@ from oomlint.memory.fixes.rewrites import import_edit, imported_as
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Frame
+from oomlint.patterns import pattern
 from oomlint.syntax.edits import Text
 from oomlint.syntax.nodes import descend
 
@@ -39,17 +39,15 @@ _OF_OTHERS: Final = frozenset(
     "array asarray ascontiguousarray stack concatenate vstack hstack column_stack dstack transpose reshape repeat tile swapaxes moveaxis expand_dims squeeze "
     "pad take clip where full full_like".split()
 )
-_NUMERIC: Final = re.compile(
+_NUMERIC: Final = pattern(
     r"^(?:bool_?|u?int(?:8|16|32|64)|u?int|byte|half|single|double|float(?:16|32|64)?|complex(?:64|128)|[<=|]?[biufc][1248]|[bBhHiIlLfd?])$",
 )
-_TEXTS: Final = re.compile(r"(?i)name|text|caption|sentence|word|tag|key|string|question|answer|url|path|title|transcript")  # may be an array of strings
+_TEXTS: Final = pattern(r"(?i)name|text|caption|sentence|word|tag|key|string|question|answer|url|path|title|transcript")  # may be an array of strings
 _SAME_ELEMENTS: Final = frozenset({"copy", "reshape", "ravel", "flatten", "squeeze", "transpose", "swapaxes"})
 _TO_TENSOR: Final = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
 _ARITHMETIC: Final = cst.Divide | cst.Multiply | cst.Subtract | cst.Power
 # A negative stride, memory that must not be written, a mask: no tensor keeps them.
-_ODD: Final = re.compile(
-    r"\[::-|,\s*::-|\b(?:flip|fliplr|flipud|rot90|frombuffer|broadcast_to|to_numpy|allow_pickle|ma|matrix|recarray|rec|structured_to\w+)\b"
-)
+_ODD: Final = pattern(r"\[::-|,\s*::-|\b(?:flip|fliplr|flipud|rot90|frombuffer|broadcast_to|to_numpy|allow_pickle|ma|matrix|recarray|rec|structured_to\w+)\b")
 # What writes to the array that it is called on, or that it is given first.
 _WRITERS: Final = frozenset("sort fill put partition setflags byteswap resize itemset shuffle copyto place putmask fill_diagonal".split())
 _COPIES: Final = frozenset("copy deepcopy clone astype array tensor int len mean std sum min max item tolist stack concatenate".split())

@@ -18,6 +18,7 @@ from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory, finder
 from oomlint.model.statements import call_at
 from oomlint.model.values import Const, ExternalCall, SourceExpression, Unknown
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import descend, path_of
 from oomlint.weighing import in_each
 
@@ -51,11 +52,11 @@ _STARTERS: Final = frozenset(name.rpartition(".")[2] for name in _PROCESSES) | {
 _GROUP: Final = "init_process_group"
 SPAWN: Final = "multiprocessing.spawn"  # under whose names torch.multiprocessing goes
 _OF_LIGHTNING: Final = frozenset({"Trainer", "Fabric"})
-_ENVIRONMENT: Final = re.compile(r"[\"'](?:\w*_)?(?:RANK|PROCID)[\"']")
-_RANK: Final = re.compile(r"(^|_)rank(_?id)?$", re.IGNORECASE)
-_FIRST: Final = re.compile(r"main_process|is_main|is_master|is_chief|is_primary|is_first|primary|global_zero|rank_?(0|zero)", re.IGNORECASE)
-_SEVERAL: Final = re.compile(r"\bis_initialized\(|\bget_world_size\(|\bWORLD_SIZE\b|\bworld_size\b *(>|!=)")
-_COMMENT: Final = re.compile(r"#.*")
+_ENVIRONMENT: Final = pattern(r"[\"'](?:\w*_)?(?:RANK|PROCID)[\"']")
+_RANK: Final = pattern(r"(^|_)rank(_?id)?$", re.IGNORECASE)
+_FIRST: Final = pattern(r"main_process|is_main|is_master|is_chief|is_primary|is_first|primary|global_zero|rank_?(0|zero)", re.IGNORECASE)
+_SEVERAL: Final = pattern(r"\bis_initialized\(|\bget_world_size\(|\bWORLD_SIZE\b|\bworld_size\b *(>|!=)")
+_COMMENT: Final = pattern(r"#.*")
 _DEEPEST: Final = 3  # calls between the file that is run and the code
 _MOST_SITES: Final = 4
 
@@ -472,7 +473,7 @@ def ranks_of(project: Project) -> RanksOf:
     return project.shared(RanksOf)
 
 
-_DEFINED: Final = re.compile(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
+_DEFINED: Final = pattern(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
 
 
 @finder

@@ -14,6 +14,7 @@ from oomlint.memory.shared.byte_size import ITEM_BYTES, Size, allocates, item_by
 from oomlint.model import arguments, names
 from oomlint.model.tensor_shapes import measured_axis
 from oomlint.model.values import Display, External
+from oomlint.patterns import pattern
 from oomlint.scout.telling_names import MAKERS, PAIRS
 from oomlint.syntax.quick import MOST_DIGITS
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
 
-_SHAPE: Final = re.compile(r"[\(\[]\s*(\w+(?:\s*(?:,|\bx\b|\u00d7|\*)\s*\w+)+)\s*,?\s*[\)\]]")
-_FEW: Final = re.compile(r"\(\s*[A-Za-z]\w*\s*,\s*(\d*)\s*\)")
+_SHAPE: Final = pattern(r"[\(\[]\s*(\w+(?:\s*(?:,|\bx\b|\u00d7|\*)\s*\w+)+)\s*,?\s*[\)\]]")
+_FEW: Final = pattern(r"\(\s*[A-Za-z]\w*\s*,\s*(\d*)\s*\)")
 _MOST_NUMBERS: Final = 16
-_DTYPE: Final = re.compile(r"\b(u?int(?:8|16|32|64)|b?float(?:16|32|64)|bool)\b")
+_DTYPE: Final = pattern(r"\b(u?int(?:8|16|32|64)|b?float(?:16|32|64)|bool)\b")
 _LAST: Final = -1  # of the axes
 SHORT_ROW: Final = 512  # bytes of one of an unknown number of rows that are not worth a word
 _LONGEST: Final = 40  # characters of one dimension in a formula
@@ -214,8 +215,8 @@ def counts_samples(dimension: int | str) -> bool:
 
 
 # The rows of a table of words or classes, not samples: `len(self.wtoi) + 1`.
-_WORDS: Final = re.compile(r"vocab|word|token|class|label|categ|dict|embed|2(idx|id|ind)|(^|[._(])[a-z]to[a-z]\b|_to_", re.IGNORECASE)
-_COUNT: Final = re.compile(
+_WORDS: Final = pattern(r"vocab|word|token|class|label|categ|dict|embed|2(idx|id|ind)|(^|[._(])[a-z]to[a-z]\b|_to_", re.IGNORECASE)
+_COUNT: Final = pattern(
     r"^len\(|\.shape\[0\]|\.size\(0\)|(^|[._])(n|num|nb|number_of|total)_?(samples?|items?|imgs?|images?|data|examples?|files?|frames?|videos?|clips?|instances|points|seqs?|"
     r"sequences|graphs|windows|trials|epochs|total|entries|rows|slices|scans|patches|docs|records)$|(^|[._])(N|N_samples|n_total|num|data_len|dataset_size|data_size|"
     r"n_data|n_train|nsamples|ntotal|ntrain|num_train|size|dataset_len|num_total)$|^\w*(shape|dims|idx_cfd)\[0\]",

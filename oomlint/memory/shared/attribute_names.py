@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomlint.patterns import pattern
+
 # One small value a sample, or a summary.
-_SMALL_NAME = re.compile(
+_SMALL_NAME = pattern(
     r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idx(?:e?s)?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|weights?|stats?|sizes?|"
     r"shapes?|anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns|cumulative\w*|cumsum|channels|bands|metrics?|losses|"
     r"(class|label|category|target)_?names?)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str|shard|split|path|file)s?$",
 )
 # What is no array: settings, and what is done with samples or looked up for them.
-_AID_NAME = re.compile(
+_AID_NAME = pattern(
     r"(^|_)(vocab|vocabulary|tokenizer|dictionary|config|cfg|args|opt|opts|options|params|hparams|mapping|map|lookup|sampler|metadata|meta|transforms?|"
     r"augmentations?|augs?|pipelines?|filters?|modalities|modality|keys_to_\w+|schedule|debug\w*|task|mode|type|kind|version|backend|format|level|\w+_fields|"
     r"(class|label|cat|category|speaker|spk|word|char|phone|token)_?(dict|list|table|set))$|^(stoi|itos|char2idx|word2idx|class_to_idx)$",
 )
-_PATH_NAME = re.compile(
+_PATH_NAME = pattern(
     r"(^|_)(paths?|files?|filenames?|fnames?|file_?list|filelist|dirs?|folders?|img_?list|image_?list|images?_list|urls?|"
     r"videos_list|fns?)$|_?(path|file)s?$",
 )
@@ -39,12 +41,12 @@ def paths_by_name(name: str) -> bool:
     return _PATH_NAME.search(name.lower().lstrip("_")) is not None
 
 
-_DATA_NAME: Final = re.compile(
+_DATA_NAME: Final = pattern(
     r"(^|_|[a-z])(feats?|features?|images?|imgs?|videos?|volumes?|vols?|signals?|embeds?|embeddings?|clips?|frames?|points?|pointclouds?|pcs?|waves?|"
     r"waveforms?|wavs?|audios?|specs?|spectrograms?|mels?|voxels?|slices?|scans?|patches|obs|observations|trajector(y|ies)|fmri|eeg|"
     r"windows?|series|graphs?|mols?|molecules|mesh(es)?|clouds?|depths?|tensors?|arrays?|episodes?|rgb|pixels?|stacks?|(?<![a-z])x)(_?(all|list|train|test|val|files?|dict|db|data|map|bank|store))?\d*$",
 )
-_GENERAL_NAME: Final = re.compile(
+_GENERAL_NAME: Final = pattern(
     r"(^|_|[a-z])(data|datas|dataset|samples?|seqs?|sequences?|inputs?|xs|examples?|instances?|epochs|batches|chunks?)(_?(all|list|train|test|val))?\d*$"
 )
 
@@ -59,7 +61,7 @@ def may_be_data(name: str) -> bool:
     return looks_like_data(name) or _GENERAL_NAME.search(name.lower().strip("_")) is not None
 
 
-_AFFIX: Final = re.compile(
+_AFFIX: Final = pattern(
     r"(?<=[a-z])_?(all|list|lst|train|trn|val|valid|test|tst|eval|dev|arr|array|np|h5|files?)\d*$|^(all|train|trn|val|valid|test|tst|eval|dev|tr|te|raw|self)_"
 )
 _SMALL_AXIS: Final = frozenset("coordinate coordinates coord coords grid axis pos_boxes name names lat lon latitude longitude xyz_min xyz_max".split())
@@ -94,11 +96,11 @@ def small_key(name: str) -> bool:
 
 
 # What comes in a handful, whatever it is a handful of.
-_FEW_WORD: Final = re.compile(
+_FEW_WORD: Final = pattern(
     r"splits?|modal\w*|subsets?|domains?|cameras?|cams?|views?|tasks?|phases?|stages?|folds?|feat|feats|features?|channels?|levels?|sources?|args?|config|cfg|"
     r"options?|modes?|keys?|kinds?|types?|exts?|suffix\w*|ranks?|workers?|gpus?|devices?|logs?|langs?|languages?|corp\w+|pairs?|sides?"
 )
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORD: Final = pattern(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def few_by_name(name: str) -> bool:

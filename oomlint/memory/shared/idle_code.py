@@ -20,6 +20,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.model.index import imports_of, index_of
 from oomlint.model.readings import FOUND, AnswerMemory, finder
 from oomlint.model.values import ClassRef
+from oomlint.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,11 +35,11 @@ _FINDERS: Final = frozenset(
     "import_module __import__ __subclasses__ instantiate locate LightningCLI walk_packages iter_modules entry_points iter_entry_points "
     "spec_from_file_location".split()
 )
-_MAY_FIND: Final = re.compile(rb"\b(?:" + "|".join(sorted(_FINDERS)).encode() + rb")\b")
-_BY_ATTRIBUTE: Final = re.compile(rb"\bgetattr\(\s*(?:\w+\.)*(\w+)\s*,\s*[^'\"\s]|\b(\w+)\.__dict__\[")
-_BY_OWN_NAME: Final = re.compile(rb"\bglobals\(\)|\blocals\(\)|(?<![.\w])(?:eval|exec)\s*\(")  # of what the file itself binds
-_TESTS: Final = re.compile(rb"^\s*(?:async )?def test|\bunittest\b|\bpytest\b", re.MULTILINE)
-_WRITTEN: Final = re.compile(r"\.(?:ya?ml|json|toml|cfg|ini|gin|conf|txt|md|rst|sh|slurm|sbatch)$|[/\\](?:Makefile|Dockerfile)$")
+_MAY_FIND: Final = pattern(rb"\b(?:" + "|".join(sorted(_FINDERS)).encode() + rb")\b")
+_BY_ATTRIBUTE: Final = pattern(rb"\bgetattr\(\s*(?:\w+\.)*(\w+)\s*,\s*[^'\"\s]|\b(\w+)\.__dict__\[")
+_BY_OWN_NAME: Final = pattern(rb"\bglobals\(\)|\blocals\(\)|(?<![.\w])(?:eval|exec)\s*\(")  # of what the file itself binds
+_TESTS: Final = pattern(rb"^\s*(?:async )?def test|\bunittest\b|\bpytest\b", re.MULTILINE)
+_WRITTEN: Final = pattern(r"\.(?:ya?ml|json|toml|cfg|ini|gin|conf|txt|md|rst|sh|slurm|sbatch)$|[/\\](?:Makefile|Dockerfile)$")
 _MOST_ENTRIES: Final = 20_000
 _MOST_TEXTS: Final = 500
 _MOST_USERS: Final = 64  # definitions that speak of each other

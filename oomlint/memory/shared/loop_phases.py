@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from oomlint.patterns import pattern
+
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record
     from oomlint.model.project import Module
 
 # Names of functions, classes and loaders that evaluate, in snake_case and in CamelCase.
-_EVALUATION: Final = re.compile(
+_EVALUATION: Final = pattern(
     r"(^|_)(val|valid|validate|validation|validating|eval|evaluate|evaluation|evaluator|evaluating|test|testing|tester|infer|inference|predict|prediction|predictions|dev)(_|$|\d)"
     r"|(^|[a-z])(Val|Valid|Validate|Validation|Validator|Eval|Evaluate|Evaluation|Evaluator|Test|Tester|Infer|Inference|Predict|Predictor)([A-Z]|$)"
     r"|(^|_)(test|val|valid|validation|eval|dev)_?(data_?)?(loader|set|iter|dl|gen)",
 )
-_HIDDEN: Final = re.compile(r"backward|_hook\b")  # who may differentiate what a model gives, or keep it, out of sight
-_TRAINING: Final = re.compile(r"(^|_)(train|training|trn|fit)(_|$|\d)", re.IGNORECASE)
+_HIDDEN: Final = pattern(r"backward|_hook\b")  # who may differentiate what a model gives, or keep it, out of sight
+_TRAINING: Final = pattern(r"(^|_)(train|training|trn|fit)(_|$|\d)", re.IGNORECASE)
 
 
 def _words_around(record: Record, loop: Loop) -> list[str]:
