@@ -204,7 +204,7 @@ def _causes(finding: Finding) -> Iterator[object]:
     if finding.code in _READS or finding.code == _ALLOCATED:
         for held in finding.of_noun(AttributeFact):
             if held.owner and held.place is not None:
-                yield finding.code, finding.severity, held.place.path, held.owner, held.name
+                yield finding.headline, finding.severity, held.place.path, held.owner, held.name  # read or made in the same way
 
 
 def copied(finding: Finding) -> Place | None:
