@@ -281,10 +281,16 @@ class Kept(KeptIndexes):
             going = going.under(element.key)
             if isinstance(element.key, cst.SimpleString):
                 going = going.named(str(element.key.evaluated_value))
-        if isinstance(parents.get(holder), cst.Arg) and _is_record(module, holder):
-            going = replace(going, own=len(going.names) if going.own is None else going.own)
         if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(parents.get(holder), cst.Arg)):
             going = replace(going, listed=True, mixed=going.mixed or self.is_mixed(module, holder, element))
+        # What has no name of its own has that of the list, unless something else of many values stands beside it.
+        if (
+            going.own is None
+            and isinstance(parents.get(holder), cst.Arg)
+            and _is_record(module, holder)
+            and (going.names or self.has_beside(module, holder, element))
+        ):
+            going = replace(going, own=len(going.names))
         return holder, going
 
     def _comprehension_of(self, module: Module, node: cst.CSTNode, going: Going, parent: cst.BaseComp) -> tuple[cst.CSTNode, Going]:

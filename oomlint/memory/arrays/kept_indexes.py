@@ -103,6 +103,12 @@ class KeptIndexes(KeptCalls):
         contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
         return contents.of(element.value, frame).kind in _ARRAYS and any(contents.of(one, frame).kind in _SINGLE for one in others)
 
+    def has_beside(self, module: Module, holder: cst.BaseExpression, element: cst.CSTNode) -> bool:
+        """Whether a record is known to have arrays or lists beside one of its elements."""
+        others = [one.value for one in holder.elements if one is not element] if isinstance(holder, cst.Tuple) else []
+        contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
+        return any(contents.of(one, frame).kind not in {*_SINGLE, PayloadKind.UNKNOWN} for one in others)
+
     def permutes(self, module: Module, key: cst.BaseExpression) -> bool:
         """Whether an index is a permutation of all rows: what it gives is all of them once more."""
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(key))
