@@ -103,7 +103,7 @@ class KeptIndexes(KeptCalls):
         contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
         return contents.of(element.value, frame).kind in _ARRAYS and any(contents.of(one, frame).kind in _SINGLE for one in others)
 
-    def has_beside(self, module: Module, holder: cst.BaseExpression, element: cst.CSTNode) -> bool:
+    def has_beside(self, module: Module, holder: cst.CSTNode, element: cst.CSTNode) -> bool:
         """Whether a record is known to have arrays or lists beside one of its elements."""
         others = [one.value for one in holder.elements if one is not element] if isinstance(holder, cst.Tuple) else []
         contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
