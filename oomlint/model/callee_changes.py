@@ -280,7 +280,7 @@ class CalleeChanges(Outside):
             known = self.shared[module] = {}
             for scope in module.walk.scopes:
                 for root, effects in scope.effects.items() if scope.is_function else ():
-                    if _is_free(root, scope) and any(_keys(one, shared=True) for one in effects):
+                    if _is_free(root, scope) and any(key is not _LAST for one in effects for key in _keys(one, shared=True)):
                         known.setdefault(root, set()).add(scope)
             functions = [one for one in module.walk.scopes if one.is_function] if known else []
             called = {one: {names.last_name(call.func) for call in one.calls} for one in functions}
