@@ -60,6 +60,17 @@ class Way(Flag):
     RAISE = auto()
 
 
+class _Answers:
+    """What is known of a notebook, or of all other files."""
+
+    def __init__(self, project: Project) -> None:
+        self.ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
+        self.raising: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
+        self.never: AnswerMemory[object, bool] = AnswerMemory(project.readings)
+        self.behind: AnswerMemory[tuple[cst.CSTNode, int], bool] = AnswerMemory(project.readings)
+        self.lost: frozenset[str] = frozenset()  # names of a notebook that only statements bind which fail
+
+
 class Stops:
     """Answers for the project's code; one for a run, which remembers."""
 
@@ -70,10 +81,8 @@ class Stops:
         self._by_names = names  # whether what lacks a name raises
         self._names: dict[Module, Unbound] = {}
         self._given: dict[Module, bool] = {}  # notebooks, and whether anything but their statements gives them names
-        self._ways: AnswerMemory[cst.CSTNode, Way] = AnswerMemory(project.readings)
-        self._raising: AnswerMemory[Scope, bool] = AnswerMemory(project.readings)
-        self._never: AnswerMemory[object, bool] = AnswerMemory(project.readings)
-        self._behind: AnswerMemory[tuple[cst.CSTNode, int], bool] = AnswerMemory(project.readings)
+        self._files = _Answers(project)
+        self._notebooks: dict[Module, _Answers] = {}
         self._found: dict[Place, cst.CSTNode | None] = {}
         self._ours: AnswerMemory[tuple[Scope, str], bool] = AnswerMemory(project.readings)
         self._asking: list[object] = []  # questions that are being answered
@@ -87,7 +96,7 @@ class Stops:
         here = node
         if walk.statement_of(node) is not node and self._raises_before(module, walk.statement_of(node), node):
             return True
-        if self._answer(self._never, ("excluded", node), lambda: self._is_excluded(module, node), unknown=False):
+        if self._answer(self._of(module).never, ("excluded", node), lambda: self._is_excluded(module, node), unknown=False):
             return True
         while True:
             holder = walk.parents.get(here)
@@ -95,7 +104,7 @@ class Stops:
                 return False
             if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and _in_cells(module.source) and not module.source.cells):
                 number = walk.block(holder)[1].get(here, 0)
-                if number and self._answer(self._behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
+                if number and self._answer(self._of(module).behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
             if isinstance(holder, cst.If) and here is holder.body and self._is_switched_off(module, holder):
                 return True
@@ -163,7 +172,7 @@ class Stops:
             return Way.CONTINUE
         if kind is cst.Raise:
             return Way.RAISE
-        return self._answer(self._ways, node, lambda: self._judge(module, node), Way.ON)
+        return self._answer(self._of(module).ways, node, lambda: self._judge(module, node), Way.ON)
 
     def _answer(self, memory: AnswerMemory[_Key, _Answer], key: _Key, find: Callable[[], _Answer], unknown: _Answer) -> _Answer:
         known = memory.get(key)
@@ -277,11 +286,30 @@ class Stops:
             if not here.is_class and binds(here, word):
                 return False
             here = here.parent
-        return word in here.effects and self._answer(self._never, ("bound", here, word), lambda: self._only_fails(module, word), unknown=False)
+        return word in here.effects and word in self._of(module).lost
+
+    def _of(self, module: Module) -> _Answers:
+        """What is known of a file. Names of a notebook that are lost may lose others: that is gone through until there are no more, and not name by name."""
+        if not module.source.cells:
+            return self._files
+        known = self._notebooks.get(module)
+        if known is not None:
+            return known
+        known = self._notebooks[module] = _Answers(self.project)
+        if "*" in module.root.effects or self._is_given_names(module):
+            return known
+        asking, self._asking = self._asking, []
+        try:
+            while (lost := frozenset(word for word in module.root.effects if self._only_fails(module, word))) != known.lost:
+                known = self._notebooks[module] = _Answers(self.project)
+                known.lost = lost
+        finally:
+            self._asking = asking
+        return known
 
     def _only_fails(self, module: Module, word: str) -> bool:
         root = module.root
-        if word in module.walk.shared or "*" in root.effects or self._is_given_names(module):
+        if word in module.walk.shared:
             return False
         bound = [effect.statement for effect in root.effects[word] if not effect.path and effect.kind in BINDS]
         # What reads the name itself has it from another one: `model = model.to(device)`.
@@ -416,7 +444,7 @@ class Stops:
 
     def raises(self, module: Module, scope: Scope) -> bool:
         """Whether a function never returns."""
-        return self._answer(self._raising, scope, lambda: self._judge_function(module, scope), unknown=False)
+        return self._answer(self._of(module).raising, scope, lambda: self._judge_function(module, scope), unknown=False)
 
     def _judge_function(self, module: Module, scope: Scope) -> bool:
         node = scope.node
@@ -430,7 +458,7 @@ class Stops:
     # -- functions that nothing runs -----------------------------------------------------------------------------------
 
     def _is_never_run(self, module: Module, scope: Scope) -> bool:
-        return self._answer(self._never, ("never", scope), lambda: self._judge_runs(module, scope), unknown=False)
+        return self._answer(self._of(module).never, ("never", scope), lambda: self._judge_runs(module, scope), unknown=False)
 
     def _judge_runs(self, module: Module, scope: Scope) -> bool:
         node, parent = scope.node, scope.parent
@@ -474,7 +502,7 @@ class Stops:
 
     def _is_never_made(self, module: Module, cls: Scope) -> bool:
         """Whether each call of a class, and of those that derive from it, misfits its constructor, or is never come to: none of them has an object."""
-        return self._answer(self._never, ("made", cls), lambda: self._only_misfits(module, cls), unknown=False)
+        return self._answer(self._of(module).never, ("made", cls), lambda: self._only_misfits(module, cls), unknown=False)
 
     def _only_misfits(self, module: Module, cls: Scope) -> bool:
         made = self.mentions.of_class(module, cls) or ()
