@@ -136,7 +136,9 @@ class CalleeChanges(Outside):
         found: Alternatives = []
         for scope in self._shared(frame.module).get(root, ()) if root in frame.scope.effects else ():
             function = FunctionRef(frame.module, scope, self.calls.plain_frame(frame.module, scope).this)
-            if _owner(scope, root) is frame.scope and self._is_touched(function, root, accessors, shared=True):
+            # What stands under a key that only a call says, as in a registry, is asked for elsewhere.
+            named = not accessors or not {accessors[0][1], _WHOLE}.isdisjoint(self._touched(function, root, shared=True))
+            if named and _owner(scope, root) is frame.scope and self._is_touched(function, root, accessors, shared=True):
                 found += parted(self.reaching(root, accessors, self.calls.plain_frame(frame.module, scope), None, start=lambda: [Alternative(ABSENT)]))[0]
         return found
 
@@ -231,6 +233,7 @@ class CalleeChanges(Outside):
         return self._is_touched(change.function, change.name, accessors[depth:], shared=change.shared)
 
     def _is_touched(self, function: FunctionRef, name: str, accessors: tuple[Accessor, ...], *, shared: bool) -> bool:
+        """Whether a function may set what is asked for."""
         keys = self._touched(function, name, shared=shared)
         key = accessors[0][1] if accessors else _WHOLE
         from_end = _LAST in keys and isinstance(key, int) and key < 0

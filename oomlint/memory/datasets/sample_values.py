@@ -431,6 +431,11 @@ def _put_behind(whole: ShapedGroup | Many, added: ShapedGroup | Many, rounds: in
     counts = [len(side.parts) if isinstance(side, ShapedGroup) else side.count for side in (whole, added)]
     if counts[0] != 0:
         fits = rounds is not None and None not in counts and len(sides[0]) + len(sides[1]) * rounds <= _MOST_LISTED
+        if not fits and isinstance(whole, Many) and whole.count is None:
+            # One of several that a round may put there, of which one that is known says what the others are like.
+            both = (whole.element, elements(added)[0])
+            known = [one for one in both if one is not None and not (isinstance(one, ShapedArray) and one.shape is None)]
+            return Many(joined(known) if known else both[0], None)
         return group([*sides[0], *sides[1] * (rounds or 0)]) if fits else None
     if rounds == 1:
         return added
