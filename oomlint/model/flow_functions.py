@@ -153,7 +153,7 @@ class FlowFunctions(FlowLibraries):
             self.known.asking[method.scope] = frozenset(inner.asks)
         if method.scope.yields or inner.spent > inner.limit:
             found = None
-        off = inner.modes == {Mode.OFF}
+        off = inner.modes == {Mode.OFF} or self._is_switched_off(method, frame)
         output = self.known.outputs[key] = Output(found, off and found is not None and found.carries is Graph.NO)
         return output
 
@@ -176,6 +176,13 @@ class FlowFunctions(FlowLibraries):
                 values = frozenset(one.value if isinstance(one.value, Const) else type(one.value) for one in self.evaluator.values(arg.value, self.act.frame))
                 found.add((name, values))
         return frozenset(found)
+
+    def _is_switched_off(self, method: FunctionRef, frame: Frame) -> bool:
+        """Whether all that a function does, but for what it returns then, stands in one block without gradients."""
+        body = method.module.walk.body(method.scope)
+        done = [node for node in body if not isinstance(node, cst.Return | cst.Expr)]
+        block = done[0] if len(done) == 1 and isinstance(done[0], cst.With) else None
+        return block is not None and any(self.gradients.context(item.item, frame) is Mode.OFF for item in block.items)
 
     def construct(self, cls: ClassRef, node: cst.Call, args: list[TensorState]) -> TensorState:
         """A new object of a class of the project, which holds what it is given: a dataclass or named tuple, or one that puts its arguments into attributes."""

@@ -103,6 +103,18 @@ class FlowLayers(FlowFunctions):
         self.known.fast[cls.scope] = fast
         return not fast
 
+    def has_parameters(self, this: Instance) -> bool:
+        """Whether a class of the project makes parameters or layers of its own."""
+        for base in self.evaluator.lineage(this.cls):
+            if not isinstance(base, ClassRef):
+                continue
+            for scope in base.scope.children:
+                for call in scope.calls:
+                    last = names.last_name(call.func)
+                    if last == "Parameter" or (last in {"Linear", "Conv2d", "Embedding", "Conv1d", "Conv3d", "LSTM", "GRU"}):
+                        return True
+        return False
+
     def runs_what_it_was_given(self, module: TensorState) -> bool:
         """Whether `forward` of a class of the project calls an argument of its constructor, or what one makes, that is not known to have no parameters."""
         this = instance_of(module)

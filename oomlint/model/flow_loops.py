@@ -120,6 +120,7 @@ class FlowLoops(FlowBindings):
                 self.record.loops.append(loop)
             for condition in here.ifs:
                 self.value(condition.test, inner)
+                loop.short = loop.short or _lets_few(condition.test, here)
             here = here.inner_for_in
         element = node.value if isinstance(node, cst.DictComp) else node.elt
         found = self.value(element, inner)
@@ -159,6 +160,16 @@ class FlowLoops(FlowBindings):
             return ()
         home = self.value(target.value, state).home if isinstance(target, cst.Attribute) else ()
         return self.act.path(target.value) if isinstance(target, cst.Name) else (*home, target.attr.value) if home else ()
+
+
+def _lets_few(test: cst.BaseExpression, loop: cst.CompFor) -> bool:
+    """Whether a condition lets the first few rounds through: ``if number < 4``, of ``for number, x in enumerate(loader)``."""
+    counted = isinstance(loop.iter, cst.Call) and names.last_name(loop.iter.func) == "enumerate" and isinstance(loop.target, cst.Tuple)
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or not counted or not isinstance(loop.target, cst.Tuple):
+        return False
+    limit, number = constant_key(test.comparisons[0].comparator), loop.target.elements[0].value
+    least = isinstance(test.comparisons[0].operator, cst.LessThan | cst.LessThanEqual) and isinstance(limit, int) and limit <= FEW
+    return least and isinstance(test.left, cst.Name) and test.left.value == names.last_name(number)
 
 
 def _named_literals(target: cst.BaseExpression, value: cst.BaseExpression) -> dict[str, cst.BaseExpression]:

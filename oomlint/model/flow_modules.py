@@ -112,7 +112,7 @@ class FlowModules(FlowLayers):
         inner: TensorState | None = None
         own = True
         if this is not None:
-            own = not LOSS_NAME.search(this.cls.scope.name)
+            own = not LOSS_NAME.search(this.cls.scope.name) or self.has_parameters(this)
             # One that runs a module which it was given on data of a round is a network with its loss; what a network gives, it rates.
             own = own or (not any(held.all_sources for held in given) and self.runs_what_it_was_given(module))
             method = self.evaluator.method(this, "forward")

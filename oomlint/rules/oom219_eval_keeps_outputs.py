@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
-from oomlint.memory.buffers.growth_messages import loop_of, target_of, told, what_of
+from oomlint.memory.buffers.growth_messages import deleted_late, loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -106,6 +106,6 @@ class EvalKeepsOutputs(Rule):
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             where = "host memory" if growth.facts.get("host") else "memory"
-            grows = f"{where} grows with the number of samples"
+            grows = f"{where} grows with the number of samples{deleted_late(growth)}"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` in {loop_of(growth)}", grows)
             yield self.tell(told(growth, module, message))

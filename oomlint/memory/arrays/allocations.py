@@ -90,7 +90,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
         size = max(sizes, key=lambda one: one.least)
         large = _is_large(project, size)
-        by_use = not (size.dimensions and counts_samples(size.dimensions[0]))
+        by_use = not (size.dimensions and (counts_samples(size.dimensions[0]) or _of_shape(module, scope, call)))
         each = (
             not large
             and not keeper.many
@@ -247,6 +247,25 @@ def _has_each(project: Project, keeper: Keeper, attribute: str) -> bool:
     """Whether an attribute of the dataset that keeps an array has an element for each sample."""
     dataset = datasets_of(project).of_value(Instance(keeper.owner, None)) if keeper.owner is not None and attribute else None
     return dataset is not None and one_a_sample(dataset, attribute, evaluator_of(project))
+
+
+def _of_shape(module: Module, method: Scope, call: cst.Call) -> bool:
+    """Whether the first dimension is the first one of an array that is there: ``shape[0]``."""
+    first: cst.CSTNode | None = call.args[0].value if call.args else None
+    while isinstance(first, cst.Tuple | cst.List) and first.elements:
+        first = first.elements[0].value
+    while isinstance(first, cst.BinaryOperation):
+        first = first.left
+    if not isinstance(first, cst.Subscript) or len(first.slice) != 1 or not isinstance(first.slice[0].slice, cst.Index):
+        return False
+    if module.code(first.slice[0].slice.value) != "0":
+        return False
+    if isinstance(first.value, cst.Attribute):
+        return first.value.attr.value == "shape"
+    if isinstance(first.value, cst.Name):
+        effects = method.effects.get(first.value.value, ())
+        return any(isinstance(e.value, cst.Attribute) and e.value.attr.value == "shape" for e in effects)
+    return False
 
 
 def _in_data_module(project: Project, module: Module, scope: Scope) -> bool:

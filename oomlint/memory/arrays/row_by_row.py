@@ -13,7 +13,7 @@ from oomlint.memory.arrays.full_reads import ArrayPlace, FullReadForm, whole_rea
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.reads_per_sample import ItemReads
 from oomlint.memory.fixes.rewrites import imported_as
-from oomlint.memory.shared.attribute_names import small_key
+from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.model import names
 from oomlint.syntax.edits import replace
 
@@ -47,7 +47,7 @@ def row_reads(module: Module, project: Project) -> Iterator[RowRead]:
             continue
         for read in reads.in_scope(module, scope):
             case = _case(module, read)
-            if case is None or read.what.store is not ArrayPlace.H5 or _is_small(read):
+            if case is None or read.what.store is not ArrayPlace.H5 or _is_small(read) or _is_small_target(module, case.node):
                 continue
             if told is None:
                 told = {one.read.node for one in project.shared(ItemReads).of(module)} | {load.node for load in arrays_of(project).h5(module)}
@@ -78,6 +78,16 @@ def _gives_rows(node: cst.ListComp) -> bool:
 def _is_small(read: WholeRead) -> bool:
     """Whether a key says that it is small: one value a sample, an axis of the grid."""
     return any(small_key(part) for key in read.what.keys if key for part in key.split("/"))
+
+
+def _is_small_target(module: Module, node: cst.BaseExpression) -> bool:
+    """Whether the value goes to a name that says it is small."""
+    here: cst.CSTNode | None = module.walk.parents.get(node)
+    while isinstance(here, cst.Attribute | cst.Call | cst.Subscript):
+        here = module.walk.parents.get(here)
+    if not isinstance(here, cst.Assign):
+        return False
+    return any(isinstance(t.target, cst.Name | cst.Attribute) and small_name(names.last_name(t.target)) for t in here.targets)
 
 
 def read_at_once(case: RowRead) -> Fix | None:

@@ -93,9 +93,8 @@ def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscrip
         return False
     if not all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)):
         return False
-    return not (
-        ends_before_next(module, scope, part, rounds) or _side_by_side(module, scope, node, part, rounds) or _by_library(project, module, scope, part, rounds)
-    )
+    apart = ends_before_next(module, scope, part, rounds) or _apart(module, part)
+    return not (apart or _side_by_side(module, scope, node, part, rounds) or _by_library(project, module, scope, part, rounds))
 
 
 def _is_all(part: cst.BaseSlice) -> bool:
@@ -128,6 +127,25 @@ def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpr
     evaluator = evaluator_of(project)
     every = (alt.value for frame in evaluator.calls.frames(module, scope, most=2) for alt in evaluator.values(node, frame)[:2])
     return any(isinstance(one, ExternalCall) and one.name.startswith("numpy.") and one.name.rpartition(".")[2] in _ROWS for one in every)
+
+
+def _apart(module: Module, part: cst.Slice) -> bool:
+    """Whether the parts of two rounds have nothing in common.
+
+    ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``, whatever moves ``i``.
+    """
+    lower, upper = part.lower, part.upper
+    if isinstance(upper, cst.BinaryOperation) and isinstance(upper.right, cst.Integer) and upper.right.value == "1" and lower is not None:
+        return isinstance(upper.operator, cst.Add) and upper.left.deep_equals(lower)  # one row
+    if isinstance(lower, cst.BinaryOperation) and isinstance(lower.operator, cst.Multiply) and isinstance(upper, cst.BinaryOperation):
+        factors = {module.code(side).strip() for side in (lower.left, lower.right)}
+        if isinstance(upper.operator, cst.Add) and upper.left.deep_equals(lower) and module.code(upper.right).strip() in factors:
+            return True
+    if isinstance(lower, cst.BinaryOperation) and isinstance(upper, cst.BinaryOperation):
+        times = isinstance(lower.operator, cst.Multiply) and isinstance(upper.operator, cst.Multiply)
+        sides = {module.code(side).strip() for side in (lower.left, lower.right)}
+        return times and any(module.code(side).strip() in sides for side in (upper.left, upper.right))
+    return False
 
 
 def _side_by_side(module: Module, scope: Scope, node: cst.CSTNode, part: cst.Slice, rounds: Rounds) -> bool:

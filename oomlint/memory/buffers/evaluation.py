@@ -124,7 +124,7 @@ class Evaluations:
                 if isinstance(loop.node, cst.FunctionDef | cst.CompFor):
                     continue
                 turned = _turned(loop.node, event) if trains and _records(event) else None
-                if turned is not None:
+                if turned is not None and not self._caller_switches_off(record):
                     seen.add(event.node)
                     confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
                     one = Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
@@ -150,15 +150,15 @@ class Evaluations:
                 idle = id(event.node) in record.recorded - used and event.trainable and event.network and event.mode is Mode.ON and _is_named(event, module)
                 idle = idle and not any(is_nth(above.test) for above in module.walk.ancestors(event.node) if isinstance(above, cst.If))  # a sample now and then
                 trained = any(id(other.node) in used for other in record.forwards if loop in other.loops)
-                if idle and trained and _turned(loop.node, event) is None:
+                if idle and trained and _turned(loop.node, event) is None and not self._caller_switches_off(record):
                     seen.add(event.node)
                     yield Pass(event, None, module, loop.node, Confidence.HIGH if event.known else Confidence.MEDIUM, training=True)
 
     def _unused(self, record: Record, module: Module) -> Forward | None:
         """A forward pass of which nothing in its function, nor what that gives back, can need the graph."""
         inside = [event for event in record.forwards if event.trainable and event.evaluating]
-        asked = any(use.what in {"gradients", "model given", "step"} for use in record.uses)
-        if not inside or asked or record.backwards or not record.complete or record.returned.carries is not Graph.NO:
+        asked = any(use.what in {"gradients", "model given", "step"} or _trains(use.what) for use in record.uses)
+        if not inside or asked or record.backwards or not record.complete or record.returned.carries is not Graph.NO or self._caller_switches_off(record):
             return None
         if any(event.mode is not Mode.ON for event in inside):
             return None  # the author has thought of it
@@ -167,7 +167,7 @@ class Evaluations:
     def _beside_training(self, record: Record, module: Module) -> Forward | None:
         """A pass of a network that a function trains first and puts into evaluation then, with nothing of the second pass differentiated or given back."""
         trains = any(event.known and not event.loops for event in record.backwards)
-        if not trains or record.frame is None or not record.complete:
+        if not trains or record.frame is None or not record.complete or self._caller_switches_off(record):
             return None
         scope = record.frame.scope
         elsewhere = PUTS_IN | {"requires_grad_"}  # what is put into a container may be differentiated by whoever has that
@@ -205,9 +205,9 @@ class Evaluations:
         if any(event.mode is not Mode.ON for event in inside) and first.mode is not Mode.ON:
             return None
         live = [event for event in live if not any(via.call in {f.node for f in inside if f.mode is not Mode.ON} for via in event.via)]
-        if not live or wants_gradients(record, loop) or _goes_backward(record, loop, live):
+        if not live or wants_gradients(record, loop) or _goes_backward(record, loop, live) or self._caller_switches_off(record):
             return None
-        if _would_raise(record, live):
+        if any(_trains(use.what) and loop in use.loops for use in record.uses) or _would_raise(record, live):
             return None
         sure = loop.proven and all(event.evaluating for event in live)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
@@ -225,6 +225,14 @@ class Evaluations:
             [record.frame] if record.frame.scope is scope and record.frame.bound is not None else evaluator.calls.frames(loop.module, scope, most=_MOST_SITES)
         )
         return any(is_typed(evaluator.values(names.iterated(loop.node.iter), frame)) for frame in frames)
+
+    def _caller_switches_off(self, record: Record) -> bool:
+        """Whether some call of the function stands where nothing is recorded."""
+        frame = record.frame
+        if frame is None or frame.scope.parent is None:
+            return False
+        modes = [*self.runs.gradients.callers(frame.module, frame.scope)]
+        return Mode.OFF in modes or (bool(modes) and Mode.ON not in modes)  # a call that nobody knows says nothing of the others
 
 
 def _is_cut(loop: Loop, record: Record) -> bool:
@@ -321,3 +329,9 @@ def _puts_into_evaluation(scope: Scope) -> bool:
 
 def _is_eval(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" and not call.args
+
+
+def _trains(what: str) -> bool:
+    """Whether the function that a value was given to trains by its name."""
+    word = what.rpartition(" ")[2].lower()
+    return what.startswith("given to") and any(part in word for part in ("backward", "optim", "train", "update_param"))

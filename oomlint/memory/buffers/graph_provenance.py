@@ -22,7 +22,7 @@ from oomlint.syntax.scopes import DEFINES
 
 if TYPE_CHECKING:
     from oomlint.memory.buffers.backward_regions import Region
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -155,7 +155,7 @@ class _Tracer:
         inner = region.loop if region.loop is not None else region.scope.node
         sure = any(not any(isinstance(a, cst.If | cst.Try | Loop) for a in region.module.walk.between(e.statement, inner)) for e in before)
         outside = [e for e in effects if not region.holds(e.statement) and not e.path]
-        if not sure and any(not isinstance(e.value, cst.Integer | cst.Float) for e in outside):
+        if not sure and any(not isinstance(e.value, cst.Integer | cst.Float) for e in outside) and not _both_sides(before, region.module):
             return False
         for effect in inside:
             if effect.kind == "for":
@@ -268,3 +268,14 @@ def _reaches(effect: Effect, used: cst.Name | cst.Attribute) -> bool:
     dotted = names.dotted(used).split(".")[1:]
     path = [part for kind, part in effect.path if kind == "attr"]
     return path[: len(dotted)] == dotted[: len(path)]
+
+
+def _both_sides(effects: list[Effect], module: Module) -> bool:
+    """Whether an ``if`` sets the name on both sides."""
+    for effect in effects:
+        for here in module.walk.ancestors(effect.statement):
+            if isinstance(here, cst.If) and isinstance(here.orelse, cst.Else):
+                rest = here.orelse
+                if any(rest in module.walk.ancestors(e.statement) for e in effects) and here.body in module.walk.ancestors(effect.statement):
+                    return True
+    return False

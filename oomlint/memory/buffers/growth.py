@@ -53,6 +53,7 @@ from oomlint.memory.shared.seen_axes import NONE, of_same
 from oomlint.memory.shared.training_loops import rounds, usual_rounds
 from oomlint.model import names
 from oomlint.model.readings import AnswerMemory
+from oomlint.model.rounds import dependents
 from oomlint.model.tensor_state import MAP, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.torch_tables import BACKWARD_NAME, LOSS_NAME
@@ -224,7 +225,7 @@ class Buffers:
         if later and any(tag in use.value.all_tags and _may_train(use.what) for use in record.uses):
             return None
         evaluation = is_evaluation(record, loop)
-        if meter is None and not evaluation and self._differentiated_elsewhere(store, record):
+        if meter is None and (_goes_backward_by_attribute(store) or (not evaluation and self._differentiated_elsewhere(store, record))):
             return None
         handed = [use for use in record.uses if loop in use.loops and use.value.all_sources & sources and _may_train(use.what)]
         freed = bool(passes or handed) and not any(event.retain for event in passes)
@@ -395,6 +396,19 @@ class Buffers:
         known = counted and not picked_samples(loop, self.runs.evaluator)  # of as few as may be, descriptors need not run out
         severity = Severity.ERROR if known else Severity.WARNING
         return Growth("OOM207", severity, Confidence.HIGH if known else Confidence.MEDIUM, node, loop, (store,), record)
+
+
+def _goes_backward_by_attribute(store: Store) -> bool:
+    """Whether what is stored goes on into an attribute that goes backward.
+
+    A method adds up ``self.loss``, and whoever trains calls ``self.loss.backward()``.
+    """
+    target = names.dotted(store.target) if isinstance(store.target, cst.Name | cst.Attribute) else ""
+    given = dependents(store.scope, [target]) if target else frozenset()
+    attributes = {name.rpartition(".")[2] for name in given if "." in name}
+    calls = (call.func for scope in store.module.walk.scopes for call in scope.calls) if attributes else ()
+    receivers = (func.value for func in calls if isinstance(func, cst.Attribute) and func.attr.value == "backward")
+    return any(isinstance(one, cst.Attribute) and one.attr.value in attributes for one in receivers)
 
 
 def _goes_on(store: Store, record: Record, loop: Loop) -> bool:

@@ -58,6 +58,17 @@ def what_of(store: Store) -> str:
     return short(_written(added, store), 50) if added is not None else "what is added"
 
 
+def deleted_late(growth: Growth) -> str:
+    """A half sentence for a program that deletes what grew when the loop is over; empty where it does not."""
+    target = target_of(growth.store)
+    walk = growth.loop.module.walk
+    scope = walk.scope_at(growth.loop.node)
+    for effect in scope.effects.get(target, ()) if scope.is_function else ():
+        if effect.kind == "delete" and not effect.path and growth.loop.node not in walk.ancestors(effect.node):
+            return "; `del` of the local comes too late"
+    return ""
+
+
 def _written(node: cst.CSTNode, store: Store) -> str:
     """The code of a node; of a parameter, what it is given by the call that is told of, and of an object's own attribute, that of the object."""
     via = handing_call(store) or _meter_call(store)

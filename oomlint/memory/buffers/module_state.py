@@ -14,16 +14,17 @@ from oomlint.memory.fixes.growth_fixes import suffixed
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
+from oomlint.model.freezing import frozen_by, switches_gradients
 from oomlint.model.tensor_state import Graph, Mode, ValueKind
 from oomlint.model.test_suites import holds_tests
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.scout.telling_names import IN_PLACE, STATES
-from oomlint.syntax.nodes import descend
+from oomlint.syntax.nodes import descend, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.events import Store
+    from oomlint.model.events import Record, Store
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Effect, Scope
 
@@ -121,8 +122,39 @@ def _stores(cls: ClassRef, forward: Scope, project: Project) -> Iterator[tuple[s
             and (store.tests or project.shared(Serving).project_trains(cls.module))
             and _is_state(store, name, project)
             and not _cut(cls, name, project)
+            and not _of_frozen(cls, store, record, project)
         ):
             yield name, store
+
+
+def _of_frozen(cls: ClassRef, store: Store, record: Record, project: Project) -> bool:
+    """Whether all the modules that gave what is written may be frozen: none of their parameters asks for gradients, so there is no graph."""
+    sources = store.value.all_sources
+    passed = {names.last_name(e.node.func) for e in record.forwards if id(e.node) in sources and isinstance(e.node, cst.Call)}
+    if not passed:
+        return False
+    for module in project.mentioning((b"requires_grad",), cls.module.path):
+        frozen = set(_frozen(module.walk.module))
+        if not frozen:
+            continue
+        for one in evaluator_of(project).line(cls):
+            for method in one.scope.children:
+                effects = method.effects.get(names.self_name(method) or "", ()) if method.is_function else ()
+                for effect in effects:
+                    if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and (one.module is module):
+                        words = names_in(effect.value)
+                        if words & frozen or any(switches_gradients(part) for part in descend(effect.value)):
+                            frozen.add(str(effect.path[0][1]))
+        passed -= frozen
+    return not passed
+
+
+def _frozen(tree: cst.Module) -> Iterator[str]:
+    """Last names of what is frozen in a file: by `x.requires_grad_(False)`, or in a loop over `x.parameters()`."""
+    for node in descend(tree):
+        frozen = frozen_by(node)
+        if frozen is not None:
+            yield names.last_name(frozen)
 
 
 def _spared(store: Store) -> bool:

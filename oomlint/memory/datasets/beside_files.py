@@ -105,8 +105,15 @@ class BesideFiles:
                 for one in own[:1]:
                     inner = self._of_function(one, attribute, depth + 1)
                     yield _Part(node, inner.uses, inner.reads, inner.both)
-                if not own and reads_file(node, frame, self.evaluator):
+                if not own and reads_file(node, frame, self.evaluator) and not self._of_attribute(node, this, attribute):
                     yield _Part(node, reads=True)
+
+    @staticmethod
+    def _of_attribute(node: cst.Call, this: str | None, attribute: str) -> bool:
+        """Whether what a call is made on is the attribute itself."""
+        return isinstance(node.func, cst.Attribute) and any(
+            names.dotted(part) == f"{this}.{attribute}" for part in descend(node.func) if isinstance(part, cst.Attribute)
+        )
 
     def _is_open(self, this: Instance, attribute: str) -> bool:
         """Whether an attribute is an open file, or an array that is still in one."""
