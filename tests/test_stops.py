@@ -290,7 +290,7 @@ NOTEBOOK: Final = [
     "hits = 0\nloader = DataLoader(range(64), batch_size=8)",
     "model.eval()\nfor x, y in loader:\n    hits += (model(x).argmax(1) == y).sum().item()",
 ]
-NET: Final = "from torch import nn\n\nclass Net(nn.Module):\n    def __init__(self, {}):\n        super().__init__()\n        self.layer = nn.Conv2d(3, 64, 3)\n"
+NET: Final = "from torch import nn\n\nclass Net(nn.Module):\n    def __init__(self, {}):\n        super().__init__()\n        self.net = nn.Conv2d(3, 64, 3)\n"
 
 
 def notebook(cells: list[str]) -> str:

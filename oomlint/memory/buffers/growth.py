@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -56,8 +57,8 @@ from oomlint.model.readings import AnswerMemory
 from oomlint.model.rounds import dependents
 from oomlint.model.tensor_state import MAP, Device, Graph, Mode, SampleSize, Storage, TensorState, ValueKind
 from oomlint.model.test_suites import holds_tests
-from oomlint.model.torch_tables import BACKWARD_NAME, LOSS_NAME
 from oomlint.model.values import Absent, Const
+from oomlint.patterns import pattern
 from oomlint.scout.telling_names import ADDS
 from oomlint.syntax.scopes import LENGTHENS
 
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 OF_OUTPUTS: Final = frozenset({"OOM219", "OOM220"})  # what a loop keeps of each batch, whatever else that is
 _FEW_ROUNDS: Final = 16
 _CALLERS: Final = 2  # calls that are followed from a method outwards
+_MAY_TRAIN: Final = pattern(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
 
 
 class Growth(Struct, frozen=True, eq=False):
@@ -433,7 +435,7 @@ def _is_self(via: Via) -> bool:
 
 def _may_train(what: str) -> bool:
     """Whether the function that a value was given to may differentiate it."""
-    return what.startswith("given to") and any(name.search(what.rpartition(" ")[2]) for name in (BACKWARD_NAME, LOSS_NAME))
+    return what.startswith("given to") and _MAY_TRAIN.search(what.rpartition(" ")[2]) is not None
 
 
 def _pins(like: LoaderLike, project: Project) -> bool:
