@@ -235,6 +235,39 @@ def test_workers_that_transform_what_they_index_are_a_note(read: str, taken: str
     assert only(check(tmp_path, {"train.py": text}, "OOM114")).severity == severity
 
 
+BLOCKS = """\
+import h5py
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Blocks(Dataset):
+    def __init__(self, path):
+        self.blocks = []
+        with h5py.File(path, "r") as f:
+            rows = f["blocks"][:]
+        for row in rows:
+            self.blocks.append(torch.from_numpy(row))
+
+    def __len__(self):
+        return len(self.blocks)
+
+    def __getitem__(self, index):
+        return self.blocks[index]
+
+
+loader = DataLoader(Blocks("blocks.h5"), num_workers=4)
+"""
+
+
+def test_workers_share_the_storages_of_tensors_in_a_list(tmp_path: Path) -> None:
+    """Under spawn and forkserver, too: what is pickled is where a storage lies."""
+    (tmp_path / "train.py").write_text(BLOCKS)
+    settings = Settings().with_overrides(select=["OOM114"], severity="note")
+    found = only(run([str(tmp_path)], settings, tmp_path, RunOptions(cache=False, processes=1)))
+    assert (found.severity, "copy" in found.message) == ("note", False)
+
+
 TITLES = """\
 import json
 import numpy as np

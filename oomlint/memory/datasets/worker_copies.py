@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _MANY = 8  # processes that take 1 GiB together however they start: 139 MiB each under spawn and forkserver
-_SHARED = frozenset({PayloadKind.TENSOR})  # by workers, however they start
-_SHARED_BY_FORK = frozenset({PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.FRAME})
+_SHARED = frozenset({PayloadKind.TENSOR, PayloadKind.TENSORS})  # by workers, however they start: torch pickles the handle of a storage
+_SHARED_BY_FORK = _SHARED | {PayloadKind.ARRAY, PayloadKind.ARRAYS, PayloadKind.FRAME}
 _CHANGED_IN_PLACE = frozenset({PayloadKind.TENSOR, PayloadKind.ARRAY, PayloadKind.ARRAYS})
 _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
 _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
