@@ -29,7 +29,7 @@ from oomlint.memory.handles.open_file_collections import keeps_many
 from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_bytes import few_a_sample
-from oomlint.memory.shared.attribute_names import is_aid, looks_like_data, small_key, small_name
+from oomlint.memory.shared.attribute_names import annotates, is_aid, looks_like_data, small_key, small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
 from oomlint.memory.shared.known_reads import LAZY, READS_IN_PLACE, WHOLE, KnownRead
@@ -364,7 +364,8 @@ class Arrays:
         if one is None or one.opens_files:
             # Where `__getitem__` reads a file for each sample, what was loaded before is an index of them, unless tensors are made of it.
             return one is None or True in sliced
-        return True
+        # Where it calls what nobody can look into, a name may tell.
+        return not (one.unknown and annotates(keeper.names[-1])) or bool(sliced)
 
     def _slices(self, owner: ClassRef) -> frozenset[tuple[str, bool]]:
         """The attributes of which a sample is a slice, from one index to another: then they hold the samples. With whether a tensor is made of it."""

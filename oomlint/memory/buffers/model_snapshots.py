@@ -35,6 +35,7 @@ _COPIES = frozenset({"clone", "copy", "deepcopy", "cpu", "numpy"})
 _CYCLES = pattern(r"cycle|//|swa|ensemble|milestone|checkpoint_epochs|save_epochs", re.IGNORECASE)
 _DEEPEST = 3
 _COUNTS = frozenset({"range", "trange", "count", "tqdm", "track"})
+_MEMBERS = pattern(r"task|fold|client|user|member|seed|run|trial|ensemble|worker|agent|subject|split", re.IGNORECASE)
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
 
@@ -235,7 +236,9 @@ def _per(module: Module, project: Project, loop: Loop, scope: Scope) -> str | No
         return None
     if runs_of(project).over_batches(loop, module, scope):
         return "batch"
-    counted = isinstance(loop, cst.While) or names.last_name(loop.iter.func if isinstance(loop.iter, cst.Call) else loop.iter) in _COUNTS
+    counted = isinstance(loop, cst.While) or (
+        names.last_name(loop.iter.func if isinstance(loop.iter, cst.Call) else loop.iter) in _COUNTS and not _MEMBERS.search(module.code(loop.target))
+    )
     return "step" if counted else None
 
 

@@ -61,6 +61,17 @@ def may_be_data(name: str) -> bool:
     return looks_like_data(name) or _GENERAL_NAME.search(name.lower().strip("_")) is not None
 
 
+_ANNOTATION: Final = pattern(
+    r"(^|_)(entries|annotations?|annos?|anns?|questions?|captions?|answers?|qas?|records?|infos?|items|refs?|references|queries|names?|texts?|sentences?|tags?|scores?|"
+    r"cache|results?|rows|pairs|triplets|tuples|keys|list|dict|table|db|lines)(_?(all|list|train|test|val))?\d*$"
+)
+
+
+def annotates(name: str) -> bool:
+    """Whether a name is one of what is said about samples: entries, captions, names."""
+    return _ANNOTATION.search(name.lower().strip("_")) is not None
+
+
 _AFFIX: Final = pattern(
     r"(?<=[a-z])_?(all|list|lst|train|trn|val|valid|test|tst|eval|dev|arr|array|np|h5|files?)\d*$|^(all|train|trn|val|valid|test|tst|eval|dev|tr|te|raw|self)_"
 )
