@@ -423,10 +423,10 @@ READS = """\
     ("call", "mode", "severity"),
     [
         ("data = read('a.h5')", "r", "note"),
-        ("data = read('a.h5')", "r+", "warning"),
+        ("data = read('a.h5')", "r+", "note"),
         ("data = [read(path) for path in open('files')]", "r", "note"),
         ("for path in open('files'):\n        read(path)", "r", "note"),
-        ("for path in open('files'):\n        read(path)", "a", "warning"),
+        ("for path in open('files'):\n        read(path)", "a", "note"),
         ("import torch\nclass D:\n    def __len__(self): return 1\n    def __getitem__(self, i): return read(i)", "r", "warning"),
         ("class D:\n    def __init__(self, loader=read): self.loader = loader", "r", "warning"),
     ],
