@@ -96,6 +96,8 @@ class Running:
                 deadline = time.monotonic() + _END_SECONDS
                 server.send({"end": inside})
         status = number_of(message, "status")
+        if ended is JobEnd.EXIT and self._disk.is_full((), certain=True):  # on a busy machine a job can write all that between two readings
+            ended = JobEnd.DISK
         return self.done(JobEnd.SIGNAL if ended is JobEnd.EXIT and status < 0 else ended, status, number_of(message, "left"))
 
     def _pause(self) -> float:
@@ -139,7 +141,7 @@ class Running:
         try:
             written = json.loads(self._written("answer"))
             answer, failure = written["answer"], written["failure"]
-            if not isinstance(failure, str) or (answer is None) != bool(failure):
+            if ended is JobEnd.DISK or not isinstance(failure, str) or (answer is None) != bool(failure):
                 raise TypeError  # noqa: TRY301 -- what a job has made of it itself is no answer
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             answer, failure = None, cause or self._failure(ended, status)
