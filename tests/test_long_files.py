@@ -36,6 +36,14 @@ def factories(number: int) -> str:
     return HEAD + made + "".join(f"make{i}(range(8))\n" for i in range(number))
 
 
+def told_by_tests(number: int) -> str:
+    """Settings that functions of the file put into another form, whichever one they have."""
+    made = "def renamed(cfg, word):\n    out = {}\n    for key, value in cfg.items():\n        out[key.replace(word, '')] = value\n    return out\n\n\n"
+    forms = "".join(f"    {'el' if i else ''}if 'word{i}' in cfg:\n        cfg = renamed(cfg, 'word{i}')\n" for i in range(number))
+    parts = "".join(f"    cfg = cfg.get('part{i}', cfg)\n" for i in range(3))
+    return f"{HEAD}{made}def make(ds, cfg):\n{parts}{forms}    return DataLoader(ds, num_workers=cfg.get('workers'), persistent_workers=True)\n"
+
+
 def calls(path: Path, text: str) -> int:
     """How many Python functions a rule calls to check a program."""
     path.write_text(text, encoding="utf-8")
@@ -61,6 +69,13 @@ def calls(path: Path, text: str) -> int:
 def test_four_times_the_length_is_four_times_the_work(text: Callable[[int], str], tmp_path: Path) -> None:
     calls(tmp_path / "warm.py", text(10))
     first, second = (calls(tmp_path / f"{number}.py", text(number)) for number in (60, 240))
+    assert second < 5.5 * first
+
+
+def test_what_a_name_stands_for_is_asked_once_while_it_is_found_out_what_calls_change(tmp_path: Path) -> None:
+    calls(tmp_path / "warm.py", told_by_tests(1))
+    first, second = (calls(tmp_path / f"{number}.py", told_by_tests(number)) for number in (4, 16))
+    assert first < 100_000
     assert second < 5.5 * first
 
 

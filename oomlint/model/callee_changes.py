@@ -175,12 +175,14 @@ class CalleeChanges(Outside):
             plain = Frame(module, scope, None, Instance(this.cls, None), plain.outer)
         found: dict[tuple[cst.Call, str], Change] = {}
         self.active.add(key)
+        self.meanwhile.append({})
         assumed, given_up = self.assumed, self.given_up
         try:
             for call, arg, path in calls:
                 for one in self._changed_by(call, arg, path, root, shared or set(), plain):
                     found.setdefault((call, one.name), one)
         finally:
+            self.meanwhile.pop()
             self.active.discard(key)
         span = module.tree.span
         changes = tuple(sorted(found.values(), key=lambda one: span(one.call)[:2])) if len(found) > 1 else tuple(found.values())

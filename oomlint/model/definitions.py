@@ -70,7 +70,9 @@ class Definitions(CalleeChanges):
         if key in self.active or (len(asked) >= _ROUNDS and _goes_round(at, accessors, asked)):
             self.given_up += 1
             return NO_ANSWER
-        known = self.resolved.get(key)
+        known = self.told_meanwhile(key) if self.meanwhile else None
+        if known is None:
+            known = self.resolved.get(key)
         if known is not None:
             return known
         self.project.steps.take()
@@ -95,6 +97,8 @@ class Definitions(CalleeChanges):
                 del self.opened[root, frame]
         if self.assumed == assumed:
             self.resolved[key] = found
+        else:
+            self.meanwhile[-1][key] = found
         return found
 
     def _passes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> bool:

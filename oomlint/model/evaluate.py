@@ -68,7 +68,9 @@ class Evaluator(Access):
     def values(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
         """Every value that ``node`` can have in ``frame``."""
         key = (node, frame)
-        known = self._memo.get(key)
+        known = self.told_meanwhile(key) if self.meanwhile else None
+        if known is None:
+            known = self._memo.get(key)
         if known is not None:
             return known
         if self.depth == 0:
@@ -90,8 +92,11 @@ class Evaluator(Access):
         finally:
             self.depth -= 1
             self.active.discard(key)
-        if (self.depth == 0 or self.spent < BUDGET) and self.assumed == assumed:
-            self._memo[key] = found
+        if self.depth == 0 or self.spent < BUDGET:
+            if self.assumed == assumed:
+                self._memo[key] = found
+            else:
+                self.meanwhile[-1][key] = found
         return found
 
     def truth(self, node: cst.BaseExpression, frame: Frame) -> Verdicts:

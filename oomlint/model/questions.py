@@ -7,7 +7,7 @@ those before it by inheritance, and those behind it through the methods declared
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -56,7 +56,8 @@ class Questions(ABC):
         self.opened: dict[tuple[str, Frame], tuple[Asked, ...]] = {}  # what is being asked of the names of a frame, the outermost question first
         self.spent = 0  # questions since the outermost one
         self.given_up = 0  # questions that were not looked into: what follows from that may be otherwise for whoever comes by another way
-        self.assumed = 0  # answers that rest on calls of which it is being found out what they change: nothing that follows is remembered
+        self.assumed = 0  # answers that rest on calls of which it is being found out what they change: what follows is remembered only until that is known
+        self.meanwhile: list[dict[object, Any]] = []  # the answers that are, for each such question, the innermost last
         self.depth = 0
         self.resolved: AnswerMemory[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = AnswerMemory(project.readings)
         self.returns: AnswerMemory[tuple[FunctionRef, tuple[Bound, ...], tuple[Accessor, ...]], Alternatives] = AnswerMemory(project.readings)
@@ -69,6 +70,13 @@ class Questions(ABC):
         self.aliased: dict[Scope, dict[str, list[Effect]]] = {}
         self.shared: dict[Module, dict[str, set[Scope]]] = {}  # names that functions of a module change, which are not their own
         self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class
+
+    def told_meanwhile(self, key: object) -> Any:
+        """What was answered since it is being found out what calls change; ``None`` where nothing was."""
+        known = self.meanwhile[-1].get(key) if self.meanwhile else None
+        if known is not None:
+            self.assumed += 1
+        return known
 
     def module_frame(self, module: Module) -> Frame:
         """The frame of a module's own code."""

@@ -126,7 +126,9 @@ class Results(Lookups):
         if key in self.active:
             self.given_up += 1
             return NO_ANSWER
-        known = self.returns.get(key)
+        known = self.told_meanwhile(key) if self.meanwhile else None
+        if known is None:
+            known = self.returns.get(key)
         if known is not None:
             return known
         self.active.add(key)
@@ -135,8 +137,11 @@ class Results(Lookups):
             found = self._returned(function, bound, accessors)
         finally:
             self.active.discard(key)
-        if (self.depth == 0 or self.spent < BUDGET) and self.assumed == assumed:
-            self.returns[key] = found
+        if self.depth == 0 or self.spent < BUDGET:
+            if self.assumed == assumed:
+                self.returns[key] = found
+            else:
+                self.meanwhile[-1][key] = found
         return found
 
     def _returned(self, function: FunctionRef, bound: tuple[Bound, ...], accessors: tuple[Accessor, ...]) -> Alternatives:
