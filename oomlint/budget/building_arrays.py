@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.parts import MOST_ROUNDS, Library, Missing, ParameterTensor
 from oomlint.memory.shared.byte_size import ITEM_BYTES
+from oomlint.memory.shared.shaped import MOVES, ShapedArray, certain, moved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,35 +63,20 @@ def array(word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> 
     return ParameterTensor(shape, item) if shape is not None else Missing(text)
 
 
-def method_of_array(of: ParameterTensor, word: str, plain: Sequence[Any], text: str) -> Any:
+def method_of_array(of: ParameterTensor, word: str, plain: Sequence[Any], named: dict[str, Any], text: str) -> Any:
     """What a method of an array gives."""
     if word in _AS_LARGE:
         return ParameterTensor(of.shape, of.item)
     if word in {"float", "cuda", "cpu"} or (word == "to" and plain and not isinstance(plain[0], Library)):
         return ParameterTensor(of.shape, FLOAT if word == "float" else of.item)
-    if word == "unsqueeze" and plain and isinstance(plain[0], int) and -len(of.shape) - 1 <= plain[0] <= len(of.shape):
-        shape = list(of.shape)
-        shape.insert(plain[0] if plain[0] >= 0 else len(shape) + 1 + plain[0], 1)
-        return ParameterTensor(tuple(shape), of.item)
-    if word == "t":
-        return ParameterTensor(of.shape[::-1], of.item)
     known = shape_of(plain)
-    axes = [one % len(of.shape) for one in known or () if of.shape]
-    if word in {"view", "reshape"} and known is not None:
-        rest = math.prod(one for one in known if one != -1)
-        return ParameterTensor(tuple(one if one != -1 else math.prod(of.shape) // (rest or 1) for one in known), of.item)
-    if word == "permute" and len(axes) == len(of.shape):
-        return ParameterTensor(tuple(of.shape[one] for one in axes), of.item)
-    if word == "transpose" and len(axes) == 2:  # noqa: PLR2004 - the axes that change places
-        swapped = dict(zip(axes, axes[::-1], strict=True))
-        return ParameterTensor(tuple(of.shape[swapped.get(place, place)] for place in range(len(of.shape))), of.item)
-    if word == "repeat" and known is not None and len(known) >= len(of.shape):
-        shape = [1] * (len(known) - len(of.shape)) + list(of.shape)
-        return ParameterTensor(tuple(one * times for one, times in zip(shape, known, strict=True)), of.item)
+    if word in MOVES and (known is not None or not plain) and not named:
+        shape = moved(word, ShapedArray(of.shape, "", "torch"), known or (), None)
+        return ParameterTensor(tuple(certain(shape)), of.item) if shape is not None and len(certain(shape)) == len(shape) else Missing(text)
     if word in {"new_zeros", "new_ones", "new_empty"}:
         return ParameterTensor(known, of.item) if known is not None else Missing(text)
     if word == "size":
-        return of.shape if not plain else of.shape[axes[0]] if len(axes) == 1 else Missing(text)
+        return of.shape if not plain else of.shape[known[0]] if known is not None and -len(of.shape) <= known[0] < len(of.shape) else Missing(text)
     if word == "numel":
         return math.prod(of.shape)
     if word == "tolist" and len(of.shape) == 1 and of.shape[0] <= MOST_ROUNDS:

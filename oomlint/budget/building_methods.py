@@ -56,7 +56,7 @@ class Methods(ObjectState):
         if isinstance(of, Layer | Made):
             return self._of_module(of, word, plain, named, text)
         if isinstance(of, ParameterTensor):
-            return method_of_array(of, word, plain, text)
+            return method_of_array(of, word, plain, named, text)
         if isinstance(of, ForeignOptions):
             return self._of_settings(of, word, plain, named, text)
         known = _OF_LISTS if isinstance(of, list | tuple) else _OF_DICTS if isinstance(of, dict) else _OF_STRINGS

@@ -6,7 +6,6 @@ that it is of, and the call of a function that does one of these itself. One ans
 
 from __future__ import annotations
 
-import os
 import re
 from enum import Flag, auto
 from functools import lru_cache, partial
@@ -21,7 +20,7 @@ from oomlint.model.mentions import BY_TEXT, Mentions
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
-from oomlint.model.unbound import Unbound, binds, may_bring
+from oomlint.model.unbound import Unbound, binds
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
 from oomlint.syntax.nodes import block_of, descend, names_in
 from oomlint.syntax.scopes import BINDS
@@ -41,7 +40,6 @@ _DEEPEST: Final = 24  # statements and functions, one in another
 # What gives a notebook names that none of its statements binds.
 _MAKES_NAMES: Final = re.compile(r"\b(?:exec|execfile|globals|locals|setattr|get_ipython|builtins)\b")
 _LOADS: Final = re.compile(r"^\s*%{1,2}(?:run|store|load|loadpy|recall|rerun|macro|pylab|capture)\b", re.MULTILINE)
-_MAKES_MODULES: Final = re.compile(rb"\b(?:__path__|__getattr__|sys\.modules)\b")
 _CELLS: Final = re.compile(r"^# ?%%|^# In\[|get_ipython", re.MULTILINE)
 
 
@@ -264,7 +262,7 @@ class Stops:
                 yield node
             yield from self._raising_parts(module, node.test)
         elif isinstance(node, cst.ImportFrom):
-            if self._misses(module, node):
+            if self._by_names and self._unbound(module).misses(node):
                 yield node
         else:
             for part in headers(node):
@@ -328,65 +326,6 @@ class Stops:
         if known is None:
             known = self._names[module] = Unbound(module, self.project)
         return known
-
-    def _misses(self, module: Module, node: cst.ImportFrom) -> bool:
-        """Whether an import asks a file of the project for a name that it does not have."""
-        if not self._by_names or isinstance(node.names, cst.ImportStar) or module.source.cells:
-            return False
-        level, source = len(node.relative), names.dotted(node.module) if node.module is not None else ""
-        path = self.project.locate(module.path, source, level) if source else None
-        if source and path is None:
-            return self._lacks(module, source, level)
-        if path is None or not path.endswith(".py") or not self.project.text(path).strip():
-            return False
-        # A folder that is put ahead of the project's own ones may have another file of that name.
-        if not level and "sys.path.insert" in module.source.text:
-            return False
-        package = path.replace("\\", "/").endswith("/__init__.py")
-        for alias in node.names:
-            word = names.dotted(alias.name)
-            if word.startswith("__") or may_bring(self.project, path, word):
-                continue
-            if not level and any(other != path and may_bring(self.project, other, word) for other in self._alike(path)):
-                continue
-            # A package may hold what a build makes: that is a module, and nobody calls it.
-            bound = names.dotted(alias.asname.name) if alias.asname is not None else word
-            if not package or any(names.dotted(call.func) == bound for call, _ in module.walk.calls):
-                return True
-        return False
-
-    def _lacks(self, module: Module, source: str, level: int) -> bool:
-        """Whether a package of the project has no module of a name: it was moved, or never put there."""
-        parts = source.split(".")
-        if "sys.path" in module.source.text or parts[-1].startswith("_") or (not level and self.project.locate(module.path, parts[0]) is None):
-            return False
-        package = self.project.locate(module.path, ".".join(parts[:-1]), level) if level or parts[1:] else None
-        if package is None or not package.endswith(("__init__.py", os.sep)) or _MAKES_MODULES.search(self.project.text(package)):
-            return False
-        tail = "/".join(parts)
-        alike = (path.replace("\\", "/").removesuffix(".py").removesuffix("/__init__") for path in self.project.files())
-        if not level and (any(path.endswith(f"/{tail}") for path in alike) or not self._is_ours(module, parts[0], source)):
-            return False
-        # What a build makes stands beside its source, or is told to whoever installs it.
-        folder = os.path.dirname(package)
-        beside = os.listdir(folder) if os.path.isdir(folder) else [parts[-1]]
-        told = (self.project.raw(os.path.join(above, "setup.py")) for above in {folder, os.path.dirname(folder), self.project.root, self.project.top})
-        return not any(name.partition(".")[0] == parts[-1] for name in beside) and not any(parts[-1].encode() in text for text in told)
-
-    def _is_ours(self, module: Module, root: str, source: str) -> bool:
-        """Whether a folder is a package of the project, and no library has its name: it says so, or the file takes something else from it."""
-        if (self.project.locate(module.path, root) or "").endswith(".py"):
-            return True
-        index = self.project.index(module.path)
-        others = {one.module for one in index.imports if not one.level and one.module.partition(".")[0] == root} - {source} if index is not None else set()
-        return any((self.project.locate(module.path, other) or "").endswith(".py") for other in others)
-
-    def _alike(self, path: str) -> list[str]:
-        """Files that an import may mean as well: those of the same name."""
-        tail = path.replace("\\", "/").rpartition("/")[2]
-        if tail == "__init__.py":
-            tail = "/".join(path.replace("\\", "/").split("/")[-2:])
-        return [other for other in self.project.files() if other.replace("\\", "/").endswith(f"/{tail}")]
 
     def _ends(self, module: Module, call: cst.Call) -> bool:
         """Whether a call does not return."""

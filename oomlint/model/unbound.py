@@ -1,7 +1,11 @@
-"""Names that nothing binds: no scope of the file, no builtin, nothing that a star brings. To read one raises a NameError."""
+"""Names that nothing binds: no scope of the file, no builtin, nothing that a star brings; and imports of what a file of the project does not have.
+
+To read such a name raises a NameError, to import it an ImportError.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -23,6 +27,7 @@ _GIVEN: Final = re.compile(
 )
 # The same in a file from which names are taken, and what answers for all names.
 _MADE: Final = re.compile(rb"\b(?:exec|execfile|globals|locals|vars|setattr|__getattr__)\b|\bsys\.modules\b")
+_MAKES_MODULES: Final = re.compile(rb"\b(?:__path__|__getattr__|sys\.modules)\b")
 # Names that an interpreter knows, if not each: of Python 2, of newer ones, of `site`, of profilers, notebooks and other programs that run files.
 _KNOWN: Final = frozenset(
     "xrange unicode raw_input basestring long unichr reduce cmp file reload intern apply buffer coerce execfile exit quit copyright credits license help "
@@ -95,6 +100,67 @@ class Unbound:
         """Whether another file gives this module, or all of them, such a name."""
         stem = self.module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
         return any(path != self.module.path for path in self.project.search(_sets, (word, stem), self.module.path, word))
+
+    # -- imports -----------------------------------------------------------------------------------------------------------
+
+    def misses(self, node: cst.ImportFrom) -> bool:
+        """Whether an import asks a file of the project for a name that it does not have."""
+        if isinstance(node.names, cst.ImportStar) or self.module.source.cells:
+            return False
+        level, source = len(node.relative), names.dotted(node.module) if node.module is not None else ""
+        path = self.project.locate(self.module.path, source, level) if source else None
+        if source and path is None:
+            return self._lacks(source, level)
+        if path is None or not path.endswith(".py") or not self.project.text(path).strip():
+            return False
+        # A folder that is put ahead of the project's own ones may have another file of that name.
+        if not level and "sys.path.insert" in self.module.source.text:
+            return False
+        package = path.replace("\\", "/").endswith("/__init__.py")
+        for alias in node.names:
+            word = names.dotted(alias.name)
+            if word.startswith("__") or may_bring(self.project, path, word):
+                continue
+            if not level and any(other != path and may_bring(self.project, other, word) for other in self._alike(path)):
+                continue
+            # A package may hold what a build makes: that is a module, and nobody calls it.
+            bound = names.dotted(alias.asname.name) if alias.asname is not None else word
+            if not package or any(names.dotted(call.func) == bound for call, _ in self.module.walk.calls):
+                return True
+        return False
+
+    def _lacks(self, source: str, level: int) -> bool:
+        """Whether a package of the project has no module of a name: it was moved, or never put there."""
+        parts = source.split(".")
+        if "sys.path" in self.module.source.text or parts[-1].startswith("_") or (not level and self.project.locate(self.module.path, parts[0]) is None):
+            return False
+        package = self.project.locate(self.module.path, ".".join(parts[:-1]), level) if level or parts[1:] else None
+        if package is None or not package.endswith(("__init__.py", os.sep)) or _MAKES_MODULES.search(self.project.text(package)):
+            return False
+        tail = "/".join(parts)
+        alike = (path.replace("\\", "/").removesuffix(".py").removesuffix("/__init__") for path in self.project.files())
+        if not level and (any(path.endswith(f"/{tail}") for path in alike) or not self._is_ours(parts[0], source)):
+            return False
+        # What a build makes stands beside its source, or is told to whoever installs it.
+        folder = os.path.dirname(package)
+        beside = os.listdir(folder) if os.path.isdir(folder) else [parts[-1]]
+        told = (self.project.raw(os.path.join(above, "setup.py")) for above in {folder, os.path.dirname(folder), self.project.root, self.project.top})
+        return not any(name.partition(".")[0] == parts[-1] for name in beside) and not any(parts[-1].encode() in text for text in told)
+
+    def _is_ours(self, root: str, source: str) -> bool:
+        """Whether a folder is a package of the project, and no library has its name: it says so, or the file takes something else from it."""
+        if (self.project.locate(self.module.path, root) or "").endswith(".py"):
+            return True
+        index = self.project.index(self.module.path)
+        others = {one.module for one in index.imports if not one.level and one.module.partition(".")[0] == root} - {source} if index is not None else set()
+        return any((self.project.locate(self.module.path, other) or "").endswith(".py") for other in others)
+
+    def _alike(self, path: str) -> list[str]:
+        """Files that an import may mean as well: those of the same name."""
+        tail = path.replace("\\", "/").rpartition("/")[2]
+        if tail == "__init__.py":
+            tail = "/".join(path.replace("\\", "/").split("/")[-2:])
+        return [other for other in self.project.files() if other.replace("\\", "/").endswith(f"/{tail}")]
 
 
 @lru_cache(maxsize=256)

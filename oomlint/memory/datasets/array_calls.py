@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES, TURNS
+from oomlint.api_names import AS_ARRAY, REDUCTIONS, SELECTS, SHARES, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import ITEM_BYTES, allocates
-from oomlint.memory.shared.shaped import NUMBER, ShapedArray, broadcast, certain, combined, concatenated, group, nested, reshaped, stacked, times, with_axis
+from oomlint.memory.shared.shaped import MOVES, NUMBER, ShapedArray, certain, combined, concatenated, group, moved, nested, stacked
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, External, ExternalCall
 
@@ -34,7 +34,6 @@ _REAL: Final = frozenset({"abs", "absolute", "real", "imag"})  # what leaves the
 _FLOATING: Final = frozenset("exp log log2 log10 log1p sqrt sin cos tanh sigmoid softmax log_softmax".split())
 _LIBRARIES: Final = ("torch.", "numpy.", "cupy.", "cv2.")
 _RANGES: Final = frozenset({"arange", "randperm", "permutation", "linspace"})
-_MOVES: Final = TURNS | frozenset("reshape view flatten ravel unsqueeze expand_dims squeeze repeat tile expand broadcast_to".split())
 _SHAPES: Final = frozenset("shape newshape size dim axis axes repeats".split())
 CHANNELS: Final = {"1": 1, "L": 1, "P": 1, "I": 1, "F": 1, "GRAY": 1, "RGB": 3, "BGR": 3, "HSV": 3, "YCbCr": 3, "LAB": 3, "RGBA": 4, "CMYK": 4}
 
@@ -108,10 +107,10 @@ class ArrayCalls(ABC):
             return self._reduced(name, base, call, frame, plain)
         if name == "item":
             return NUMBER
-        if base.shape is None or name not in _MOVES:
-            return base if name in _MOVES else None
+        if base.shape is None or name not in MOVES:
+            return base if name in MOVES else None
         wanted = self.shape(plain or [value for word, value in arguments.by_name(call).items() if word in _SHAPES], frame)
-        shape = _moved(name, base, wanted, self.whole(arguments.argument_for(call, "axis", place=first + 1), frame, 0)) if wanted is not None else None
+        shape = moved(name, base, wanted, self.whole(arguments.argument_for(call, "axis", place=first + 1), frame, 0)) if wanted is not None else None
         return replace(base, shape=shape)
 
     def _is_device(self, node: cst.BaseExpression, frame: Frame) -> bool:
@@ -224,37 +223,3 @@ def _dtype(value: Value, dotted: str) -> str:
         return _typed(word)
     word = (_CASTS if library in {"torch", "th"} else _PYTHON).get(word.rstrip("_"), word.rstrip("_"))
     return word if word in ITEM_BYTES else ""
-
-
-def _moved(name: str, base: ShapedArray, wanted: Shape, axis: int | None) -> Shape | None:
-    """The shape that a method gives which leaves the numbers as they are; ``None`` where nobody knows."""
-    shape, given = base.shape or (), certain(wanted)
-    count = len(shape)
-    if name in {"reshape", "view"}:
-        return reshaped(shape, wanted)
-    if len(given) < len(wanted):
-        return None
-    if name in {"flatten", "ravel"} and len(given) <= 1:
-        start = given[0] % max(count, 1) if given else 0
-        return (*shape[:start], *reshaped(shape[start:], (-1,)))
-    if name in TURNS:
-        order = given or list(reversed(range(count)))
-        if name in {"swapaxes", "t"} or (len(given) == len(("first", "second")) and (count != len(given) or (base.of == "torch" and name == "transpose"))):
-            first, second = order if given else (0, 1)
-            order = [second if n == first % count else first if n == second % count else n for n in range(count)]
-        return tuple(shape[one] for one in order) if len(order) == count and all(-count <= one < count for one in order) else None
-    if name in {"unsqueeze", "expand_dims"} and len(given) == 1:
-        place = given[0] + (count + 1 if given[0] < 0 else 0)
-        return (*shape[:place], 1, *shape[place:])
-    if name == "squeeze":
-        axes = {one % count for one in given} if count else set()
-        return tuple(one for n, one in enumerate(shape) if one != 1 or (axes and n not in axes))
-    if name == "repeat" and base.of == "numpy":
-        return with_axis(base, axis, times(shape[axis], given[0])).shape if axis is not None and -count <= axis < count and given else None
-    if name in {"repeat", "tile", "expand", "broadcast_to"}:
-        longest = max(len(given), count)
-        old, new = ((1,) * (longest - len(one)) + tuple(one) for one in (shape, given))
-        if name in {"repeat", "tile"}:
-            return tuple(times(x, y) for x, y in zip(old, new, strict=True))
-        return broadcast(old, tuple(1 if one == -1 else one for one in new))
-    return None

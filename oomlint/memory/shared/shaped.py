@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.api_names import TURNS
 from oomlint.memory.shared.byte_size import ITEM_BYTES
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Least(int):
         return hash((Least, int(self)))
 
 
+# Methods that leave the numbers of an array as they are, and give them another shape.
+MOVES: Final = TURNS | frozenset("reshape view flatten ravel unsqueeze expand_dims squeeze repeat tile expand broadcast_to".split())
 _MOST_PARTS: Final = 10_000
 _NUMBER: Final = 8  # bytes of a number of Python, of which a batch has a tensor
 _INTEGRAL: Final = 1  # of the ranks of types: the higher wins
@@ -315,3 +318,37 @@ def with_axis(array: ShapedArray, axis: int, size: int | str) -> ShapedArray:
     """The same with another length along an axis."""
     shape = array.shape or ()
     return array.shaped(*(size if n == axis % len(shape) else one for n, one in enumerate(shape))) if shape else array
+
+
+def moved(name: str, base: ShapedArray, wanted: Shape, axis: int | None) -> Shape | None:
+    """The shape that a method gives which leaves the numbers as they are; ``None`` where nobody knows."""
+    shape, given = base.shape or (), certain(wanted)
+    count = len(shape)
+    if name in {"reshape", "view"}:
+        return reshaped(shape, wanted)
+    if len(given) < len(wanted):
+        return None
+    if name in {"flatten", "ravel"} and len(given) <= 1:
+        start = given[0] % max(count, 1) if given else 0
+        return (*shape[:start], *reshaped(shape[start:], (-1,)))
+    if name in TURNS:
+        order = given or list(reversed(range(count)))
+        if name in {"swapaxes", "t"} or (len(given) == len(("first", "second")) and (count != len(given) or (base.of == "torch" and name == "transpose"))):
+            first, second = order if given else (0, 1)
+            order = [second if n == first % count else first if n == second % count else n for n in range(count)]
+        return tuple(shape[one] for one in order) if len(order) == count and all(-count <= one < count for one in order) else None
+    if name in {"unsqueeze", "expand_dims"} and len(given) == 1:
+        place = given[0] + (count + 1 if given[0] < 0 else 0)
+        return (*shape[:place], 1, *shape[place:])
+    if name == "squeeze":
+        axes = {one % count for one in given} if count else set()
+        return tuple(one for n, one in enumerate(shape) if one != 1 or (axes and n not in axes))
+    if name == "repeat" and base.of == "numpy":
+        return with_axis(base, axis, times(shape[axis], given[0])).shape if axis is not None and -count <= axis < count and given else None
+    if name in {"repeat", "tile", "expand", "broadcast_to"}:
+        longest = max(len(given), count)
+        old, new = ((1,) * (longest - len(one)) + tuple(one) for one in (shape, given))
+        if name in {"repeat", "tile"}:
+            return tuple(times(x, y) for x, y in zip(old, new, strict=True))
+        return broadcast(old, tuple(1 if one == -1 else one for one in new))
+    return None
